@@ -116,6 +116,7 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	$(TARGET)/debug/xtask trees
 	$(TARGET)/debug/xtask limits
 	$(TARGET)/debug/xtask ways
+	$(TARGET)/debug/xtask phrases
 	@# The texts of the program keep the words of the pages.
 	@if command -v codespell >/dev/null; then \
 		$(TARGET)/debug/xtask texts | codespell --config tests/words/codespell --dictionary - --dictionary tests/words/banned -; \

@@ -259,19 +259,19 @@ impl Default for DecisionOutcome {
 impl fmt::Display for DecisionOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reclaiming => f.write_str("giving back what no pod misses"),
+            Self::Reclaiming => f.write_str("reclaiming unused disk space"),
             Self::Reclaimed(back) => {
                 write!(f, "gave back {} items, {} bytes", back.items, back.bytes)
             }
             Self::Alternative(what) => f.write_str(what),
-            Self::Evicting => f.write_str("asked to end"),
-            Self::Evicted { took_ms } => write!(f, "ended in {took_ms} ms"),
-            Self::Failed { error } => write!(f, "not ended: {error}"),
+            Self::Evicting => f.write_str("asked to terminate"),
+            Self::Evicted { took_ms } => write!(f, "terminated in {took_ms} ms"),
+            Self::Failed { error } => write!(f, "not terminated: {error}"),
             Self::NoCandidate { unmeasured: true } => {
-                f.write_str("no pod can be ended yet: it is not known what some use")
+                f.write_str("no pod qualifies for eviction yet: the usage of some is unknown")
             }
-            Self::NoCandidate { unmeasured: false } => f.write_str("no pod can be ended"),
-            Self::Shadow => f.write_str("would have been ended"),
+            Self::NoCandidate { unmeasured: false } => f.write_str("no pod qualifies for eviction"),
+            Self::Shadow => f.write_str("would have been evicted"),
             Self::KilledByKernel { processes: 1 } => f.write_str("the kernel killed a process"),
             Self::KilledByKernel { processes } => {
                 write!(f, "the kernel killed {processes} processes")
@@ -394,10 +394,10 @@ mod tests {
             });
             DecisionOutcome::no_candidate(&considered.collect::<Vec<_>>()).to_string()
         };
-        assert_eq!(said(&[]), "no pod can be ended");
-        assert_eq!(said(&[CandidateVerdict::Critical]), "no pod can be ended");
+        assert_eq!(said(&[]), "no pod qualifies for eviction");
+        assert_eq!(said(&[CandidateVerdict::Critical]), "no pod qualifies for eviction");
         let unmeasured = said(&[CandidateVerdict::Critical, CandidateVerdict::NotMeasured]);
-        assert_eq!(unmeasured, "no pod can be ended yet: it is not known what some use");
+        assert_eq!(unmeasured, "no pod qualifies for eviction yet: the usage of some is unknown");
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
         now.is_under_way = true;
         let (reclaim, all) = (Arc::clone(&self.reclaim), Arc::clone(&self.attempts));
         let (uid, pod) = (victim.uid().clone(), victim.pod_ref().clone());
-        let does = format!("the kernel takes memory back from {pod}");
+        let does = format!("reclaiming memory from {pod}");
         let work = async move {
             let begun = Instant::now();
             let reclaimed = reclaim.reclaim_memory(&uid, figure, bytes, time);
@@ -98,11 +98,11 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
                         target: TARGET, %pod, bytes, took_ms,
                         "the kernel reclaimed memory from this pod"
                     );
-                    format!("the kernel took back {bytes} bytes from {pod} in {took_ms} ms")
+                    format!("reclaimed {bytes} bytes of memory from {pod} in {took_ms} ms")
                 }
                 Err(error) => {
                     tracing::warn!(target: TARGET, %pod, error, took_ms, "cannot reclaim memory from this pod");
-                    format!("no memory taken back from {pod}: {error}")
+                    format!("cannot reclaim memory from {pod}: {error}")
                 }
             }
         };

@@ -86,7 +86,7 @@ pub struct EvictionAnswer {
     /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<serde_json::Value>,
-    /// The pods as the kubelet would end them.
+    /// The pods as the kubelet would evict them.
     pub order: Vec<String>,
     /// With `--explain`: their figures.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,7 +86,7 @@ impl<R: Runtime> PlanApi for Node<R> {
         strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
         let preemption = self.0.answers.preemption.as_ref();
-        let none = || not_here("this agent ends no pod for another");
+        let none = || not_here("this agent terminates no pod for another");
         preemption.ok_or_else(none)?.plan(manifest, strategy)
     }
 
@@ -116,7 +116,7 @@ impl<R: Runtime> ActApi for Node<R> {
             .with_grace(body.grace_seconds.map(Duration::from_secs))
             .with_status(Some(StatusOverride::failed(
                 "Terminated",
-                "Pod was ended because an operator asked for it.",
+                "Pod was terminated because an operator requested it.",
                 None,
             )));
         let begun = Instant::now();
@@ -206,7 +206,7 @@ impl<R: Runtime> ReportApi for Node<R> {
 
 impl<R: Runtime> Node<R> {
     fn shutdown(&self) -> Result<&dyn ShutdownAnswers, ApiError> {
-        let none = || not_here("this agent ends no pods before a shutdown");
+        let none = || not_here("this agent terminates no pods before a shutdown");
         self.0.answers.shutdown.as_deref().ok_or_else(none)
     }
 
@@ -246,7 +246,7 @@ impl<R: Runtime> Node<R> {
         if named.is_empty() && self.workers().running().runtime_only.iter().any(is_it) {
             let text = format!("no manifest of the pod {namespace}/{name} can be read");
             return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(
-                "correct or remove its manifest (`winddown status` names it); a drain ends the pod as it is",
+                "correct or remove its manifest (`winddown status` names it); a drain terminates the pod as it is",
             ));
         }
         if named.is_empty() {

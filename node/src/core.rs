@@ -227,7 +227,7 @@ impl<R: Runtime> Core<R> {
             }
         });
         if !known.await.unwrap_or(false) {
-            tracing::warn!("the running pods are not known yet; a shutdown would wait for that");
+            tracing::warn!("running pods are not known yet; a shutdown would wait for the runtime");
         }
         self.pods_known.send_replace(true);
     }

@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::links::Observe;
 
 /// Why pods wait while there is nothing to check them against.
-const UNREAD: &str = "what this machine has for pods cannot be read yet";
+const UNREAD: &str = "this machine's resources cannot be read yet";
 
 /// The machine that the pods run on.
 pub struct Machine {
@@ -183,7 +183,7 @@ impl Fit {
             Ok(capacity) => *last = Some(capacity),
             Err(error) => {
                 let then = match *last {
-                    Some(_) => "going by what it had before",
+                    Some(_) => "using the last known resources",
                     None => "no pod is admitted until it can be",
                 };
                 tracing::warn!(

@@ -84,7 +84,7 @@ impl ShutdownGuard {
             tracing::warn!(
                 target: TARGET,
                 file = %file.display(), error = error_chain(&error),
-                "cannot record which pods hold shutdowns: the next agent gives each its full time again"
+                "cannot record which pods block shutdowns: the next agent gives each its full time again"
             );
         }
     }

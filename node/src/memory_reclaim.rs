@@ -21,7 +21,7 @@ impl ReclaimMemory for ThroughRuntime {
     ) -> Result<u64, ReclaimError> {
         let freed = self.0.take_back(pod, figure, bytes, time).await;
         freed.map(|freed| freed.bytes).map_err(|error| {
-            ReclaimError::new(format!("taking memory back from pod {pod}"), Some(Arc::new(error)))
+            ReclaimError::new(format!("reclaiming memory from pod {pod}"), Some(Arc::new(error)))
         })
     }
 }

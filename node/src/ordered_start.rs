@@ -100,7 +100,7 @@ impl PluginSection for Started {
         facts.of_plugins.extend([
             PluginGauge::count(
                 "winddown_start_waiting_pods",
-                "Pods that start after others and wait for these.",
+                "Pods that wait for others before they start.",
                 report.waiting.len(),
             ),
             PluginGauge::count(
@@ -149,7 +149,7 @@ impl Started {
         let earlier = StartReport::load(&started.state_directory).unwrap_or_else(|error| {
             tracing::warn!(
                 target: TARGET,
-                "cannot read how far the pods' start has got: {}",
+                "cannot read the progress of the ordered start: {}",
                 error_chain(&error)
             );
             None
@@ -199,7 +199,7 @@ impl Started {
                 let state = state.clone();
                 let stored = tokio::task::spawn_blocking(move || now.store(&state)).await;
                 if let Ok(Err(error)) = stored {
-                    tracing::warn!(target: TARGET, "cannot record how the pods start: {}", error_chain(&error));
+                    tracing::warn!(target: TARGET, "cannot save the start report: {}", error_chain(&error));
                 }
             }
         });

@@ -341,7 +341,7 @@ fn role<R: Runtime>(core: &Core<R>) -> AgentRole {
 /// The times of the last shutdown. A file that cannot be read is replaced by the next shutdown.
 fn last_shutdown(state_directory: &Path) -> StateTimes {
     StateFile::in_directory(state_directory).load().unwrap_or_else(|error| {
-        tracing::warn!("cannot tell when the last shutdown was: {}", error_chain(&error));
+        tracing::warn!("cannot read the time of the last shutdown: {}", error_chain(&error));
         StateTimes::default()
     })
 }

@@ -123,8 +123,7 @@ pub(crate) async fn merge(
                 is_late = true;
                 tracing::warn!(
                     silent,
-                    "a source of pods has published nothing; pods of other sources no longer wait \
-                     for it"
+                    "a pod source has not reported yet; continuing without it"
                 );
             }
         }
@@ -178,7 +177,11 @@ mod tests {
         tokio::time::sleep(SILENT_SOURCE_TIMEOUT - Duration::from_secs(1)).await;
         assert!(seen.borrow().is_none());
         let now = seen.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-        assert_eq!((now.pods.len(), now.complete), (1, false), "nothing is ended for want of it");
+        assert_eq!(
+            (now.pods.len(), now.complete),
+            (1, false),
+            "nothing is terminated for want of it"
+        );
         silent.send_replace(says("b"));
         let now = seen.wait_for(|now| now.as_ref().is_some_and(|now| now.complete)).await;
         assert_eq!(now.unwrap().as_ref().unwrap().pods.len(), 2);

@@ -189,11 +189,11 @@ fn kept_for_want_of_a_manifest(pods: &[RuntimePod]) -> Option<String> {
     let said = names[..names.len() - more].join(", ");
     match (names.len(), more) {
         (0, _) => None,
-        (1, _) => Some(format!("{said} runs on, because this may be its manifest")),
-        (_, 0) => Some(format!("{said} run on, because this may be the manifest of one")),
-        _ => {
-            Some(format!("{said} and {more} more run on, because this may be the manifest of one"))
-        }
+        (1, _) => Some(format!("{said} keeps running, because this may be its manifest")),
+        (_, 0) => Some(format!("{said} keep running, because this may be the manifest of one")),
+        _ => Some(format!(
+            "{said} and {more} more keep running, because this may be the manifest of one"
+        )),
     }
 }
 

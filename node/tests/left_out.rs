@@ -56,7 +56,7 @@ async fn a_node_without_any_plug_in_runs_pods_and_ends_one_when_asked() {
     }
     let refused = node.drain(DrainRequest::default()).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::NotFound);
-    assert_eq!(refused.message, "this agent ends no pods before a shutdown");
+    assert_eq!(refused.message, "this agent terminates no pods before a shutdown");
     #[cfg(feature = "eviction")]
     assert_eq!(node.eviction_plan(None).await.unwrap_err().code, ErrorCode::NotFound);
     assert_eq!(node.preemption_plan(None, None).unwrap_err().code, ErrorCode::NotFound);

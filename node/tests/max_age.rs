@@ -38,7 +38,7 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
                 .iter()
                 .all(|pod| pod.state == PodState::Finished && pod.reason == "TooOld")
     };
-    let status = agent.until("all pods ended", ended).await;
+    let status = agent.until("all pods terminated", ended).await;
 
     let chosen = status.decisions.iter().filter(|decision| decision.kind == "pluginChose");
     let chosen: Vec<&str> = chosen.map(|decision| &*decision.pod).collect();

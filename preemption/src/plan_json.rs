@@ -122,7 +122,7 @@ pub struct AnswerReasons {
     pub strategy: &'static str,
     /// With `--explain`: the last criterion by which no set is known to be better; null if nothing is claimed.
     pub shown: Option<Criterion>,
-    /// With `--explain`: every pod, and why it would end or stay.
+    /// With `--explain`: every pod, and why it would be preempted or kept.
     pub candidates: Vec<AnswerCandidate>,
 }
 

@@ -120,7 +120,7 @@ pub struct PlanArgs {
 /// What is planned.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PlanCommand {
-    /// Show which pods a shutdown would end, in which order, with how much time
+    /// Show which pods a shutdown would terminate, in which order, with how much time
     ///
     /// Without -f it asks the running agent about the pods that run now, within the time logind
     /// really gives. With -f no agent is needed.
@@ -129,12 +129,12 @@ pub enum PlanCommand {
     ///
     /// Without -f it asks the running agent about the pods of this node. With -f no agent is needed.
     Start(PlanStartArgs),
-    /// Show which pods would end so that a critical pod fits, and why those
+    /// Show which pods would be preempted for a critical pod, and why
     ///
     /// With -f no agent is needed: each case names the pod that lacks room, the pods beside it and
     /// what is lacking.
     Preemption(PlanPreemptionArgs),
-    /// Show in which order pods would end when the node runs short of something
+    /// Show in which order pods would be evicted when a resource runs short
     ///
     /// With -f no agent is needed: each case names the signal, the pods and what they use.
     Eviction(PlanEvictionArgs),
@@ -200,7 +200,7 @@ Examples:
   winddown drill /usr/share/winddown/examples/node
   winddown drill --delay 5s    # what if logind waits only 5 s?
 
-Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
+Exit codes: 0 all pods terminated in time, 5 some ran on or needed SIGKILL.")]
 pub struct DrillArgs {
     /// The pods to rehearse with, a directory or one manifest [default: a built-in set]
     #[arg(value_name = "DIR|FILE")]
@@ -208,7 +208,7 @@ pub struct DrillArgs {
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
     #[arg(long, value_name = "DURATION", value_parser = values::delay)]
     pub delay: Option<Duration>,
-    /// How long pods without a readiness probe run before they are asked to end: a program that has only just been started
+    /// How long pods without a readiness probe run before they are asked to terminate: a program that has only just been started
     /// may not handle SIGTERM yet (units: ms, s, m, h)
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s")]
     pub settle: Duration,
@@ -230,7 +230,7 @@ Examples:
   winddown report -b -1    # of the boot before this one, as in journalctl
   winddown report -o json | jq '.outcome'
   winddown report -o html > shutdown.html
-  winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
+  winddown report --check    # exit code 5 if pods ran on or needed SIGKILL")]
 pub struct ReportArgs {
     /// Which boot's shutdown: 0 is this boot, -1 the one before it, and so on, as in journalctl; boots
     /// without a report do not count
@@ -267,7 +267,7 @@ pub struct ReportArgs {
     pub output: ReportFormat,
 }
 
-/// Ends this node's pods in shutdown order; the node stays up, or goes away at a given time.
+/// Terminates this node's pods in shutdown order; the node stays up, or goes away at a given time.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -280,13 +280,13 @@ Examples:
 
 A deadline is hard: nothing is planned past it. It
 can be given while a shutdown is under way, which then takes less time, and it
-stays in force, even if the agent restarts, until `winddown undrain` or the
+stays in effect, even if the agent restarts, until `winddown undrain` or the
 node comes up again. The same is true of a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 all pods ended in time or stay, because only a shutdown ends
-them; 5 some were left or needed SIGKILL, or it was cancelled; 6 refused, or
-something else still keeps pods out.")]
+Exit codes: 0 all pods terminated in time, or only a shutdown terminates them;
+5 some were left running or needed SIGKILL, or it was cancelled; 6 refused, or
+pods are still not admitted.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
@@ -304,7 +304,7 @@ pub struct DrainArgs {
     pub output: TextFormat,
 }
 
-/// Ends one pod and waits until it is gone: preStop, SIGTERM, grace, SIGKILL.
+/// Terminates one pod and waits until it is gone: preStop, SIGTERM, grace, SIGKILL.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -314,7 +314,7 @@ Examples:
 A manifest's pod starts again at once. To keep it out, remove its manifest.
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 the pod ended by itself, 5 it needed SIGKILL or still runs,
+Exit codes: 0 the pod exited by itself, 5 it needed SIGKILL or still runs,
 6 refused.")]
 pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
@@ -356,8 +356,7 @@ Examples:
   winddown undrain
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 pods are admitted, 6 refused, or something else still keeps pods
-out.")]
+Exit codes: 0 pods are admitted, 6 refused, or pods are still not admitted.")]
 pub struct UndrainArgs {
     /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]

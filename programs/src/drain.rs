@@ -41,7 +41,7 @@ pub(super) async fn run(
             event = lines.next::<DrainEvent>() => event?,
             _ = tick.tick() => {
                 let past = seconds(start.elapsed().as_secs_f64().floor());
-                out.progress_over(&format!("{past}, {} still to end", pod_count(tally.left())));
+                out.progress_over(&format!("{past}, {} remaining", pod_count(tally.left())));
                 continue;
             }
         };
@@ -91,13 +91,11 @@ fn describe(answer: &WithdrawAnswer) -> String {
     let notice = if answer.withdrawn { "the deadline is withdrawn" } else { "no deadline was set" };
     if answer.admission_closed {
         let why = clean(&answer.message);
-        return format!("{notice}; pods are still kept out: {why}");
+        return format!("{notice}; pods are still not admitted: {why}");
     }
     match (answer.withdrawn, answer.opened) {
-        (true, _) => format!("{notice}; pods are admitted, and static pods come back"),
-        (false, true) => {
-            "the drain is over; pods are admitted, and static pods come back".to_owned()
-        }
+        (true, _) => format!("{notice}; pods are admitted, and static pods restart"),
+        (false, true) => "the drain is over; pods are admitted, and static pods restart".to_owned(),
         (false, false) => format!("{notice}, and the node is not drained; nothing has changed"),
     }
 }
@@ -140,7 +138,7 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         DrainEvent::Started { pods: 0, seconds: limit, pods_unknown: true, .. } => {
             format!("{PODS_UNKNOWN}; at most {}", seconds(*limit))
         }
-        DrainEvent::Started { pods: 0, .. } => "no pods to end".to_owned(),
+        DrainEvent::Started { pods: 0, .. } => "no pods to terminate".to_owned(),
         DrainEvent::Started { groups, pods: count, seconds: limit, .. } => {
             let groups =
                 if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
@@ -153,7 +151,7 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         DrainEvent::PodTerminated { namespace, name, took_seconds, forced } => {
             let how = if *forced { ", SIGKILL was needed" } else { "" };
             let pod = format!("{namespace}/{name}");
-            format!("  {} ended in {}{how}", clean(&pod), seconds(*took_seconds))
+            format!("  {} terminated in {}{how}", clean(&pod), seconds(*took_seconds))
         }
         DrainEvent::PodStillRunning { namespace, name, message } => {
             format!("  {} still runs: {}", clean(&format!("{namespace}/{name}")), clean(message))
@@ -163,11 +161,12 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         }
         DrainEvent::GroupFinished { priority, name, took_seconds, still_running: 0 } => {
             let group = group_title(name.as_deref(), *priority);
-            format!("{group}: all ended in {}", seconds(*took_seconds))
+            format!("{group}: all terminated in {}", seconds(*took_seconds))
         }
         DrainEvent::GroupFinished { priority, name, took_seconds, still_running } => {
             let group = group_title(name.as_deref(), *priority);
-            format!("{group}: {} left after {}", pod_count(*still_running), seconds(*took_seconds))
+            let (left, took) = (pod_count(*still_running), seconds(*took_seconds));
+            format!("{group}: {left} still running after {took}")
         }
         DrainEvent::Finished {
             terminated,
@@ -179,7 +178,7 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         } => {
             let how = if *cancelled { "cancelled: " } else { "" };
             let mut line =
-                format!("{how}{} ended in {}", pod_count(*terminated), seconds(*took_seconds));
+                format!("{how}{} terminated in {}", pod_count(*terminated), seconds(*took_seconds));
             if *forced > 0 {
                 line.push_str(&format!(", {forced} needed SIGKILL"));
             }
@@ -187,7 +186,7 @@ fn format_event(event: &DrainEvent) -> Option<String> {
                 line.push_str(&format!(", {still_running} still running"));
             }
             if *pods_unknown {
-                line.push_str("; the container runtime did not say what else runs");
+                line.push_str("; the container runtime did not list its other pods");
             }
             line
         }
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(tally.left(), 1);
         let said = format_event(&stays()).unwrap();
         assert_eq!(said, "  kube-system/etcd stays: its kubelet runs it");
-        let said = "1 pod ended in 3s, 2 still running";
+        let said = "1 pod terminated in 3s, 2 still running";
         assert_eq!(format_event(&finished(2, false)).unwrap(), said);
         assert_eq!(format_event(&finished(2, true)).unwrap(), format!("cancelled: {said}"));
     }
@@ -239,8 +238,7 @@ mod tests {
         let mut commands = crate::Cli::command();
         let drain = commands.find_subcommand_mut("drain").unwrap();
         let help = drain.render_long_help().to_string();
-        for code in ["0 all pods ended in time or stay,", "5 some were left", "or it was cancelled"]
-        {
+        for code in ["0 all pods terminated in time,", "5 some were left", "or it was cancelled"] {
             assert!(help.contains(code), "{code} is not in\n{help}");
         }
     }
@@ -255,7 +253,7 @@ mod tests {
                 message: closed.to_owned(),
             })
         };
-        let back = "pods are admitted, and static pods come back";
+        let back = "pods are admitted, and static pods restart";
         assert_eq!(said(true, true, ""), format!("the deadline is withdrawn; {back}"));
         assert_eq!(said(false, true, ""), format!("the drain is over; {back}"));
         assert_eq!(
@@ -264,7 +262,7 @@ mod tests {
         );
         assert_eq!(
             said(false, false, "the node is shutting down"),
-            "no deadline was set; pods are still kept out: the node is shutting down"
+            "no deadline was set; pods are still not admitted: the node is shutting down"
         );
     }
 }

@@ -91,7 +91,7 @@ pub(super) enum DrillError {
         source: io::Error,
     },
     /// The shim program cannot be used.
-    #[error("the program that holds containers cannot be used")]
+    #[error("cannot use the containers' supervisor (winddown-shim)")]
     Shim(#[source] io::Error),
     /// The process runtime cannot start.
     #[error("the process runtime cannot start")]

@@ -15,7 +15,7 @@ Exit codes:
   2  the command line is wrong
   3  the configuration or a manifest is invalid
   4  the agent cannot be reached
-  5  pods were left or needed SIGKILL, or a drain was called off
+  5  pods were left running or needed SIGKILL, or a drain was cancelled
   6  refused: no permission, or not possible now
   7  doctor found warnings
   8  doctor found problems
@@ -35,7 +35,7 @@ pub enum Exit {
     ConfigInvalid = 3,
     /// The agent cannot be reached.
     AgentUnreachable = 4,
-    /// Pods were left running or needed SIGKILL, or a drain was called off.
+    /// Pods were left running or needed SIGKILL, or a drain was cancelled.
     PodsLeft = 5,
     /// The request was refused: no permission, or not possible now.
     Refused = 6,

@@ -35,7 +35,7 @@ async fn killed(
     body: &KillBody,
     out: &mut Output,
 ) -> Result<KillAnswer, CommandError> {
-    let waiting_for = format!("{}/{}: waiting for it to end", pod.namespace, pod.name);
+    let waiting_for = format!("{}/{}: waiting for it to terminate", pod.namespace, pod.name);
     let asked = client.kill(&pod.namespace, &pod.name, body);
     Ok(ask::patiently(out, &waiting_for, asked).await?)
 }
@@ -60,13 +60,13 @@ fn describe(answer: &KillAnswer) -> String {
     let (pod, took) = (clean(&format!("{namespace}/{name}")).into_owned(), seconds(*took_seconds));
     if *still_running {
         let why = if message.is_empty() { "no reason given" } else { message };
-        return format!("{pod}: still runs after {took} ({}); the kill goes on", clean(why));
+        return format!("{pod}: still runs after {took} ({}); the kill continues", clean(why));
     }
     if forced.is_empty() {
         if answer.already_terminated {
-            return format!("{pod}: already ended");
+            return format!("{pod}: already terminated");
         }
-        return format!("{pod}: ended in {took}");
+        return format!("{pod}: terminated in {took}");
     }
-    format!("{pod}: ended in {took}, SIGKILL for {}", clean(&forced.join(", ")))
+    format!("{pod}: terminated in {took}, SIGKILL for {}", clean(&forced.join(", ")))
 }

@@ -48,9 +48,9 @@ pub use output::{ColorChoice, Output};
 use exit::EXIT_CODES;
 use winddown_control::api::{Envelope, VersionAnswer};
 
-/// Ends a node's pods in the right order, in time, and explains itself.
+/// Terminates a node's pods in the right order, in time, and explains itself.
 ///
-/// winddown delays the node's shutdown with a logind lock until its pods have ended in order, each
+/// winddown delays the node's shutdown with a logind lock until its pods have terminated in order, each
 /// within its grace period.
 #[derive(Debug, Parser)]
 #[command(
@@ -145,23 +145,23 @@ pub enum Command {
     /// Nothing is changed. Works with or without a running agent, as root or as another user: a check that
     /// cannot be made is reported, and one that hangs is a finding.
     Doctor(DoctorArgs),
-    /// End this node's pods in shutdown order; the node stays up
+    /// Terminate this node's pods in shutdown order; the node stays up
     ///
     /// Progress is shown per group. Interrupting this command does not interrupt the drain:
     /// `undrain` does. Manifests stay in place, and pods stay out until `undrain` or the next boot, even if
     /// the agent restarts. With --deadline the node is known to go away at that time: pods get the time
     /// that is left, and a grace that does not fit is shortened.
     Drain(DrainArgs),
-    /// Admit pods again after a drain: static pods come back
+    /// Admit pods again after a drain: static pods restart
     ///
     /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none. A drain in progress is
-    /// called off: pods that it has not asked to end run on.
+    /// cancelled: pods that it has not asked to terminate run on.
     Undrain(UndrainArgs),
     /// Wait until the node is protected or drained, or its report is there
     ///
     /// For scripts. Returns at once if it is already true.
     Wait(WaitArgs),
-    /// End one pod
+    /// Terminate one pod
     ///
     /// Runs preStop, sends SIGTERM, and sends SIGKILL when the grace period is over; returns when the pod is
     /// gone. A manifest's pod starts again at once.
@@ -170,9 +170,9 @@ pub enum Command {
     ///
     /// The pod gets its grace, as for `kill`, and its manifest's source starts it again.
     Restart(RestartArgs),
-    /// Let shutdowns proceed although a pod holds them
+    /// Allow shutdowns although a pod blocks them
     ///
-    /// The pod keeps running until a shutdown ends it, and no longer holds any.
+    /// The pod keeps running until a shutdown terminates it, and no longer blocks any.
     Release(ReleaseArgs),
     /// Put units, drop-ins, default configuration and directories in place
     ///

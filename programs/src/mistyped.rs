@@ -39,7 +39,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "`winddown logs POD` shows a pod's output, `journalctl -u winddown` the agent's"
         }
         ("", "delete" | "evict" | "rm" | "stop") => {
-            "`winddown kill POD` ends a pod, `winddown drain` ends all; `systemctl stop winddown` stops the agent alone"
+            "`winddown kill POD` terminates a pod, `winddown drain` ends all; `systemctl stop winddown` stops the agent alone"
         }
         ("", "cordon") => "`winddown drain` keeps new pods out, and ends those that run",
         ("", "apply" | "create") => {
@@ -68,7 +68,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("status", "--wide" | "-w") => "`winddown status -o wide` has more columns",
         ("status" | "plan", "--json") => "`-o json` is the form for programs",
         (_, "--no-pager") => "winddown uses no pager",
-        ("kill", "--all" | "-A") => "`winddown drain` ends all pods, in order",
+        ("kill", "--all" | "-A") => "`winddown drain` terminates all pods, in order",
         ("kill" | "describe" | "logs" | "restart" | "release", "-n" | "--namespace") => {
             "write NAMESPACE/POD"
         }
@@ -92,7 +92,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "`winddown kill POD --grace 1s` is the shortest there is"
         }
         ("drain", "--force" | "--ignore-daemonsets" | "--delete-emptydir-data") => {
-            "a drain ends every pod; `--timeout 60s` bounds it"
+            "a drain terminates every pod; `--timeout 60s` bounds it"
         }
         ("drain", "--dry-run") => "`winddown plan shutdown` shows what a drain does, too",
         ("drain", "--grace-period") => {

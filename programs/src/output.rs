@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_line_of_progress_never_wraps() {
-        let line = format!("default/{}: waiting for it to end, 3s", "a".repeat(80));
+        let line = format!("default/{}: waiting for it to terminate, 3s", "a".repeat(80));
         assert_eq!(replacing(&line, Some(20)), "\r\x1b[2Kdefault/aaaaaaaaaa…");
         assert_eq!(replacing(&line, None), format!("\r\x1b[2K{line}"));
     }

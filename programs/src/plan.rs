@@ -20,7 +20,7 @@ use winddown_shared::display::duration;
 use winddown_shutdown::{Policy, plan, plan_within};
 
 /// The warning for a disabled shutdown: a plan without groups does not mean that there is no pod to stop.
-const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \
+const OFF: &str = "graceful shutdown is off: a shutdown would terminate all pods at once; set \
                    shutdownGracePeriod to protect them";
 
 pub(super) fn run(

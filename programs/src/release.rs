@@ -28,5 +28,5 @@ fn describe(answer: &ReleaseAnswer) -> String {
         true => String::new(),
         false => format!("; {} still do", still_blocked_by.join(", ")),
     };
-    clean(&format!("{namespace}/{name}: holds shutdowns no longer{others}")).into_owned()
+    clean(&format!("{namespace}/{name}: blocks shutdowns no longer{others}")).into_owned()
 }

@@ -60,7 +60,7 @@ fn the_exit_codes_in_the_help_are_the_ones_we_use() {
         (Exit::Usage, "2  the command line is wrong"),
         (Exit::ConfigInvalid, "3  the configuration or a manifest is invalid"),
         (Exit::AgentUnreachable, "4  the agent cannot be reached"),
-        (Exit::PodsLeft, "5  pods were left or needed SIGKILL, or a drain was called off"),
+        (Exit::PodsLeft, "5  pods were left running or needed SIGKILL, or a drain was cancelled"),
         (Exit::Refused, "6  refused"),
         (Exit::Warnings, "7  doctor found warnings"),
         (Exit::Problems, "8  doctor found problems"),

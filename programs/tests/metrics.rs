@@ -45,7 +45,7 @@ async fn the_six_families_have_23_series_whatever_the_node_does() {
     check_series(&bed.scrape(), "with pods");
     bed.run(&[web]).await;
     let text = bed.scrape();
-    check_series(&text, "while a pod ends");
+    check_series(&text, "while a pod terminates");
     let orphan = r#"kubelet_working_pods{lifecycle="terminating",config="orphan",static="true"}"#;
     assert_eq!(value(&text, orphan), 1.0);
     bed.login.prepare();

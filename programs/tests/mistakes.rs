@@ -78,7 +78,7 @@ fn open_to_others(folder: &Path) {
 fn without_waiting(said: &str, wanted: &str) -> String {
     let is_waiting = |line: &str| {
         line.starts_with("waiting for the agent's answer, ")
-            || line.contains(": waiting for it to end, ")
+            || line.contains(": waiting for it to terminate, ")
     };
     let keeps = wanted.lines().any(is_waiting);
     let lines: Vec<&str> = said.lines().filter(|line| keeps || !is_waiting(line)).collect();

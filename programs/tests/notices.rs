@@ -79,7 +79,7 @@ impl Bed {
             let states = states(status);
             states.len() == 2 && states.iter().all(|state| over(state))
         };
-        self.until("both pods are ended", all_over).await
+        self.until("both pods are terminated", all_over).await
     }
 }
 
@@ -124,7 +124,7 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     let said = String::from_utf8_lossy(&drained.stdout).into_owned();
     assert_eq!(drained.status.code(), Some(0), "{said}");
     assert!(said.starts_with("2 pods in 2 groups, at most "), "{said}");
-    assert!(said.contains("2 pods ended in "), "{said}");
+    assert!(said.contains("2 pods terminated in "), "{said}");
     bed.restart();
     // The notice includes its sender.
     let known = |status: &Value| {
@@ -147,7 +147,7 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     let withdrawal = bed.undrain();
     assert_eq!(withdrawal.status.code(), Some(0));
     let said = String::from_utf8_lossy(&withdrawal.stdout).into_owned();
-    assert_eq!(said, "the deadline is withdrawn; pods are admitted, and static pods come back\n");
+    assert_eq!(said, "the deadline is withdrawn; pods are admitted, and static pods restart\n");
     bed.until_running().await;
     assert!(bed.status().await.is_some_and(|status| status["admissionClosed"] == false));
 }

@@ -59,9 +59,9 @@ impl KillReason {
             Self::Preemption => "a critical pod needs the room".into(),
             Self::Eviction => "the node runs out of a resource".into(),
             Self::Drain => "the node is drained".into(),
-            Self::Operator => "an operator asked for it".into(),
+            Self::Operator => "requested by an operator".into(),
             Self::Removed => "its source no longer lists it".into(),
-            Self::Plugin(name) => format!("the plug-in {name} chose it").into(),
+            Self::Plugin(name) => format!("chosen by the plug-in {name}").into(),
         }
     }
 

@@ -108,7 +108,7 @@ pub struct PluginStatusLine {
 }
 
 /// A pod that was requested to terminate.
-#[must_use = "the pod ends without it as well; await it to learn how"]
+#[must_use = "the pod terminates without it as well; await it to learn how"]
 pub struct KillHandle(BoxFuture<'static, Result<Arc<PodStopped>, KillError>>);
 
 /// The object-safe part of [`PodKiller`] that [`NodeHandle`] needs.

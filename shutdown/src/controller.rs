@@ -352,7 +352,7 @@ impl<K: EndingPods> ShutdownController<K> {
                 self.report_called_off(&record).await;
             }
         } else {
-            tracing::warn!("the shutdown that an earlier agent had begun was called off");
+            tracing::warn!("the shutdown that the previous agent was running was cancelled");
             self.report_called_off(&record).await;
             let spared_groups = GroupReport::spared(&record.report.groups);
             self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
@@ -372,7 +372,7 @@ impl<K: EndingPods> ShutdownController<K> {
         report: Option<Box<ShutdownReport>>,
     ) -> Transition {
         if let Some(report) = report {
-            let why = "the pods had ended when the shutdown was called off";
+            let why = "the pods had terminated when the shutdown was cancelled";
             self.report_again_as_called_off(*report, why).await;
         } else if let Some(record) = record.as_deref() {
             self.report_called_off(record).await;

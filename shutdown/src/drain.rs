@@ -24,7 +24,7 @@ mod tests;
 /// The time of a drain if neither the policy nor the operator gives one.
 const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(60);
 
-const MESSAGE: &str = "Pod was ended because an operator drained the node.";
+const MESSAGE: &str = "Pod was terminated because an operator drained the node.";
 
 /// The parameters of [`drain`].
 pub struct DrainOrder {

@@ -330,7 +330,7 @@ impl JournalPlace {
         if std::mem::replace(&mut self.told, true) {
             return None;
         }
-        let text = format!("the run's record is not kept in {}: {why}", self.writer.place.name());
+        let text = format!("cannot save the run's record in {}: {why}", self.writer.place.name());
         tracing::warn!("{text}");
         Some(text)
     }

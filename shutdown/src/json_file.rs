@@ -36,7 +36,7 @@ pub enum FileError {
     },
     /// The file was written by a newer agent.
     #[error(
-        "{} has version {version} of its shape, this agent knows {known}; remove it",
+        "{} has format version {version}, this agent knows {known}; remove it",
         .path.display()
     )]
     Newer {

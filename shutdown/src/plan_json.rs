@@ -107,7 +107,7 @@ pub struct PlanAnswer {
     pub period_requested: String,
 }
 
-/// Pods that are ended together.
+/// Pods that are terminated together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

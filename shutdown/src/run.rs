@@ -149,7 +149,7 @@ pub(crate) async fn carry_out<K: EndingPods>(
 }
 
 /// The remark on a pod whose controller has another one in the report.
-const MADE_ANEW: &str = "its controller made it while pods were being ended";
+const MADE_ANEW: &str = "its controller created it during the shutdown";
 
 struct Cancelled;
 

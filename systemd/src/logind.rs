@@ -107,7 +107,7 @@ impl InhibitorConfig {
             wanted_delay,
             root: None,
             who: "winddown".to_owned(),
-            why: "Ends the pods of this node in order before it goes down".to_owned(),
+            why: "Terminates the pods of this node in order before it goes down".to_owned(),
             method_timeout: Duration::from_secs(5),
             recheck: Duration::from_secs(60),
             bus: Bus::System,

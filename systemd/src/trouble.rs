@@ -26,10 +26,10 @@ pub(crate) fn trouble(error: &zbus::Error) -> String {
         }
         zbus::Error::InputOutput(io) | zbus::Error::Connection(io, _) => match io.kind() {
             kind if is_no_bus(kind) => "no D-Bus answers; `systemctl start dbus` starts it".into(),
-            ErrorKind::PermissionDenied => said("its socket may not be opened", "it takes root"),
+            ErrorKind::PermissionDenied => said("its socket may not be opened", "root is required"),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => said("no answer in time", STUCK),
             ErrorKind::InvalidData => said("the answer cannot be read", CHECK),
-            _ => said("the connection broke", "the bus may be restarting"),
+            _ => said("the connection was lost", "the bus may be restarting"),
         },
         zbus::Error::Handshake(_) => said(
             "what answers there lets this user not in by D-Bus",
@@ -53,7 +53,7 @@ fn refusal(name: &str, said: Option<&str>) -> String {
     let said = said.map(|said| said.trim().trim_end_matches('.')).filter(|said| !said.is_empty());
     let short = name.rsplit('.').next().unwrap_or(name);
     let next = match short {
-        "AccessDenied" | "AuthFailed" | "InteractiveAuthorizationRequired" => "it takes root",
+        "AccessDenied" | "AuthFailed" | "InteractiveAuthorizationRequired" => "root is required",
         "ServiceUnknown" | "NameHasNoOwner" => "start that service, or unmask it",
         "NoReply" | "Timeout" | "TimedOut" | "Disconnected" => STUCK,
         "InvalidArgs" | "InvalidSignature" | "UnknownInterface" | "UnknownMethod"

@@ -93,7 +93,7 @@ async fn every_kind_of_shutdown_is_told_by_its_name() {
         assert_eq!(told.kind, kind);
         logind.set_preparing(false);
         logind.emit(false, kind).await;
-        let after = until(&mut state, "called off", |s| !s.preparing).await;
+        let after = until(&mut state, "cancelled", |s| !s.preparing).await;
         assert_eq!(after.kind, ShutdownKind::Unknown, "nothing is left of {kind:?}");
     }
 }

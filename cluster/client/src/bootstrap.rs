@@ -92,7 +92,7 @@ impl Renewal {
             );
         }
         if found.is_err() {
-            let why = "the certificate has not been asked for";
+            let why = "no certificate has been requested";
             self.shared.health.set(ConnectionState::Unsigned { why: why.into() });
             self.bootstrap_source().draft().await.map(drop)?;
         }

@@ -34,7 +34,9 @@ enum TooMuch {
     Answer,
     #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", MAX_LINE_BYTES >> 20)]
     Line,
-    #[error("the API server's answer has not ended within {BODY_TIMEOUT:?}: the rest is not read")]
+    #[error(
+        "the API server's answer is not complete within {BODY_TIMEOUT:?}: the rest is not read"
+    )]
     Late,
 }
 

@@ -128,7 +128,7 @@ impl CredentialsError {
     pub(super) fn as_missing(&self) -> String {
         match self {
             Self::Read { what, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-                format!("{what} {} is not there", path.display())
+                format!("{what} {} does not exist", path.display())
             }
             error => error_chain(error),
         }

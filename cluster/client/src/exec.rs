@@ -105,7 +105,7 @@ impl ExecPlugin {
             return wrong("apiVersion", format!("it is {asked:?}: write {}", VERSIONS[0]));
         };
         if config.interactive_mode == Some(ExecInteractiveMode::Always) {
-            let problem = "the command wants a terminal, and a service has none: use one that runs \
+            let problem = "the command needs a terminal, and a service has none: use one that runs \
                            unattended, with interactiveMode: Never";
             return wrong("interactiveMode", problem.into());
         }

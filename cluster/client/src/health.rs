@@ -172,7 +172,7 @@ impl ConnectionHealth {
         if large && !contact.warned {
             tracing::warn!(
                 log_kind = "clockSkew",
-                "this node's clock is {} seconds {} the API server's: set one of them right, or \
+                "this node's clock is {} seconds {} the API server's: correct one of them, or \
                  times in statuses and the lifetime of certificates are off",
                 skew.abs().as_secs(),
                 if skew.is_positive() { "behind" } else { "ahead of" },

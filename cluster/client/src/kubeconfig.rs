@@ -140,7 +140,7 @@ impl<'a> Chosen<'a> {
         let Some(cluster) = named.and_then(|named| named.cluster.as_ref()) else {
             let have = list(config.clusters.iter().map(|named| named.name.as_str()));
             return Err(wrong(format!(
-                "contexts[{name}].cluster is {:?}, which is not there: it has {have}",
+                "contexts[{name}].cluster is {:?}, which does not exist: it has {have}",
                 context.cluster
             )));
         };
@@ -149,7 +149,7 @@ impl<'a> Chosen<'a> {
         let Some(user) = named.and_then(|named| named.auth_info.as_ref()) else {
             let have = list(config.auth_infos.iter().map(|named| named.name.as_str()));
             return Err(wrong(format!(
-                "contexts[{name}].user is {user_name:?}, which is not there: it has {have}"
+                "contexts[{name}].user is {user_name:?}, which does not exist: it has {have}"
             )));
         };
         Ok(Self { path, context, cluster, user_name, user })
@@ -250,8 +250,12 @@ impl<'a> Chosen<'a> {
         let user = self.user;
         let refused = [
             ("auth-provider", user.auth_provider.is_some(), "Kubernetes removed it in 1.26"),
-            ("username", user.username.is_some(), "API servers take no passwords since 1.19"),
-            ("as", user.impersonate.is_some(), "a node speaks for itself"),
+            (
+                "username",
+                user.username.is_some(),
+                "API servers have not accepted passwords since 1.19",
+            ),
+            ("as", user.impersonate.is_some(), "a node does not impersonate other users"),
         ];
         match refused.into_iter().find(|(_, set, _)| *set) {
             None => Ok(()),

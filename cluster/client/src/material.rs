@@ -85,7 +85,7 @@ impl Assembly {
     /// Sets the authorities that the server's certificate has to come from.
     pub(super) fn authority(&mut self, found: &FoundText) -> Result<(), CredentialsError> {
         let sections = pem::parse_many(&found.bytes).map_err(|_| {
-            let problem = "this is not whole PEM: put the cluster's CA there, as PEM";
+            let problem = "this is not complete PEM: put the cluster's CA there, as PEM";
             CredentialsError::contents(&found.place, problem)
         })?;
         let certificates: Vec<_> = sections

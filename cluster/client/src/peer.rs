@@ -33,7 +33,7 @@ fn of_tls(error: &TlsError) -> Option<&'static str> {
     Some(match error {
         TlsError::InvalidCertificate(error) => match error {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "another authority has signed its certificate: copy the cluster's CA into certificate-authority"
+                "its certificate is signed by another authority: copy the cluster's CA into certificate-authority"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "its certificate is for another name: correct server, or set tls-server-name"
@@ -61,7 +61,7 @@ fn of_tls(error: &TlsError) -> Option<&'static str> {
                 "it does not accept the client certificate: renew that, or take that of this cluster"
             }
             _ => {
-                "it and this agent agree on no version or cipher of TLS: check what stands at that address"
+                "it and this agent agree on no version or cipher of TLS: check what listens at that address"
             }
         },
         TlsError::InvalidMessage(_) => "it does not speak TLS: check the port in server",
@@ -75,14 +75,14 @@ fn of_io(error: &io::Error) -> Option<&'static str> {
         ErrorKind::ConnectionRefused => {
             "nothing listens there: check that it runs, and server in the kubeconfig"
         }
-        ErrorKind::TimedOut => "no connection in time: check the network on the way",
+        ErrorKind::TimedOut => "the connection timed out: check the network on the way",
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
             "no route leads there: check this node's network"
         }
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
         | ErrorKind::BrokenPipe
-        | ErrorKind::UnexpectedEof => "the connection broke: it may be restarting",
+        | ErrorKind::UnexpectedEof => "the connection was lost: it may be restarting",
         _ if error.to_string().starts_with("failed to lookup address information") => {
             "its name is not known: check this node's DNS, and server in the kubeconfig"
         }

@@ -276,7 +276,7 @@ impl ConnectionShared {
                 return said;
             }
             return format!(
-                "{files}: the answer to the credentials that it gave is 401: see whom they are for"
+                "{files}: the API server rejected the credentials that it printed (401): check which user they are for"
             );
         }
         match &current.material.certificate {
@@ -434,7 +434,7 @@ impl ConnectionShared {
     fn unsigned(&self) -> RequestError {
         let why = match &self.health.watch().borrow().state {
             ConnectionState::Unsigned { why } => why.to_string(),
-            _ => "their certificate has not been asked for".into(),
+            _ => "no certificate has been requested".into(),
         };
         RequestError::Unsigned { why }
     }

@@ -212,7 +212,7 @@ fn one(
         ContainerState::Running { started_at } if ended => {
             let mut exit = ContainerExit::new(UNKNOWN_EXIT);
             exit.reason = "ContainerStatusUnknown".into();
-            "the container's end was not observed".clone_into(&mut exit.message);
+            "the container's exit was not observed".clone_into(&mut exit.message);
             exit.started_at = Some(started_at);
             ContainerState::Exited(exit)
         }

@@ -122,12 +122,12 @@ impl KubeletHold {
     async fn hold_back<N: KubeletHost>(&self, node: &N) {
         let state = match node.stop_kubelet().await {
             Ok(()) => {
-                tracing::info!("the kubelet is stopped, so that it starts no container again");
+                tracing::info!("stopped the kubelet so that it does not restart containers");
                 KubeletHoldState::Held(Instant::now())
             }
             Err(why) => {
                 tracing::warn!(
-                    "the kubelet goes on, and may start containers again, which are then ended again: {why}"
+                    "cannot stop the kubelet, which may restart containers; they will be terminated again: {why}"
                 );
                 KubeletHoldState::Impossible
             }

@@ -59,10 +59,10 @@ impl RestartGuard {
     }
 
     async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodRef) {
-        tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
+        tracing::warn!(%pod, "the kubelet restarted the pod's containers; terminating them again");
         if let Err(error) = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await
         {
-            tracing::warn!(%pod, "its containers cannot be stopped: {error}");
+            tracing::warn!(%pod, "cannot stop the pod's containers: {error}");
         }
         self.add(runtime_uid, pod);
     }

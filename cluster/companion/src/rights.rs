@@ -53,7 +53,7 @@ pub const REQUEST_EVICTIONS: [Need; 2] = [
 
 /// The API server did not say what is allowed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the API server does not say what it allows: {why}")]
+#[error("the API server does not report this agent's rights: {why}")]
 pub struct RightsUnknown {
     /// What happened, as text for users.
     pub why: String,

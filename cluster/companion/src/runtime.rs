@@ -24,7 +24,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where kubelets write logs unless their `podLogsDir` says otherwise.
 const KUBELETS_POD_LOGS: &str = "/var/log/pods";
 /// The problem while requests fail.
-const AWAY: &str = "the API server is away: pods are as last known";
+const AWAY: &str = "the API server is unavailable: pods are shown as last known";
 
 /// The pods that a kubelet runs, as reported by the API server. See the [module](super).
 pub struct KubeletRuntime<N> {

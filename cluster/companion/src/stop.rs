@@ -47,10 +47,10 @@ const MAX_CONCURRENT_STOPS: usize = 100;
 /// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
 /// Why a mirror pod is not stopped while the node stays up.
-const STAYS: &str = "the kubelet runs it from a manifest file, so only the removal of that file \
-                     ends it while the node stays up";
+const STAYS: &str = "the kubelet runs it from a manifest file, and only removing that file \
+                     terminates it while the node stays up";
 /// Why a running pod does not count as unwanted.
-const WANTED: &str = "the kubelet runs it for the API server, so its deletion there ends it";
+const WANTED: &str = "the kubelet runs it for the API server: deleting it there terminates it";
 
 /// The pods of one node, and everything needed to stop them.
 pub(super) struct StopCore<A, N> {
@@ -460,8 +460,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     fn log_query_error(&self, error: &NodeError) {
         if !self.query_error_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the container runtime cannot be asked whether pods are gone, so what the API \
-                 server says of them counts alone: {error}"
+                "cannot ask the container runtime whether pods are gone, relying on the API \
+                 server alone: {error}"
             );
         }
     }

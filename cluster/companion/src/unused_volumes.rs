@@ -48,8 +48,8 @@ impl UnusedVolumes {
             let is_stale = volume.since <= begun && at - volume.since >= UNUSED_VOLUME_TIMEOUT;
             if is_stale && !std::mem::replace(&mut volume.is_said, true) {
                 tracing::warn!(
-                    "{point} is mounted for a volume that no pod has, and the kubelet does not give it \
-                     back: it is waited for no longer"
+                    "{point} belongs to a volume that no pod uses, and the kubelet did not \
+                     unmount it; no longer waiting"
                 );
             }
             !is_stale

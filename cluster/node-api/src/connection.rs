@@ -102,7 +102,7 @@ impl ClientConnection {
         let certificate = self.certificate.as_deref();
         self.context.gatekeeper.admit(certificate, request.headers(), &right).await?;
         let Some(place) = self.context.places.answer(&self.seat) else {
-            let text = "this node answers as many clients as it can: try again later";
+            let text = "this node already serves as many clients as it can: try again later";
             return Err(FailureAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
         };
         self.usage.send_if_modified(|usage| !std::mem::replace(&mut usage.is_authorized, true));

@@ -83,7 +83,7 @@ async fn respond(
             Ok(response)
         }
         RequestedEndpoint::Unknown => {
-            Err(FailureAnswer::new(StatusCode::NOT_FOUND, "there is no such thing here"))
+            Err(FailureAnswer::new(StatusCode::NOT_FOUND, "there is no such path"))
         }
     }
 }

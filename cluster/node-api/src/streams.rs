@@ -37,7 +37,7 @@ pub(crate) async fn open(
     request: &mut Request<Incoming>,
 ) -> Result<(Response<Body>, Option<Tunnel>), FailureAnswer> {
     let Ok(turn) = Arc::clone(&context.streams).try_acquire_owned() else {
-        let text = "this node has as many streams open as it can: try again later";
+        let text = "too many streams are open on this node: try again later";
         return Err(FailureAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
     let (stream, entry) = prepare(context, target, request).await?;

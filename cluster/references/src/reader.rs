@@ -98,7 +98,7 @@ impl Reader {
         };
         let lasts = |found: &FoundObject| matches!(found, FoundObject::There(_));
         self.objects.get(key, max_age, lasts, ask).await.unwrap_or_else(|| {
-            FoundObject::Unreadable { error: Arc::from("the agent is ending"), after: None }
+            FoundObject::Unreadable { error: Arc::from("the agent is stopping"), after: None }
         })
     }
 
@@ -213,7 +213,7 @@ pub(crate) async fn bounded<T>(
 
 impl Unread {
     fn ending() -> Self {
-        Self { error: Arc::from("the agent is ending"), after: None, is_missing: false }
+        Self { error: Arc::from("the agent is stopping"), after: None, is_missing: false }
     }
 }
 

@@ -58,7 +58,7 @@ impl VolumeRoom {
         }
         let most = (all.blocks.saturating_mul(found.f_frsize) / FREE_PART) >> 20;
         Err(io::Error::other(format!(
-            "no room: more than half of the memory file system would be in use ({most} MiB); end pods with large Secrets, \
+            "no room: more than half of the memory file system would be in use ({most} MiB); terminate pods with large Secrets, \
              or refer to fewer keys"
         )))
     }

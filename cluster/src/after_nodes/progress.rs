@@ -53,7 +53,7 @@ impl WaitProgress {
     pub(super) fn describe(&self, seen: &SeenNodes) -> String {
         let mut said = Vec::new();
         if let Some(why) = &seen.trouble {
-            said.push(format!("the API server does not say how far the nodes are: {why}"));
+            said.push(format!("the API server does not report the progress of the nodes: {why}"));
         } else if seen.nodes.is_none() {
             said.push("the API server has not listed the nodes".to_owned());
         } else if self.nodes.is_empty() {

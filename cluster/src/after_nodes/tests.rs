@@ -190,7 +190,7 @@ async fn an_api_server_that_goes_in_the_middle_costs_no_more_than_the_wait() {
     assert_eq!(ended, None);
     assert_eq!(
         said,
-        "the API server does not say how far the nodes are: it is away, \
+        "the API server does not report the progress of the nodes: it is away, \
          a has not reported a clean shutdown"
     );
 }

@@ -49,14 +49,14 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
         }
         Event::PodStopped { pod, remark: Some(remark), .. } => {
-            let message = format!("Pod has ended: {remark}");
+            let message = format!("Pod has terminated: {remark}");
             vec![EventDraft::warning(Subject::pod(pod), "Killed", message)]
         }
         Event::SyncFailed { pod, error, .. } => {
             vec![EventDraft::warning(Subject::pod(pod), "FailedSync", error.clone())]
         }
         Event::FieldsIgnored { pod, message } => {
-            let message = format!("The pod goes on without {message}");
+            let message = format!("Continuing without {message}");
             vec![EventDraft::warning(Subject::pod(pod), "PodFeatureUnsupported", message)]
         }
         Event::DeadlineExceeded { pod } => {

@@ -178,8 +178,7 @@ impl MirrorDriver {
             tracing::warn!(
                 %pod,
                 field,
-                "the static pod runs, and the API will not show it: a static pod may not refer to \
-                 objects of the API"
+                "no mirror pod for this static pod: a static pod may not reference API objects"
             );
         }
     }

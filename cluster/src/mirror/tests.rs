@@ -109,7 +109,7 @@ fn a_mirror_goes_with_its_static_pod_and_not_before() {
     let a = static_pod("h1", "a");
     let mirror = [seen(&a, "u1")];
     assert_eq!(steps(&[], &mirror), ["delete u1"]);
-    assert_eq!(told(plan(&[], &mirror, true, |_| true)), [""; 0], "it is still ending");
+    assert_eq!(told(plan(&[], &mirror, true, |_| true)), [""; 0], "it is still terminating");
     assert_eq!(
         told(plan(&[], &mirror, false, |_| false)),
         [""; 0],

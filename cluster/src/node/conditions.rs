@@ -151,7 +151,7 @@ fn drain(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition>
         return Some(condition(DRAIN_IN_PROGRESS, true, NODE_SHUTDOWN, message));
     }
     if draining {
-        let message = "The pods of this node are being ended";
+        let message = "The pods of this node are being terminated";
         return Some(condition(DRAIN_IN_PROGRESS, true, NODE_DRAIN, message));
     }
     let has = has.filter(|has| is_ours(has))?;
@@ -161,11 +161,11 @@ fn drain(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition>
 
 fn drained(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition> {
     if health.draining == DrainingNode::Done {
-        let message = "The pods of this node have been ended";
+        let message = "The pods of this node have been terminated";
         return Some(condition(DRAINED, true, NODE_DRAIN, message));
     }
     find(server, DRAINED).filter(|has| is_ours(has))?;
-    Some(condition(DRAINED, false, NODE_DRAIN, "The node takes pods"))
+    Some(condition(DRAINED, false, NODE_DRAIN, "The node admits pods"))
 }
 
 /// Whether this agent wrote the condition. Administrators write lifecycle conditions, too

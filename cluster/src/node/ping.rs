@@ -125,7 +125,7 @@ impl PingAnswer {
     /// Why pods cannot run, according to the pings; `None` if the last answer is good and recent.
     pub(super) fn problem(&self, now: Instant, times: PingTimes) -> Option<Arc<str>> {
         let Self::Given { problem, .. } = self else {
-            return Some("no answer yet from what runs the pods".into());
+            return Some("no answer yet from the pods' runtime".into());
         };
         if self.is_stale(now, times) {
             return Some(format!("no answer for more than {}", humane(times.stale_after)).into());

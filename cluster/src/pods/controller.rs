@@ -89,7 +89,7 @@ pub enum RunError {
     #[error(transparent)]
     Worker(#[from] WorkerPanicked),
     /// One of its tasks stopped or panicked.
-    #[error("the task that {task} ended{}", .message.as_deref().map(|m| format!(": {m}")).unwrap_or_default())]
+    #[error("the task that {task} exited{}", .message.as_deref().map(|m| format!(": {m}")).unwrap_or_default())]
     Task {
         /// What the task does.
         task: &'static str,

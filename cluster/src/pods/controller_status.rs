@@ -81,9 +81,9 @@ pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::Pod
     } else {
         status.phase = Some("Failed".to_owned());
         let (reason, message) = if is_deleting {
-            ("Terminated", "The pod was deleted; what runs pods on this node does not know it")
+            ("Terminated", "The pod was deleted; the runtime of this node does not know it")
         } else {
-            ("NotFound", "The pod ran on this node; what runs pods there does not know it any more")
+            ("NotFound", "The pod ran on this node; whose runtime no longer knows it")
         };
         status.reason.get_or_insert_with(|| reason.to_owned());
         status.message.get_or_insert_with(|| message.to_owned());

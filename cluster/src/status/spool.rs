@@ -353,8 +353,8 @@ impl SpoolShared {
             tracing::error!(
                 log_kind = "spoolNotWritten",
                 error = error_chain(error),
-                "what pods did is not kept on disk: if the node goes down before the API server has \
-                 it, it is lost. Free some room in this directory; this is said once"
+                "cannot save final pod statuses: a power-off before the API server has them would \
+                 lose them. Free space in this directory (logged once)"
             );
         }
     }

@@ -55,7 +55,7 @@ async fn a_pod_that_can_go_to_swap_does_not_end() {
     let all = outcomes(&world);
     assert!(
         all.len() == 1
-            && all[0].starts_with("the kernel took back 838860800 bytes from default/web in"),
+            && all[0].starts_with("reclaimed 838860800 bytes of memory from default/web in"),
         "{all:?}"
     );
 }
@@ -108,8 +108,8 @@ async fn a_pod_ends_when_taking_back_takes_too_long() {
     assert!(asked >= HALF * 2 && asked < HALF * 3, "{asked:?}");
     let all = outcomes(&world);
     assert!(
-        matches!(&all[..], [tried, ended] if tried.starts_with("no memory taken back from default/web: still not")
-            && ended.starts_with("ended in")),
+        matches!(&all[..], [tried, ended] if tried.starts_with("cannot reclaim memory from default/web: still not")
+            && ended.starts_with("terminated in")),
         "{all:?}"
     );
     let (_, stats) = pods_with("0", "800Mi").remove(0);

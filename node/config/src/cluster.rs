@@ -87,13 +87,13 @@ options! {
         /// How long it waits for them, whatever the API server does: a quarter of the shutdown's whole time at most.
         after_nodes_timeout: Duration = Duration::from_secs(5)
             => at_restart(AFTER_NODES_TIMEOUT).duration("1s", "1h");
-        /// The group that waits, with those after it: the one that ends pods of this priority. Where groups are roles,
+        /// The group that waits, with those after it: the one that terminates pods of this priority. Where groups are roles,
         /// 2000001001 is the control plane; where they are priorities, it is the highest group.
         // The priority of the control plane; with groups by priority, this is in the highest group.
         after_nodes_priority: i32 = SYSTEM_NODE_CRITICAL_PRIORITY + 1
             => at_restart("shutdownAfterNodesPriority");
-        /// What happens to the API objects of pods that this node has ended (shutdown, drain, eviction, preemption):
-        /// `keep`; `delete`, after the next boot; or `ttl` and how long after they ended, 1s to 720h (`ttl 24h`).
+        /// What happens to the API objects of pods that this node has terminated (shutdown, drain, eviction, preemption):
+        /// `keep`; `delete`, after the next boot; or `ttl` and how long after they terminated, 1s to 720h (`ttl 24h`).
         ended_pods: EndedPods = EndedPods::Keep => at_restart("endedPods");
         /// What happens to pods that run when the agent starts but are unknown to the API server: `stop` (with their
         /// grace), `adopt` (they run on), or `report` (the same, and each is named in the log).
@@ -126,7 +126,7 @@ options! {
         /// without it. Unset: a third of the pod's grace, and at most 10s.
         eviction_timeout: Option<Duration> = None
             => at_restart("companionEvictionTimeout").duration("0s", "1h").example("5s");
-        /// Beside a kubelet: what is done when the API server is away while the node goes down. `stopContainers` stops
+        /// Beside a kubelet: what is done when the API server is unavailable while the node goes down. `stopContainers` stops
         /// containers through the container runtime, `wait` waits.
         without_api: WithoutApi = WithoutApi::StopContainers => at_restart("companionWithoutApi");
         /// Beside a kubelet: its `--root-dir`, where it mounts the volumes of pods. They are released when nothing of
@@ -221,7 +221,7 @@ impl ListEntry for NodeTaint {
 
 fn taint_key(_: &str, key: &str) -> Option<String> {
     let valid = names::is_qualified_name(key);
-    (!valid).then(|| format!("`{key}` is no taint's key: write such as example.com/a"))
+    (!valid).then(|| format!("`{key}` is no taint's key: write, for example, example.com/a"))
 }
 
 fn taint_value(_: &str, value: &str) -> Option<String> {
@@ -249,7 +249,7 @@ fn domain(_: &str, text: &str) -> Option<String> {
     let plain = text.strip_suffix('.').unwrap_or(text);
     let valid =
         text.is_empty() || (plain.len() <= 253 && plain.split('.').all(names::is_dns_label));
-    (!valid).then(|| format!("`{text}` is no domain: write such as cluster.local"))
+    (!valid).then(|| format!("`{text}` is no domain: write, for example, cluster.local"))
 }
 
 impl OptionValue for EndedPods {

@@ -38,7 +38,7 @@ options! {
     // Over the limit because each option of the section is a field.
     #[derive(Clone, Debug, PartialEq)]
     pub struct EvictionSettings {
-        /// When less than this is left, pods are ended at once to get it back. A quantity (100Mi) or a part of the
+        /// When less than this is left, pods are terminated at once to get it back. A quantity (100Mi) or a part of the
         /// capacity (10%); 0% switches a signal off. Naming any signal replaces the whole map, unless
         /// `mergeDefaultEvictionSettings` is true.
         // With the defaults, if they are merged.
@@ -53,7 +53,7 @@ options! {
                 .kind(THRESHOLDS)
                 .check(threshold)
                 .example("memory.available: 300Mi");
-        /// How long each soft threshold has to be met before a pod ends for it.
+        /// How long each soft threshold has to be met before a pod is evicted for it.
         // Each is greater than zero.
         soft_grace_period: BTreeMap<String, Duration> = BTreeMap::new()
             => live(GRACE)
@@ -69,36 +69,36 @@ options! {
         /// How long the pressure condition outlasts the pressure.
         pressure_transition_period: Duration = Duration::from_secs(5 * 60)
             => live("evictionPressureTransitionPeriod").duration("1s", "").zero_is_unset();
-        /// The most grace a pod gets when a soft threshold ends it; 0 or less takes the pod's own.
+        /// The most grace a pod gets when a soft threshold evicts it; 0 or less takes the pod's own.
         max_pod_grace_period: i32 = 0
             => live("evictionMaxPodGracePeriod").seconds(i32::MIN.into(), i32::MAX.into());
         /// Which memory is available: `memAvailable` counts what the kernel can give back without swapping, file cache
         /// included; `workingSet` counts file cache that was used lately as used, as the kubelet does.
         memory_available: MemoryAvailable = MemoryAvailable::default() => live("memoryAvailable");
-        /// End a pod as soon as tasks lose time waiting for memory, before any threshold is met. All of it has to hold:
+        /// Terminate a pod as soon as tasks lose time waiting for memory, before any threshold is met. All of it has to hold:
         /// the share of the last 10 s in which some or all tasks waited, that it does not fall, and that less memory
-        /// than `below` is available. After that no other pod is ended for `coolDown`. Off unless set.
+        /// than `below` is available. After that no other pod is evicted for `coolDown`. Off unless set.
         memory_pressure: Option<PressureRule> = None => live("memoryPressure");
-        /// Before a pod ends for memory, have the kernel take some of that pod's memory back, for this long at most:
-        /// what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod ends if that is enough.
+        /// Before a pod is evicted for memory, have the kernel take some of that pod's memory back, for this long at most:
+        /// what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod is evicted if that is enough.
         /// It is not tried where it could not be enough, nor twice within 10 s. Wants cgroup v2 and Linux 5.19. Off
         /// unless set.
         memory_reclaim: Option<Duration> = None
             => live("evictionMemoryReclaim").duration("10ms", "5s").example("500ms");
-        /// A command that runs as root before each evicted pod is asked to end, and delays that: for example, to dump
+        /// A command that runs as root before each evicted pod is asked to terminate, and delays that: for example, to dump
         /// what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, `WINDDOWN_POD_NAME`,
         /// `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; `winddown plan eviction` shows what it wrote.
         hook: Option<HookRule> = None => live("evictionHook");
         /// Static pods are critical to the kubelet, and never ended (`spared`). Here those whose manifest has a
         /// priority, below 2000000000, are like other pods (`byPriority`), and come back when the pressure is over.
         static_pods: StaticPods = StaticPods::ByPriority => live("evictStaticPods");
-        /// Decide and record only: no pod is ended, nothing is reclaimed, no condition is reported.
+        /// Decide and record only: no pod is terminated, nothing is reclaimed, no condition is reported.
         shadow: bool = false => live("evictionShadow");
         /// How long an image that nothing uses is kept when the disk runs short: the pod that it was pulled for may not
         /// have started yet.
         image_minimum_gc_age: Duration = Duration::from_secs(2 * 60)
             => live("imageMinimumGCAge").zero_is_unset();
-        /// End pods that have more on the disks than their own limits allow.
+        /// Terminate pods that have more on the disks than their own limits allow.
         local_storage_limits: bool = true => live("localStorageCapacityIsolation");
         /// With `pods` in it, hard thresholds on memory.available hold for the pods' cgroup as well. The kubelet's
         /// other words have no effect.
@@ -125,7 +125,7 @@ rows! {
         full => part("full").example("10%");
         /// Less memory than this is available.
         below => part("below").example("10%");
-        /// For how long no other pod is ended after it.
+        /// For how long no other pod is terminated after it.
         cool_down => part("coolDown").duration("0s", "").example("10s");
     }
 }

@@ -33,7 +33,7 @@ options! {
     pub struct NodeOptions {
         /// Where this node's pods come from. `standalone`: the manifests directory alone. `cluster`: an API server as
         /// well; the agent registers the machine as a node and runs the pods that are bound to it. `companion`: a
-        /// kubelet runs the pods, and the agent ends them when the node goes down.
+        /// kubelet runs the pods, and the agent terminates them when the node goes down.
         mode: Mode = Mode::Standalone => at_restart("mode");
         /// What runs the containers: `process` (supervised processes on this host, no images), `cri` (a container
         /// runtime such as containerd or CRI-O) or `systemd` (transient services of this host, no images).

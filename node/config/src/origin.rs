@@ -69,16 +69,16 @@ fn read(file: &Path, origin: Origin) -> Result<Loaded, ConfigError> {
 // === impl Loaded ===
 
 impl Loaded {
-    /// Says what is in force in place of the file at the default path; `None` if the file was read.
+    /// Says what is in effect in place of the file at the default path; `None` if the file was read.
     pub fn stands_in(&self) -> Option<String> {
         let file = self.file.display();
         match self.origin {
             Origin::File => None,
             Origin::LastInForce => Some(format!(
-                "{DEFAULT_FILE} is not there: what was last in force counts, kept in {file}; put the file back, or \
+                "{DEFAULT_FILE} does not exist: using the last configuration in effect, kept in {file}; restore the file, or \
                  write a new one: `winddown config default > {DEFAULT_FILE}`"
             )),
-            Origin::Defaults => Some(format!("{file} is not there: the defaults are in force")),
+            Origin::Defaults => Some(format!("{file} does not exist: the defaults are in effect")),
         }
     }
 

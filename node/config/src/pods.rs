@@ -10,7 +10,7 @@ options! {
     /// The options for pods from manifests.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PodSettings {
-        /// The directory of pod manifests: each file is one pod's, unless its name begins with a dot. An empty text
+        /// The directory of pod manifests: each file is one pod's, unless its name begins with a dot. An empty string
         /// turns it off.
         static_pod_path: Option<PathBuf> = Some(PathBuf::from("/etc/winddown/pods"))
             => at_restart("staticPodPath").trusted(Trust::Manifests);

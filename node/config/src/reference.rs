@@ -81,7 +81,7 @@ pub struct Field {
     check: fn(name: &str, text: &str) -> Option<String>,
 }
 
-/// Whether 0 or the empty text means that the option is unset.
+/// Whether 0 or the empty string means that the option is unset.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zero {
     Counts,
@@ -99,9 +99,9 @@ pub enum ValueKind {
     /// A text that roughly matches the regular expression `pattern`. An empty pattern accepts any text, where the empty
     /// one means unset.
     Text { pattern: &'static str },
-    /// An absolute path. With `empty`, the empty text is accepted too, and turns the option off.
+    /// An absolute path. With `empty`, the empty string is accepted too, and turns the option off.
     Path { empty: bool },
-    /// A network address, with the name of its format; the empty text means unset.
+    /// A network address, with the name of its format; the empty string means unset.
     Address(&'static str),
     /// One of these words.
     Choice(Vec<&'static str>),
@@ -121,7 +121,7 @@ pub enum ValueKind {
     Words(&'static [&'static str]),
     /// A list of IP addresses.
     Addresses,
-    /// A list of texts that roughly match this regular expression.
+    /// A list of strings that roughly match this regular expression.
     Texts(&'static str),
     /// The absolute path of a program, and its arguments.
     Command,
@@ -172,7 +172,7 @@ fn rows() -> impl Iterator<Item = &'static Top> {
     sections().iter().flat_map(|section| &section.rows)
 }
 
-/// Returns the options for which 0 and an empty text in a kubelet's file mean nothing.
+/// Returns the options for which 0 and an empty string in a kubelet's file mean nothing.
 pub(crate) fn zero_is_unset_for_kubelets() -> Vec<&'static str> {
     let unset = |field: &&Field| field.zero == Zero::IsUnsetForKubelets;
     fields().filter(unset).map(|field| field.name).collect()
@@ -413,7 +413,7 @@ impl ValueKind {
             Self::Quantity => "quantity",
             Self::Words(_) => "list of words",
             Self::Addresses => "list of addresses",
-            Self::Texts(_) => "list of texts",
+            Self::Texts(_) => "list of strings",
             Self::Command => "command",
             Self::Map { .. } => "mapping from names to values",
             Self::Object(_) => "mapping",

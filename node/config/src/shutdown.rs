@@ -27,7 +27,7 @@ options! {
     pub struct ShutdownSettings {
         /// How long the node's shutdown may be held up for the pods; 0s turns it off.
         ///
-        /// Pods have 30s of grace unless their manifest says otherwise. 30s lets nearly all of them end by themselves,
+        /// Pods have 30s of grace unless their manifest says otherwise. 30s lets nearly all of them exit by themselves,
         /// and is no longer than people wait before they reach for the power switch.
         // None with groups configured by priority.
         grace_period: Option<Duration> = Some(Duration::from_secs(30))
@@ -37,11 +37,11 @@ options! {
         // At most `grace_period`. None with groups configured by priority.
         critical_grace_period: Option<Duration> = Some(Duration::from_secs(10))
             => live(CRITICAL).kind(PERIODS).check(period);
-        /// What puts pods into groups. By `role`, ordinary pods end first, those of lower priority before the others;
+        /// What puts pods into groups. By `role`, ordinary pods terminate first, those of lower priority before the others;
         /// then system pods (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs
         /// (priority 2000001000 and above, system pods on the host's network, static pods without a priority); then the
         /// static control plane; etcd last. By `priority`, there are two groups, as the kubelet makes them: below
-        /// 2000000000, and from there on. Either way drivers of storage, devices and networks end after the pods that
+        /// 2000000000, and from there on. Either way drivers of storage, devices and networks terminate after the pods that
         /// need them. Unset: `role` if neither period above is written, and `priority` otherwise.
         // With groups configured by priority it is always `priority`.
         order: ShutdownOrder = ShutdownOrder::Role => live(ORDER);
@@ -62,11 +62,11 @@ options! {
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             );
         /// Who may announce when this node goes away, apart from the login manager and an operator (`winddown drain
-        /// --deadline`). The pods are then ended in the same order, in the time that the notice leaves.
+        /// --deadline`). The pods are then terminated in the same order, in the time that the notice leaves.
         notices: NoticesConfig = NoticesConfig::default() => at_restart("shutdownNotices");
         /// How many shutdown reports are kept.
         reports_kept: u32 = 20 => at_restart("reportsKept").integer(1, 1000);
-        /// Namespaces whose pods may hold shutdowns: while one runs with the label `winddown.dev/shutdown-guard:
+        /// Namespaces whose pods may block shutdowns: while one runs with the label `winddown.dev/shutdown-guard:
         /// "true"`, logind refuses them, for as long as is written here.
         // Each namespace only once.
         guard: Vec<GuardedNamespace> = Vec::new()
@@ -77,7 +77,7 @@ options! {
         // Each namespace only once.
         in_place: Vec<InPlaceNamespace> = Vec::new()
             => live("rebootInPlace").example("- namespace: databases");
-        /// Lets the pods start after a boot in the reverse of the order in which they end: a group starts when the one
+        /// Lets the pods start after a boot in the reverse of the order in which they terminate: a group starts when the one
         /// before it is ready, or after this time at the latest. 0s starts all at once. Has no effect with `mode:
         /// companion`, where a kubelet starts the pods.
         start_group_timeout: Duration = Duration::ZERO
@@ -213,7 +213,8 @@ fn twice(one: &str, other: &str) -> Option<String> {
 }
 
 fn namespace(_: &str, text: &str) -> Option<String> {
-    (!names::is_dns_label(text)).then(|| format!("`{text}` is no namespace: write such as batch"))
+    (!names::is_dns_label(text))
+        .then(|| format!("`{text}` is no namespace: write, for example, batch"))
 }
 
 /// Checks a grace period; 0 turns it off.
@@ -244,7 +245,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     if total.is_zero() {
         let field = if by_priority { BY_PRIORITY } else { PERIOD };
         let at = fields.key_at(field).unwrap_or(fields.at());
-        let what = "is 0: the node's shutdown is not delayed and no pod is ended in order";
+        let what = "is 0: the node's shutdown is not delayed and no pod is terminated in order";
         reading.warnings.push(Problem::new(at, field, what));
     }
     match order_at {
@@ -268,7 +269,10 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     if let Some(at) = fields.key_at(DRAIN).filter(|_| drain > total) {
         let what = match total.is_zero() {
             true => {
-                format!("is {}, but no pod is ended, because {PERIOD} is 0: remove it", go(drain))
+                format!(
+                    "is {}, but no pod is terminated, because {PERIOD} is 0: remove it",
+                    go(drain)
+                )
             }
             false => format!(
                 "{} is longer than the shutdown grace periods together: write at most {}",

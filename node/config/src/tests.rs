@@ -91,7 +91,7 @@ fn a_shutdown_period_of_zero_is_off_and_says_so() {
     assert_eq!(
         warnings[0],
         "config.yaml:3: shutdownGracePeriod: is 0: the node's shutdown is not delayed and no pod \
-         is ended in order"
+         is terminated in order"
     );
 }
 
@@ -352,7 +352,7 @@ fn a_mapping_among_the_words_of_a_command_is_no_word() {
     let text = "kind: Configuration\napiVersion: winddown.dev/v1alpha1\n\
                 evictionHook:\n  command: [/bin/dump, {out: file}]\n";
     let refused = parse(text).unwrap_err().to_string();
-    assert!(refused.contains("needs a list of texts, one of them is a mapping"), "{refused}");
+    assert!(refused.contains("needs a list of strings, one of them is a mapping"), "{refused}");
 }
 
 fn any_shutdown() -> impl Strategy<Value = ShutdownSettings> {

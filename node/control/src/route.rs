@@ -146,7 +146,7 @@ async fn kill<A: AgentApi>(
             }
             answer => Ok(respond::json(&Envelope::new(answer?))),
         },
-        () = shared.stop.cancelled() => Err(stopping("the kill goes on")),
+        () = shared.stop.cancelled() => Err(stopping("the kill continues")),
     }
 }
 
@@ -258,7 +258,7 @@ async fn notice<A: AgentApi>(
 fn watch<A: AgentApi>(shared: &Arc<ServerShared<A>>, peer: Peer) -> Answer {
     let permit = shared.slots.watch(peer).ok_or_else(|| {
         ApiError::new(ErrorCode::Unavailable, "too many clients watch the status already")
-            .with_hint("end a `winddown status --watch`, or ask without --watch")
+            .with_hint("stop a `winddown status --watch`, or ask without --watch")
     })?;
     let watcher = Watcher {
         api: Arc::clone(&shared.api),
@@ -371,10 +371,13 @@ fn may_change(peer: Peer) -> Result<(), ApiError> {
     if peer.may_change() {
         return Ok(());
     }
-    Err(ApiError::new(ErrorCode::Forbidden, "you may look, but not change the node's state")
-        .with_hint(
-            "run it again with sudo; controlSocketGroup in the configuration lets a group in",
-        ))
+    Err(ApiError::new(
+        ErrorCode::Forbidden,
+        "permission denied: this user may read the node's state, not change it",
+    )
+    .with_hint(
+        "run it again with sudo; controlSocketGroup in the configuration gives a group access",
+    ))
 }
 
 async fn body<A, T: DeserializeOwned + Default>(
@@ -424,7 +427,7 @@ fn bad_request(message: String) -> ApiError {
 }
 
 fn not_found(path: &str) -> ApiError {
-    ApiError::new(ErrorCode::NotFound, format!("there is nothing at {path:?}"))
+    ApiError::new(ErrorCode::NotFound, format!("there is no path {path:?}"))
         .with_hint("the command and the agent may be of different versions: `winddown status`")
 }
 

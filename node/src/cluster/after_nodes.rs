@@ -72,18 +72,18 @@ impl PluginSection for NodesAhead {
         cluster.of_plugins.extend([
             PluginGauge::labelled(
                 "winddown_after_nodes",
-                "Nodes that go down before this one, by how far they are.",
+                "Nodes that this one waits for at shutdown, by stage.",
                 "stage",
                 &stages,
             ),
             PluginGauge::count(
                 "winddown_after_nodes_known",
-                "Whether the API server says how far they are.",
+                "Whether the API server reports the progress of these nodes.",
                 usize::from(known),
             ),
             PluginGauge::count(
                 "winddown_after_nodes_waiting",
-                "Whether a shutdown waits for them.",
+                "Whether a shutdown is waiting for these nodes.",
                 usize::from(*self.waiting.borrow()),
             ),
         ]);

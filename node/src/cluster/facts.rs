@@ -83,7 +83,7 @@ fn clean(clean: &Clean) -> NodeCondition {
         Clean::Up(last) if last.is_empty() => (false, "NodeIsUp", "The node is up."),
         Clean::Up(last) => (false, "NodeIsUp", &**last),
         Clean::Down { clean: true } => {
-            (true, "PodsEnded", "All pods have ended, and nothing of theirs is mounted.")
+            (true, "PodsEnded", "All pods have terminated, and none of their volumes is mounted.")
         }
         Clean::Down { clean: false } => {
             (false, "PodsLeft", "Pods or mounts were left when the lock was released.")

@@ -30,10 +30,10 @@ impl<R: Runtime> PluginSection for GuardedNode<R> {
         let guard = self.guard.borrow();
         let blocked = *self.means.lock.borrow() == LockState::Held;
         let gauges = [
-            ("winddown_guard_blocking_pods", "Pods that hold shutdowns.", guard.holding().count()),
+            ("winddown_guard_blocking_pods", "Pods that block shutdowns.", guard.holding().count()),
             (
                 "winddown_guard_expired_pods",
-                "Running pods that hold shutdowns no longer, because their time is over.",
+                "Running pods that no longer block shutdowns, because their time is over.",
                 guard.expired().count(),
             ),
             (
@@ -64,7 +64,7 @@ impl<R: Runtime> Objection for GuardedNode<R> {
     }
 
     fn reasons(&self) -> Vec<String> {
-        let past = |pod| format!("{pod} held shutdowns, and this one did not ask");
+        let past = |pod| format!("{pod} blocked shutdowns, and this one bypassed logind");
         self.guard.borrow().holding().map(|(_, hold)| past(&hold.pod)).collect()
     }
 }

@@ -71,7 +71,7 @@ impl ClusterFacts {
             ),
             (
                 "winddown_status_spool_records",
-                "Last statuses that are on disk until the API server has them.",
+                "Final statuses kept on disk until the API server has them.",
                 self.spool_records,
             ),
         ] {
@@ -84,7 +84,7 @@ impl ClusterFacts {
                 "Times the Node's status was written.",
                 self.status_writes,
             ),
-            ("winddown_statuses_sent", "Statuses of pods the API server took.", self.statuses_sent),
+            ("winddown_statuses_sent", "Pod statuses the API server accepted.", self.statuses_sent),
             (
                 "winddown_status_failures",
                 "Failed attempts to send a pod's status to the API server.",
@@ -92,11 +92,11 @@ impl ClusterFacts {
             ),
             (
                 "winddown_status_spool_errors",
-                "Last statuses that could not be put on disk.",
+                "Final statuses that could not be saved to disk.",
                 self.spool_errors,
             ),
-            ("winddown_events_written", "Events the API server took.", self.events_written),
-            ("winddown_events_lost", "Events that were given up.", self.events_lost),
+            ("winddown_events_written", "Events the API server accepted.", self.events_written),
+            ("winddown_events_lost", "Events that were dropped.", self.events_lost),
         ] {
             out.counter(name, help, None, value)?;
         }

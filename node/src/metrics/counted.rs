@@ -70,13 +70,12 @@ pub(super) struct OfShutdown {
 
 impl OfShutdown {
     fn register(registry: &mut Registry, product: &Product) -> Self {
-        let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
+        let help = "When the last shutdown started, in seconds since 1970; 0 if there was none";
         let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
-        let help =
-            "When the last shutdown had ended its pods, in seconds since 1970; 0 if it did not";
+        let help = "When the last shutdown had terminated its pods, in seconds since 1970; 0 if it did not";
         let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
         let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
-        let help = "How long a group of pods took to end at a shutdown or a drain";
+        let help = "How long a group of pods took to terminate at a shutdown or a drain";
         seconds(
             registry,
             &product.metric("winddown_shutdown_group_duration"),
@@ -88,7 +87,7 @@ impl OfShutdown {
             &product.metric("winddown_pods_cut_short"),
             "how",
             2,
-            "Pods that a shutdown ended with SIGKILL (killed) or left running (stillRunning)",
+            "Pods that a shutdown killed (killed) or left running (stillRunning)",
         );
         let (cut_killed, cut_left) = (cut.of("killed"), cut.of("stillRunning"));
         Self { start, end, groups, cut_killed, cut_left }
@@ -104,26 +103,26 @@ impl Counted {
             "kubelet_restarted_pods",
             "static",
             2,
-            "Pods started again because they were deleted and came back under the same UID",
+            "Pods restarted because they were deleted and re-created under the same UID",
         );
         let orphans = Counter::default();
         let help = "Pods found in the container runtime that no source wants and no worker knows";
         registry.register("kubelet_orphaned_runtime_pods", help, orphans.clone());
         let steps = Labelled::new("operation_type", OPERATIONS.len(), || Histogram::new(DEFAULT));
-        let help = "From the update that asked for a step of a pod's worker to the step's end";
+        let help = "Time from a pod's update to the completion of its worker's step";
         seconds(registry, "kubelet_pod_worker_duration", help, steps.clone());
         OPERATIONS.iter().for_each(|operation| drop(steps.of(operation)));
-        let help = "How long a pod was known before its worker began";
+        let help = "Time from the first sight of a pod to the start of its worker";
         let worker_start = histogram(registry, "kubelet_pod_worker_start_duration", help, &DEFAULT);
         let containers_per_pod = Histogram::new(CONTAINERS);
-        let help = "How many regular containers the pods had that were started";
+        let help = "Regular containers of each pod that was started";
         registry.register("kubelet_containers_per_pod_count", help, containers_per_pod.clone());
         let rejections = labelled(
             registry,
             "kubelet_admission_rejections",
             "reason",
             MOST_REASONS,
-            "Pods that were refused, by reason",
+            "Pods that were rejected, by reason",
         );
         rejections.of("NodeShutdown");
         let preemptions = preemptions(registry);
@@ -133,13 +132,13 @@ impl Counted {
             &product.metric("winddown_plugin_terminations"),
             "plugin",
             MOST_PLUGINS,
-            "Pods that a plug-in chose to end",
+            "Pods that a plug-in terminated",
         );
         let shutdown = OfShutdown::register(registry, product);
-        let help = "From the first request to end a pod to its last container's exit";
+        let help = "Time from the first request to terminate a pod to its last container's exit";
         let name = product.metric("winddown_pod_stop_duration");
         let pod_stop = histogram(registry, &name, help, &GRACE);
-        let help = "From letting a pod in to its containers running";
+        let help = "Time from admitting a pod to its containers running";
         let name = product.metric("winddown_pod_start_duration");
         let pod_start = histogram(registry, &name, help, &GRACE);
         Self {
@@ -213,17 +212,17 @@ impl Counted {
 
 fn preemptions(registry: &mut Registry) -> Labelled<Tally> {
     let preemptions = Labelled::new("preemption_signal", MOST_RESOURCES, Tally::default);
-    let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
+    let help = "Pods preempted for a critical pod, by the first resource that it lacked";
     registry.register("kubelet_preemptions", help, preemptions.clone());
     preemptions
 }
 
 fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) {
     let evictions = Labelled::new("eviction_signal", MOST_CAUSES, Tally::default);
-    let help = "Pods that ended because the node ran short of something, by eviction signal";
+    let help = "Pods evicted, by eviction signal";
     registry.register("kubelet_evictions", help, evictions.clone());
     let ages = Labelled::new("eviction_signal", MOST_CAUSES, || Histogram::new(DEFAULT));
-    let help = "How old the figures were when something was done about a shortage";
+    let help = "Age of the measurements when a threshold was acted on";
     seconds(registry, "kubelet_eviction_stats_age", help, ages.clone());
     (evictions, ages)
 }

@@ -30,15 +30,15 @@ fn encode_thresholds(thresholds: &[ThresholdStatus], out: &mut Document<'_, '_>)
         }
     }
     if !available.is_empty() {
-        let help = "What there is left, in the signal's unit, as eviction last saw it.";
+        let help = "The available amount, in the signal's unit, as of the last sample.";
         out.gauges("winddown_eviction_signal_available", help, &available)?;
-        let help = "What there is in all, in the signal's unit.";
+        let help = "The total amount, in the signal's unit.";
         out.gauges("winddown_eviction_signal_capacity", help, &capacity)?;
     }
     if least.is_empty() {
         return Ok(());
     }
-    let help = "The least there should be: with less, pods are evicted.";
+    let help = "The eviction threshold: with less available, pods are evicted.";
     out.gauges("winddown_eviction_threshold", help, &least)
 }
 

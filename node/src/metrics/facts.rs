@@ -92,20 +92,20 @@ impl InhibitorFacts {
         if let Some(delay) = delay_max {
             out.gauge(
                 "winddown_inhibit_delay_max",
-                "How long the login manager lets a shutdown wait at most.",
+                "The longest time that the login manager delays a shutdown.",
                 Some(&Unit::Seconds),
                 delay.as_secs_f64(),
             )?;
         }
         out.gauge(
             "winddown_inhibit_delay_required",
-            "How long a shutdown has to wait for the configured grace periods.",
+            "The delay of a shutdown that the configured grace periods require.",
             Some(&Unit::Seconds),
             delay_wanted.as_secs_f64(),
         )?;
         out.counter(
             "winddown_ignored_shutdown_signals",
-            "Shutdown signals that were not believed: not from the login manager, or denied by it.",
+            "Shutdown signals that were ignored: not sent by the login manager, or denied by it.",
             None,
             *refused_signals,
         )
@@ -117,20 +117,15 @@ impl ScrapedNode {
         let PodCounts { desired, active, mirrors, working, staying } = &self.pods;
         out.gauges(
             "kubelet_desired_pods",
-            "Pods that a source wants on this node, refused and ended ones included.",
+            "Pods that a source wants on this node, including rejected and terminated ones.",
             &by_origin(*desired),
         )?;
         out.gauges(
             "kubelet_active_pods",
-            "Desired pods that have not come to their end.",
+            "Desired pods that have not terminated.",
             &by_origin(*active),
         )?;
-        out.gauge(
-            "kubelet_mirror_pods",
-            "The API server's images of static pods.",
-            None,
-            *mirrors,
-        )?;
+        out.gauge("kubelet_mirror_pods", "Mirror pods on the API server.", None, *mirrors)?;
         let mut samples = Vec::with_capacity(15);
         for (lifecycle, stage) in working.stages() {
             for (config, origin, value) in [
@@ -151,7 +146,7 @@ impl ScrapedNode {
         )?;
         out.gauge(
             "winddown_reboot_in_place_pods",
-            "Pods that a shutdown ends and that start again here after it.",
+            "Pods that a shutdown terminates and that restart here after the boot.",
             None,
             *staying,
         )
@@ -161,19 +156,19 @@ impl ScrapedNode {
         if let Some(protected) = self.protected {
             out.gauge(
                 "winddown_protected",
-                "Whether the pods of this node end in order at a shutdown; 0 also if not known.",
+                "Whether the pods of this node terminate in order at a shutdown; 0 also if unknown.",
                 None,
                 i64::from(protected),
             )?;
         }
         let closed = GateReason::ALL
             .map(|why| ([("reason", reason(why))], usize::from(self.gate.contains(why))));
-        out.gauges("winddown_admission_closed", "What keeps new pods out.", &closed)?;
+        out.gauges("winddown_admission_closed", "Why new pods are not admitted.", &closed)?;
         self.inhibitor.encode(out)?;
         if let Some(graceful) = self.last_shutdown_graceful {
             out.gauge(
                 "winddown_last_shutdown_graceful",
-                "Whether every pod could end by itself before this boot.",
+                "Whether every pod exited by itself before this boot.",
                 None,
                 i64::from(graceful),
             )?;
@@ -194,12 +189,12 @@ impl ScrapedNode {
         };
         out.gauges(
             "winddown_node_pressure",
-            "Whether the node runs short of something, by condition.",
+            "Whether the node is under pressure, by condition.",
             &PressureCondition::ALL.map(sample),
         )?;
         out.gauge(
             "winddown_manifest_problems",
-            "Things wrong in the manifests directory.",
+            "Problems in the manifests directory.",
             None,
             self.manifest_problems,
         )?;

@@ -50,7 +50,7 @@ pub struct StartReport {
     pub outcome: StartOutcome,
     /// The groups that have started, in the order in which they did.
     pub groups: Vec<StartedGroup>,
-    /// The pods, as `namespace/name`, whose turn has not come yet; if the start was called off, those whose turn never
+    /// The pods, as `namespace/name`, whose turn has not come yet; if the start was cancelled, those whose turn never
     /// came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,

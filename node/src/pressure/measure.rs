@@ -85,7 +85,7 @@ impl MeasuredPlaces {
                 Ok(places) => break places,
                 Err(error) => {
                     let why = error_chain(&error);
-                    tracing::debug!(why, "where images and pods are is not known; asking again");
+                    tracing::debug!(why, "cannot locate images and pods; retrying");
                 }
             }
             tokio::time::sleep(backoff.next_delay()).await;
@@ -157,7 +157,10 @@ impl Signals for Measured {
 fn or_warn<T>(figures: Result<T, RuntimeError>) -> Option<T> {
     figures
         .inspect_err(|error| {
-            tracing::warn!(why = error_chain(error), "the runtime does not report what pods use");
+            tracing::warn!(
+                why = error_chain(error),
+                "the runtime does not report the usage of pods"
+            );
         })
         .ok()
 }
@@ -194,7 +197,7 @@ impl NodeReader {
         for error in &problems {
             let why = error_chain(error);
             if self.told.insert(why.clone()) {
-                tracing::warn!(why, "eviction does not see all of the node");
+                tracing::warn!(why, "some eviction signals cannot be measured");
             }
         }
         // The layout is unknown before the runtime has reported where its images are.
@@ -204,7 +207,7 @@ impl NodeReader {
         }
         let first = problems.into_iter().next();
         let source = first.map(|error| Arc::new(error) as _);
-        Err(MeasureError::new("nothing of the node can be measured", source))
+        Err(MeasureError::new("the node cannot be measured", source))
     }
 
     async fn measure(&mut self) -> Reading {

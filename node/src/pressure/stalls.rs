@@ -56,7 +56,7 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
         // A cgroup that does not exist is retried, but logged only once.
         StallEvent::Unarmed(place, error) if !unarmed.contains(&place) => {
             let why = error_chain(&error);
-            tracing::info!(%place, why, "memory pressure here does not wake eviction");
+            tracing::info!(%place, why, "cannot watch memory pressure: eviction relies on sampling");
             unarmed.push(place);
         }
         StallEvent::Unarmed(..) => {}

@@ -16,7 +16,7 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         Why::NotACompanion => return not_a_companion(facts, terminated_by),
         Why::DelayTooShort => {
             let wanted = duration(facts.agent_wants);
-            return format!("logind waits {delay} of the {wanted} wanted: pods get less time");
+            return format!("logind waits {delay} of the {wanted} required: pods get less time");
         }
         Why::KubeletDelayTooShort => {
             return format!(
@@ -24,13 +24,15 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
                  kubelet wants"
             );
         }
-        Why::KubeletTerminatesToo => "the kubelet ends the same pods at a shutdown as this agent",
+        Why::KubeletTerminatesToo => {
+            "the kubelet terminates the same pods at a shutdown as this agent"
+        }
         Why::NoKubelet => "no kubelet runs here, and with `mode: companion` nothing else runs pods",
-        Why::NoAgent => "no agent answers: nothing ends the pods in order",
+        Why::NoAgent => "no agent answers: nothing terminates the pods in order",
         Why::Disabled => "graceful shutdown is switched off: a shutdown kills the pods",
         Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",
         Why::NoDelay => "logind does not wait for any lock: a shutdown kills the pods",
-        Why::None => "there is neither an agent nor a kubelet: nothing ends pods in order",
+        Why::None => "there is neither an agent nor a kubelet: nothing terminates pods in order",
         Why::KubeletDisabled => {
             "a shutdown of this node kills its pods: the kubelet's graceful shutdown is switched off"
         }
@@ -43,10 +45,10 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         }
         Why::DelayUnknown => "how long a shutdown waits for the pods is not known",
         Why::KubeletUnknown => {
-            "whether a kubelet runs here, whose pods nothing would end, is not known"
+            "whether a kubelet runs here, whose pods nothing would terminate, is not known"
         }
         Why::KubeletConfigurationUnknown => {
-            "whether the kubelet ends its pods at a shutdown is not known: its configuration was not found"
+            "whether the kubelet terminates its pods at a shutdown is not known: its configuration was not found"
         }
         Why::Unknown => "whether the pods are protected is not known",
     };
@@ -57,7 +59,9 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
 pub(super) fn next(reason: Why) -> &'static str {
     match reason {
         Why::LockHeld => "",
-        Why::NotACompanion => "`winddown doctor` has each step by which it ends the kubelet's pods",
+        Why::NotACompanion => {
+            "`winddown doctor` has each step by which it terminates the kubelet's pods"
+        }
         _ => "`winddown doctor` says why, and what to do",
     }
 }
@@ -66,13 +70,15 @@ fn protected(facts: &ProtectionFacts) -> String {
     let whose = match facts.role {
         AgentRole::None => {
             let wants = span(facts.kubelet.wants);
-            return format!("the kubelet ends its pods: a shutdown waits for it, up to {wants}");
+            return format!(
+                "the kubelet terminates its pods: a shutdown waits for it, up to {wants}"
+            );
         }
         AgentRole::Runtime => "the pods",
         AgentRole::Companion => "the kubelet's pods",
     };
     let wants = duration(facts.agent_wants);
-    format!("this agent ends {whose}: a shutdown waits for it, up to {wants}")
+    format!("this agent terminates {whose}: a shutdown waits for it, up to {wants}")
 }
 
 fn not_a_companion(facts: &ProtectionFacts, terminated_by: TerminatedBy) -> String {
@@ -82,14 +88,14 @@ fn not_a_companion(facts: &ProtectionFacts, terminated_by: TerminatedBy) -> Stri
     };
     match terminated_by {
         TerminatedBy::Kubelet => format!(
-            "{kubelet} and ends them by itself, at the same time as this agent, which is not its \
+            "{kubelet} and terminates them by itself, at the same time as this agent, which is not its \
              companion"
         ),
         TerminatedBy::None => format!(
             "{kubelet}, and a shutdown kills them: this agent is not its companion, and the kubelet \
-             does not end them either"
+             does not terminate them either"
         ),
-        _ => format!("{kubelet}, and this agent does not end them: it is not its companion"),
+        _ => format!("{kubelet}, and this agent does not terminate them: it is not its companion"),
     }
 }
 

@@ -122,7 +122,7 @@ fn newest_of_other_boots(records: &[Arc<dyn RecordStore>], boot_id: &str) -> Opt
 fn or_none<T>(result: Result<Option<T>, FileError>) -> Option<T> {
     result.unwrap_or_else(|error| {
         tracing::warn!(
-            "how the node last went down may be unknown: {}",
+            "the record of the last shutdown may be incomplete: {}",
             winddown_shared::error_chain(&error)
         );
         None

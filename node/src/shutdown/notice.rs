@@ -29,9 +29,9 @@ impl<R: Runtime> Joined<R> {
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         let deadline = deadline(&body, self.core.wall.now(), &self.core.boot_clock)?;
         if !self.policy.borrow().is_enabled() {
-            let off = "graceful shutdown is switched off: a deadline would end no pod";
+            let off = "graceful shutdown is switched off: a deadline would terminate no pod";
             return Err(ApiError::new(ErrorCode::Conflict, off).with_hint(
-                "set shutdownGracePeriod and run `systemctl reload winddown`, or end the pods now \
+                "set shutdownGracePeriod and run `systemctl reload winddown`, or terminate the pods now \
                  with `winddown drain --timeout 90s`",
             ));
         }
@@ -192,14 +192,14 @@ impl<R: Runtime> Joined<R> {
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
             GateReason::Notice => match &self.notices.notices().borrow().in_effect {
                 Some(notice) => {
-                    format!("a notice is in force ({}): {}", notice.source, notice.text)
+                    format!("a notice is in effect ({}): {}", notice.source, notice.text)
                 }
                 None => "the run of a notice that was withdrawn is not over yet".to_owned(),
             },
             GateReason::Drain
                 if matches!(*self.drain.state.borrow(), DrainState::InProgress(_)) =>
             {
-                "the node is being drained (`winddown undrain` calls it off)".to_owned()
+                "the node is being drained (`winddown undrain` cancels it)".to_owned()
             }
             GateReason::Drain => {
                 "the node is drained (`winddown undrain` ends the drain)".to_owned()
@@ -235,7 +235,7 @@ fn deadline(body: &NoticeBody, now: WallTime, boot: &BootClock) -> Result<Deadli
         let days = LONGEST_NOTICE.as_secs() / 86_400;
         let what = format!("{field}: at most {days} days ahead, to {}", ahead(now, LONGEST_NOTICE));
         Err(ApiError::new(ErrorCode::BadRequest, what)
-            .with_hint("end the pods now with `winddown drain`, or name an earlier time"))
+            .with_hint("terminate the pods now with `winddown drain`, or name an earlier time"))
     };
     match (body.deadline, body.in_seconds) {
         (Some(_), Some(_)) => bad("deadline and inSeconds: only one of them can be given"),

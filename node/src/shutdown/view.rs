@@ -266,7 +266,7 @@ impl<R: Runtime> Joined<R> {
             Err(error) => {
                 let why = error_chain(&error);
                 view.warnings
-                    .push(format!("what may be against the end of pods is not known: {why}"));
+                    .push(format!("disruption budgets and eviction responders are unknown: {why}"));
                 return;
             }
         };

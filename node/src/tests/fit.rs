@@ -158,10 +158,7 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     assert_eq!(refused(&b), [], "it would have failed for good");
     let status = b.node.0.core.statuses.get(a.uid()).unwrap();
     assert_eq!(status.reason.as_deref(), Some("WaitingForTurn"));
-    assert_eq!(
-        status.message.as_deref(),
-        Some("what this machine has for pods cannot be read yet")
-    );
+    assert_eq!(status.message.as_deref(), Some("this machine's resources cannot be read yet"));
     assert!(plan(&b, None).resources.is_empty());
     readable.store(true, Ordering::SeqCst);
     tokio::time::sleep(secs(31)).await;
@@ -264,14 +261,11 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
     assert_eq!((&*of("dns").phase, &*of("dns").reason), ("Running", ""));
     assert_eq!(of("best").phase, "Running", "it has nothing that dns lacks");
     assert_eq!(plan(&b, None).waiting, []);
-    assert_eq!(
-        told(&b, "preemptionStarted"),
-        ["default/dns lacks cpu, to be ended for it: default/web"]
-    );
+    assert_eq!(told(&b, "preemptionStarted"), ["default/dns lacks cpu, preempting default/web"]);
     assert_eq!(
         told(&b, "podPreempted"),
         [
-            "default/web ended for default/dns, which was waiting for default/web to free cpu 1300m; \
+            "default/web preempted for default/dns, which was waiting for default/web to free cpu 1300m; \
           passed over: default/best"
         ]
     );

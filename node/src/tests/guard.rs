@@ -158,7 +158,7 @@ async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held
     b.released().await;
     assert!(logind.told().is_none(), "a lock that blocks is of no more use");
     let report = b.report();
-    assert_eq!(report.warnings, ["default/backup held shutdowns, and this one did not ask"]);
+    assert_eq!(report.warnings, ["default/backup blocked shutdowns, and this one bypassed logind"]);
     assert_eq!(report.outcome, Outcome::Clean);
 }
 

@@ -321,7 +321,7 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
     let plan = p.b.node.eviction_plan(None).await.unwrap();
     let last = plan.history.last().unwrap();
     assert_eq!(last.victim.as_deref(), Some("default/hog"));
-    assert!(last.outcome.to_string().starts_with("ended in "), "{last:?}");
+    assert!(last.outcome.to_string().starts_with("terminated in "), "{last:?}");
     // The JSON can be read back.
     let text = serde_json::to_string(&plan).unwrap();
     let read: winddown_control::api::EvictionPlan = serde_json::from_str(&text).unwrap();

@@ -406,7 +406,7 @@ async fn what_was_said_of_a_pods_end_before_a_shutdown_stays_with_and_without_a_
         }
         b.released().await;
         let status = b.node.status();
-        assert_eq!(status.pods[0].message, "Pod was ended because an operator asked for it.");
+        assert_eq!(status.pods[0].message, "Pod was terminated because an operator requested it.");
     }
 }
 

@@ -47,7 +47,11 @@ async fn pods_that_nobody_knew_are_not_said_to_have_ended() {
     tokio::time::sleep(secs(1)).await;
     let decisions = b.node.status().decisions;
     let last = decisions.iter().find(|one| one.kind == "shutdownFinished").unwrap();
-    assert!(last.text.starts_with("shutdown over after 30s: pods may be left"), "{}", last.text);
+    assert!(
+        last.text.starts_with("shutdown finished after 30s: pods may still be running"),
+        "{}",
+        last.text
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,11 +113,11 @@ async fn a_manifest_that_cannot_be_used_is_told_together_with_the_pods_that_it_k
     let empty = "the file is empty";
     for (count, kept) in [
         (0, ""),
-        (1, "; default/a runs on, because this may be its manifest"),
-        (2, "; default/a, default/b run on, because this may be the manifest of one"),
+        (1, "; default/a keeps running, because this may be its manifest"),
+        (2, "; default/a, default/b keep running, because this may be the manifest of one"),
         (
             5,
-            "; default/a, default/b, default/c and 2 more run on, because this may be the manifest of one",
+            "; default/a, default/b, default/c and 2 more keep running, because this may be the manifest of one",
         ),
     ] {
         let lost: Vec<&Pod> = pods.iter().take(count).collect();

@@ -154,7 +154,7 @@ impl ManifestDirectory {
             };
             let first = clean(&first.to_string()).into_owned();
             tracing::warn!(
-                "{first}{more}: who may write manifests runs programs as root; \
+                "{first}{more}: anyone who can write manifests can run programs as root; \
                  `winddown doctor` says what to do"
             );
         }

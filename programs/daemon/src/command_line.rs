@@ -27,11 +27,11 @@ Exit codes:
   1  cannot start
   2  the command line is wrong
   3  the configuration is invalid
-  9  lost a task that the node depends on, and ended to be started again";
+  9  lost a task that the node depends on, and exited to be restarted";
 
-/// Ends a node's pods in the right order, in time; the agent that winddown.service runs
+/// Terminates a node's pods in the right order, in time; the agent that winddown.service runs
 ///
-/// It takes the logind delay lock, runs the pods of the manifests directory and ends them in order when
+/// It takes the logind delay lock, runs the pods of the manifests directory and terminates them in order when
 /// the node shuts down. SIGHUP reads the configuration again. SIGTERM ends the agent; the pods go on,
 /// unless the machine itself is going down. Use `winddown` to control it.
 #[derive(Debug, Parser)]

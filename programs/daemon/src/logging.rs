@@ -86,7 +86,7 @@ pub fn start_at(level: &str) -> Log {
     if let Some(text) = not_understood {
         let level = level.split(',').next().unwrap_or(level);
         tracing::warn!(
-            "{LEVEL_VARIABLE}: `{text}` is not understood, {level} is in force: write error, warn, \
+            "{LEVEL_VARIABLE}: `{text}` is not understood, {level} is in effect: write error, warn, \
              info, debug, trace or off, or the like for one part, for example info,winddown_systemd=debug"
         );
     }

@@ -85,10 +85,10 @@ pub enum StartError {
     #[error("the control socket cannot be opened")]
     Socket(#[source] SocketError),
     /// The threads of the async runtime cannot be started.
-    #[error("no threads can be started")]
+    #[error("cannot start threads")]
     Threads(#[source] std::io::Error),
     /// The signal handlers cannot be installed.
-    #[error("signals cannot be received")]
+    #[error("cannot receive signals")]
     Signals(#[source] std::io::Error),
     /// A directory cannot be created.
     #[error("cannot create {}", .path.display())]
@@ -115,7 +115,7 @@ impl StartError {
             Self::Directory { source, .. } => file_hint(source).to_owned(),
             Self::Socket(SocketError::InUse { .. }) => {
                 "`winddown status` shows the agent that runs; `systemctl restart winddown` restarts it, and no \
-                 pod ends"
+                 pod terminates"
                     .to_owned()
             }
             _ => String::new(),
@@ -437,7 +437,7 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
     match lock {
         LockState::Held => match delay {
             Some(delay) if delay < wanted => format!(
-                "Holding the shutdown lock; logind waits {}, less than the {} wanted",
+                "Holding the shutdown lock; logind waits {}, less than the {} required",
                 duration(delay),
                 duration(wanted)
             ),
@@ -445,6 +445,6 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
         },
         LockState::Waiting { why } => format!("NOT holding the shutdown lock: {why}"),
         LockState::Absent { why } => format!("Running without a shutdown lock: {why}"),
-        LockState::Released => "Pods have ended; the node may go down".to_owned(),
+        LockState::Released => "Pods have terminated; the node may go down".to_owned(),
     }
 }

@@ -74,7 +74,7 @@ pub struct Diagnosis {
     pub node: String,
     /// The worst severity of all findings.
     pub severity: Severity,
-    /// Whether the node's pods end in order and in time at a shutdown, and who ends them; absent for an image.
+    /// Whether the node's pods terminate in order and in time at a shutdown, and who terminates them; absent for an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protection: Option<Protection>,
     /// Number of findings of each severity.

@@ -104,7 +104,7 @@ pub(super) fn overlooked(root: &Path) -> Option<String> {
         false => kubelet::find(root, false).first().map(Kubelet::name),
     }?;
     Some(format!(
-        "a kubelet is here ({name}), and this agent would not end its pods: `winddown install --companion` makes it"
+        "a kubelet is here ({name}), and this agent would not terminate its pods: `winddown install --companion` makes it"
     ))
 }
 
@@ -392,9 +392,12 @@ impl KubeletSetup {
         };
         match said.ends_pods() {
             Some(said) => {
-                format!("{subject} ends pods at a shutdown as well, by {said}: {}", said.value)
+                format!(
+                    "{subject} terminates pods at a shutdown as well, by {said}: {}",
+                    said.value
+                )
             }
-            None => format!("{subject} leaves the end of its pods to others"),
+            None => format!("{subject} leaves terminating its pods to others"),
         }
     }
 
@@ -409,7 +412,8 @@ impl KubeletSetup {
         if !self.ends_pods() {
             return Vec::new();
         }
-        let mut steps = fields(root, self.change(root), "so that only winddown ends the pods");
+        let mut steps =
+            fields(root, self.change(root), "so that only winddown terminates the pods");
         steps.extend(self.live.then(|| restart(&self.kubelet)));
         steps
     }
@@ -452,7 +456,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     let mut steps = Vec::new();
     if own.is_none() {
         let change = periods_again(root, &kubelet, said, config);
-        steps.extend(fields(root, change, "so that the kubelet ends its pods in order"));
+        steps.extend(fields(root, change, "so that the kubelet terminates its pods in order"));
     }
     let Some(host) = host else { return steps };
     let runs = kubelet.pid.is_some();

@@ -154,7 +154,7 @@ pub enum InstallError {
     },
     /// Something is mounted below a directory to be removed. Nothing was changed.
     #[error(
-        "{} is mounted below {}, nothing was changed: end the pods with `winddown drain`, then \
+        "{} is mounted below {}, nothing was changed: terminate the pods with `winddown drain`, then \
          `umount {}`, and run the same command again",
         .mount.display(), .directory.display(), .mount.display()
     )]

@@ -480,7 +480,9 @@ fn begin_with_it(
             report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);
         report.next.push(match is_new {
             true => NextStepKind::Start.typed("systemctl start winddown"),
-            false => NextStepKind::Restart.typed("systemctl restart winddown    # ends no pod"),
+            false => {
+                NextStepKind::Restart.typed("systemctl restart winddown    # terminates no pod")
+            }
         });
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn places(
             AssetKind::Directory { .. } | AssetKind::File { .. } => path,
         };
         let found = look(trusted, root, path, |found| {
-            format!("if it is as you want it: {}", found.fix_command())
+            format!("to accept it as it is: {}", found.fix_command())
         })?;
         for one in found {
             if !all.iter().any(|known| known.found.path == one.found.path) {

@@ -105,7 +105,7 @@ pub fn uninstall_on(
     if unit && host.is_some() {
         let was = |path: &str| record.entries.contains_key(path);
         if was(PROCESS_DROP_IN) {
-            report.notes.push("pods that were running go on running, without an agent".to_owned());
+            report.notes.push("running pods keep running, without an agent".to_owned());
         }
         if was(SYSUSERS) {
             report.notes.push("group winddown stays; `groupdel winddown` removes it".to_owned());
@@ -120,8 +120,8 @@ pub fn uninstall_on(
 
 const PACKAGED: &str = "the program and the unit came with a package: they go with it";
 
-const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot lets no \
-                       pod in until `winddown undrain`";
+const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot \
+                       admits no pod until `winddown undrain`";
 
 /// Whether the state directory has a drain of this boot, which the next agent continues.
 fn is_drained(tree: &Tree) -> bool {

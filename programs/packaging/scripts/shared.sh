@@ -70,7 +70,7 @@ tell_of_running_pods() {
     if [ -n "$running" ]; then
         echo "winddown: these pods go on running without an agent, and a shutdown will not wait for them:"
         printf '%s\n' $running | sort -u | sed 's/^/  /'
-        echo "winddown: next time, 'winddown drain' ends them first; now, reinstall and do so, or reboot."
+        echo "winddown: next time, 'winddown drain' terminates them first; now, reinstall and do so, or reboot."
     elif grep -q '^mode: *companion' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
         echo "winddown: the kubelet's pods go on running."
     elif grep -q '^runtime: *\(cri\|systemd\)' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
@@ -85,6 +85,6 @@ tell_of_kubelet() {
     steps=$(winddown uninstall --dry-run 2>/dev/null | sed '1,/^Next:$/d') || true
     [ -n "$steps" ] || return 0
     echo "winddown: WARNING: without winddown NOTHING ENDS THE KUBELET'S PODS in order: a shutdown kills them."
-    echo "winddown: So that the kubelet ends them itself, do this before the next shutdown:"
+    echo "winddown: So that the kubelet terminates them itself, do this before the next shutdown:"
     printf '%s\n' "$steps"
 }

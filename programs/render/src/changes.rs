@@ -61,7 +61,7 @@ fn shutdown(status: &Status) -> Vec<String> {
     let phase = match shutdown.phase {
         Phase::Idle => return vec!["shutdown none".to_owned()],
         Phase::Running => "running",
-        Phase::Cancelled => "called off",
+        Phase::Cancelled => "cancelled",
         Phase::Done => "done",
         Phase::Unknown => "unknown",
     };
@@ -69,7 +69,7 @@ fn shutdown(status: &Status) -> Vec<String> {
     for group in shutdown.groups.iter().filter(|group| group.started) {
         let title = group_title(group.name.as_deref(), group.priority);
         lines.push(format!(
-            "shutdown {phase}: {title}, {} of {} ended",
+            "shutdown {phase}: {title}, {} of {} terminated",
             group.terminated, group.pods
         ));
     }

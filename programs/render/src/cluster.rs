@@ -16,9 +16,9 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
     let (state, mut style) = match cluster.api.state {
         ApiState::Connected => ("API connected", GOOD),
         ApiState::Unreachable => ("API UNREACHABLE", BAD),
-        ApiState::Unauthorized => ("API DOES NOT ACCEPT the credentials", BAD),
+        ApiState::Unauthorized => ("API REJECTS the credentials", BAD),
         ApiState::Unsigned => ("no credentials for the API server yet", WARN),
-        ApiState::Unknown => ("API not asked yet", WARN),
+        ApiState::Unknown => ("API not queried yet", WARN),
     };
     let mut text = format!("{state}{since}");
     if let Some(why) = &cluster.api.why {
@@ -41,7 +41,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
     for (count, what) in [
         (cluster.statuses_waiting, "statuses not sent yet"),
         (cluster.spooled, "kept on disk"),
-        (cluster.pods_waiting, "pods to bring in step"),
+        (cluster.pods_waiting, "pods waiting to be synced"),
     ] {
         if count > 0 {
             text.push_str(&format!("; {count} {what}"));
@@ -68,7 +68,7 @@ pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
     };
     let style = if after.waiting { WARN } else { PLAIN };
     if let Some(why) = &after.problem {
-        return (format!("{title}; NOT KNOWN how far they are: {}", clean(why)), WARN);
+        return (format!("{title}; their progress is UNKNOWN: {}", clean(why)), WARN);
     }
     let Some(nodes) = &after.nodes else {
         return (format!("{title}; not known yet which"), WARN);

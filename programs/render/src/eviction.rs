@@ -37,7 +37,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     for pod in &plan.pressure.pending_readmission {
         let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
         let when = seconds(pod.readmission_in_seconds);
-        text.push_str(&format!("{name} was evicted and comes back in {when} at the earliest\n"));
+        text.push_str(&format!("{name} was evicted and is readmitted in {when} at the earliest\n"));
     }
     if !plan.history.is_empty() {
         text.push_str(&format!("\n{}\n", paint.with(HEAD, "DECISIONS")));
@@ -67,7 +67,7 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
         text.push_str(&format!("; {} {available} of {least}", clean(&one.signal)));
     }
     if pressure.shadow {
-        text.push_str(" (only watching: evictionShadow)");
+        text.push_str(" (dry run: evictionShadow)");
     }
     let style = match (met.is_empty(), pressure.conditions.is_empty()) {
         (true, true) => GOOD,
@@ -81,7 +81,7 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
 fn swap_line(swap: &SwapStatus) -> String {
     let amount = |bytes: u64| byte_text(i64::try_from(bytes).unwrap_or(i64::MAX));
     let (free, total) = (amount(swap.free), amount(swap.total));
-    let mut text = format!("swap: {free} of {total} free, does not count");
+    let mut text = format!("swap: {free} of {total} free (does not count as available memory)");
     if let Some((zswap, zswapped)) = swap.zswap.zip(swap.zswapped).filter(|(zswap, _)| *zswap > 0) {
         text.push_str(&format!("; zswap has {} in {}", amount(zswapped), amount(zswap)));
     }
@@ -125,9 +125,9 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
     if shown.is_empty() {
         return match pods.iter().filter(|pod| pod.verdict == "notMeasured").count() {
-            0 => format!("none: no pod can be ended for it\n{}", spared(pods, view)),
-            1 => "none yet: it is not known what 1 pod uses\n".to_owned(),
-            count => format!("none yet: it is not known what {count} pods use\n"),
+            0 => format!("none: no pod qualifies for eviction\n{}", spared(pods, view)),
+            1 => "none yet: the usage of 1 pod is unknown\n".to_owned(),
+            count => format!("none yet: the usage of {count} pods is unknown\n"),
         };
     }
     let mut columns = vec![
@@ -145,9 +145,9 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     for pod in shown {
         let (what, style) = match &*pod.verdict {
             "chosen" => ("ends first", Some(WARN)),
-            "notNeeded" => ("stays while others come first", None),
-            "ending" => ("is ending", Some(DIM)),
-            "stuck" => ("should have ended", Some(BAD)),
+            "notNeeded" => ("kept while others come first", None),
+            "ending" => ("is terminating", Some(DIM)),
+            "stuck" => ("should have terminated", Some(BAD)),
             other => match why_it_stays(other) {
                 Some(why) => (why, Some(DIM)),
                 None => (other, None),
@@ -171,8 +171,8 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
 /// Why a pod with this verdict would not be evicted, whatever the others use.
 pub fn why_it_stays(verdict: &str) -> Option<&'static str> {
     match verdict {
-        "critical" => Some("stays: the node cannot do without it"),
-        "notMeasured" => Some("stays: what it uses is not known"),
+        "critical" => Some("kept: exempt from eviction"),
+        "notMeasured" => Some("kept: its usage is unknown"),
         _ => None,
     }
 }
@@ -273,7 +273,10 @@ mod tests {
         plan.pressure.swap =
             Some(SwapStatus { total: 2 << 30, free: 1 << 30, ..SwapStatus::default() });
         let text = eviction(&plan, &view);
-        assert!(text.contains("swap: 1Gi of 2Gi free, does not count\n"), "{text}");
+        assert!(
+            text.contains("swap: 1Gi of 2Gi free (does not count as available memory)\n"),
+            "{text}"
+        );
         assert!(text.contains("USAGE  SWAP  REQUEST"), "{text}");
         assert!(text.contains("96Mi  64Mi        0"), "{text}");
         let all = SwapStatus {
@@ -283,7 +286,8 @@ mod tests {
         };
         plan.pressure.swap = Some(all);
         let text = eviction(&plan, &view);
-        let line = "swap: 1Gi of 2Gi free, does not count; zswap has 20Mi in 5Mi\n";
+        let line =
+            "swap: 1Gi of 2Gi free (does not count as available memory); zswap has 20Mi in 5Mi\n";
         assert!(text.contains(line), "{text}");
     }
 
@@ -297,12 +301,12 @@ mod tests {
         let signal = Some("memory.available".to_owned());
         let mut plan = EvictionPlan { signal, ..EvictionPlan::default() };
         for (verdicts, wanted) in [
-            (&[][..], "none: no pod can be ended for it"),
-            (&["critical", "ending"], "none: no pod can be ended for it"),
-            (&["notMeasured"], "none yet: it is not known what 1 pod uses"),
+            (&[][..], "none: no pod qualifies for eviction"),
+            (&["critical", "ending"], "none: no pod qualifies for eviction"),
+            (&["notMeasured"], "none yet: the usage of 1 pod is unknown"),
             (
                 &["critical", "notMeasured", "notMeasured"],
-                "none yet: it is not known what 2 pods use",
+                "none yet: the usage of 2 pods is unknown",
             ),
         ] {
             plan.pods = verdicts.iter().map(|verdict| pod(verdict)).collect();
@@ -322,7 +326,7 @@ mod tests {
         let signal = Some("memory.available".to_owned());
         let pods = vec![pod(0), pod(100), pod(2_000_000_000)];
         let text = eviction(&EvictionPlan { signal, pods, ..EvictionPlan::default() }, &view);
-        let said = "none: no pod can be ended for it\n  \
+        let said = "none: no pod qualifies for eviction\n  \
                     2 pods are static: only with a priority in its manifest can a static pod be evicted, and none \
                     with `evictStaticPods: spared`\n  \
                     1 pod has a priority of 2000000000 or more\n";
@@ -335,8 +339,8 @@ mod tests {
         let history = (0..20)
             .map(|id| {
                 let (victim, outcome) = match id {
-                    3 => (Some("shop/web"), "ended in 9 ms"),
-                    _ => (None, "no pod can be ended"),
+                    3 => (Some("shop/web"), "terminated in 9 ms"),
+                    _ => (None, "no pod qualifies for eviction"),
                 };
                 let record = serde_json::json!({
                     "id": id, "at": "2026-11-20T03:44:00Z", "signal": "memory.available",
@@ -347,7 +351,7 @@ mod tests {
             .collect();
         let plan = EvictionPlan { history, ..EvictionPlan::default() };
         let text = eviction(&plan, &view);
-        assert!(text.contains("shop/web: ended in 9 ms"), "{text}");
-        assert_eq!(text.matches("no pod can be ended").count(), 5, "{text}");
+        assert!(text.contains("shop/web: terminated in 9 ms"), "{text}");
+        assert_eq!(text.matches("no pod qualifies for eviction").count(), 5, "{text}");
     }
 }

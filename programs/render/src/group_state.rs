@@ -34,7 +34,7 @@ impl GroupState {
             Self::TimeIsOver => "time is over",
             Self::Ending => "ending",
             Self::Waits => "waits",
-            Self::CalledOff => "called off",
+            Self::CalledOff => "cancelled",
             Self::Spared => "spared",
         }
     }
@@ -60,8 +60,8 @@ mod tests {
             (group(true, true, 2), Phase::Running, "done"),
             (group(true, true, 1), Phase::Done, "time is over"),
             (group(true, true, 2), Phase::Cancelled, "done"),
-            (group(true, true, 1), Phase::Cancelled, "called off"),
-            (group(true, false, 1), Phase::Cancelled, "called off"),
+            (group(true, true, 1), Phase::Cancelled, "cancelled"),
+            (group(true, false, 1), Phase::Cancelled, "cancelled"),
             (group(false, false, 0), Phase::Cancelled, "spared"),
         ] {
             assert_eq!(GroupState::of(&group, phase).as_str(), wanted, "{group:?} {phase:?}");

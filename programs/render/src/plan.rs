@@ -53,9 +53,9 @@ fn heading(plan: &ShutdownPlan) -> Vec<String> {
     let pods = match plan.pod_count() {
         0 if plan.requested_seconds == 0.0 => off(plan.not_protected.len()),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
-        0 => "no pods to end".to_owned(),
-        1 => "1 pod to end".to_owned(),
-        count => format!("{count} pods to end"),
+        0 => "no pods to terminate".to_owned(),
+        1 => "1 pod to terminate".to_owned(),
+        count => format!("{count} pods to terminate"),
     };
     // A node that will be lost anyway gives its pods more time than is configured.
     let ends = plan.groups.iter().filter(|group| !group.pods.is_empty());

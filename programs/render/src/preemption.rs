@@ -13,7 +13,7 @@ use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVe
 pub fn preemption(plan: &PreemptionPlan, view: &View) -> String {
     let paint = Paint { color: view.color };
     let mut text = match plan.resources.as_slice() {
-        [] => "what this node has for pods is not known\n".to_owned(),
+        [] => "this node's resources are unknown\n".to_owned(),
         resources => resource_table(resources, view),
     };
     if !plan.waiting.is_empty() {
@@ -60,11 +60,11 @@ fn one(case: &PreemptionCase, strategy: &str, view: &View) -> String {
         RoomVerdict::Starts => (format!("{pod} would start"), GOOD),
         RoomVerdict::Preempts => {
             let pods = display::pod_count(case.victims.len());
-            (format!("{pod} would start when {pods} had ended for it ({strategy})"), WARN)
+            (format!("{pod} would start after the preemption of {pods} ({strategy})"), WARN)
         }
         RoomVerdict::Rejected => {
             let (reason, message) = (clean(&case.reason), clean(&case.message));
-            (format!("{pod} would be refused, {reason}: {message}"), BAD)
+            (format!("{pod} would be rejected, {reason}: {message}"), BAD)
         }
         RoomVerdict::Unknown => (format!("{pod}: not known"), WARN),
     };
@@ -188,7 +188,7 @@ hugepages-2Mi         0            0      0       0
             &PreemptionPlan { strategy: "minimal".to_owned(), ..Default::default() },
             &VIEW,
         );
-        assert_eq!(unknown, "what this node has for pods is not known\n");
+        assert_eq!(unknown, "this node's resources are unknown\n");
     }
 
     #[test]
@@ -212,12 +212,12 @@ hugepages-2Mi         0            0      0       0
             ..PreemptionCase::default()
         });
         let expected = "\
-what this node has for pods is not known
+this node's resources are unknown
 
 WAITING FOR ROOM
 a/b\\x1b: waiting for c/d
 
-default/dns would start when 1 pod had ended for it (distance)
+default/dns would start after the preemption of 1 pod (distance)
   lacks cpu 1500m
 
 POD          QOS        PRIORITY  DISTANCE  VERDICT
@@ -240,7 +240,7 @@ default/a    Burstable         0      1.00  kept: frees nothing of what is lacki
             ..PreemptionCase::default()
         });
         let text = preemption(&plan, &VIEW);
-        assert!(text.ends_with("\ndefault/dns would be refused, NodeShutdown: no\n"), "{text}");
+        assert!(text.ends_with("\ndefault/dns would be rejected, NodeShutdown: no\n"), "{text}");
     }
 
     #[test]

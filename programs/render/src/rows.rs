@@ -94,7 +94,7 @@ fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
     for group in status.shutdown.groups.iter().filter(shown) {
         let how = GroupState::of(group, status.shutdown.phase).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
-        let text = format!("{title}: {how}, {} of {} ended", group.terminated, group.pods);
+        let text = format!("{title}: {how}, {} of {} terminated", group.terminated, group.pods);
         rows.add("", &text, PLAIN);
     }
 }
@@ -128,7 +128,7 @@ fn held_up(status: &Status, times: Times, rows: &mut Rows) {
     let staying = status.pods.iter().filter(|pod| pod.stays_on_reboot);
     let staying: Vec<_> = staying.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
     if !staying.is_empty() {
-        let text = format!("these start again here when the node is back: {}", staying.join(", "));
+        let text = format!("these restart here when the node is back: {}", staying.join(", "));
         rows.add("reboot", &text, PLAIN);
     }
 }
@@ -175,11 +175,11 @@ fn lock(status: &Status, times: Times) -> (String, Style) {
             let wanted = seconds(lock.required_seconds);
             match lock.delay_seconds {
                 Some(delay) if delay < lock.required_seconds => (
-                    format!("{held}; logind waits {} of the {wanted} wanted", seconds(delay)),
+                    format!("{held}; logind waits {} of the {wanted} required", seconds(delay)),
                     WARN,
                 ),
                 Some(delay) => {
-                    (format!("{held}; logind waits {}, {wanted} wanted", seconds(delay)), GOOD)
+                    (format!("{held}; logind waits {}, {wanted} required", seconds(delay)), GOOD)
                 }
                 None => (held, GOOD),
             }
@@ -201,7 +201,7 @@ fn shutdown(status: &Status, times: Times) -> String {
             let left = shutdown.deadline.map(|end| format!(", at most {} left", times.left(end)));
             format!("UNDER WAY{}{}", for_long.unwrap_or_default(), left.unwrap_or_default())
         }
-        Phase::Cancelled => "called off".to_owned(),
+        Phase::Cancelled => "cancelled".to_owned(),
         Phase::Done => "done, the node goes down".to_owned(),
         Phase::Unknown => "unknown".to_owned(),
     }
@@ -210,13 +210,13 @@ fn shutdown(status: &Status, times: Times) -> String {
 /// The reason why new pods are not admitted, human-readable.
 fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
     if let (ClosedBy::Drain, Some(drain)) = (by, &status.drain) {
-        return format!("{} (`winddown undrain` calls it off)", being_drained(drain)).into();
+        return format!("{} (`winddown undrain` cancels it)", being_drained(drain)).into();
     }
     Cow::Borrowed(match by {
         ClosedBy::Startup => "the agent is starting",
         ClosedBy::Shutdown => "the node is shutting down",
         ClosedBy::UnitStop => "the agent's unit is being stopped",
-        ClosedBy::Notice => "a notice is in force",
+        ClosedBy::Notice => "a notice is in effect",
         ClosedBy::Drain => "an operator drained the node (`winddown undrain` admits pods again)",
         ClosedBy::Unknown => "a reason that this version does not know",
     })
@@ -228,7 +228,7 @@ pub(crate) fn being_drained(drain: &DrainStatus) -> String {
         true => format!("at least {}", pod_count(drain.pods_remaining)),
         false => pod_count(drain.pods_remaining),
     };
-    format!("the node is being drained: {count} to go")
+    format!("the node is being drained: {count} remaining")
 }
 
 /// The configuration warning if graceful shutdown is off. It follows file, line and column.
@@ -260,7 +260,7 @@ fn plan(status: &Status) -> String {
         .collect();
     match groups.as_slice() {
         [] if status.pods_unknown => format!("{PODS_UNKNOWN}; at most {most}"),
-        [] => format!("nothing to end; at most {most}"),
+        [] => format!("nothing to terminate; at most {most}"),
         groups => format!("at most {most}: {}", groups.join(", then ")),
     }
 }

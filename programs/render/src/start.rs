@@ -51,7 +51,7 @@ pub fn start_report(report: &StartReport, view: &View) -> String {
             (WARN, format!("The pods started in order within {took}; {late} not ready in time."))
         }
         StartOutcome::Cancelled => {
-            (BAD, format!("The start was called off after {took}; {waiting} had not started."))
+            (BAD, format!("The start was cancelled after {took}; {waiting} had not started."))
         }
         StartOutcome::InProgress => {
             (WARN, format!("The pods are starting in order; {waiting} to come."))
@@ -83,7 +83,7 @@ fn headline(group: &StartedGroup, report: &StartReport) -> String {
         None => format!("waits for {}", clean(&late.join(", "))),
         Some(took) if late.is_empty() => format!("ready after {took}"),
         Some(took) if report.outcome == StartOutcome::Cancelled => {
-            format!("called off after {took}")
+            format!("cancelled after {took}")
         }
         Some(took) => format!("not ready after {took}: {}", clean(&late.join(", "))),
     };

@@ -164,7 +164,7 @@ fn a_screen_reader_is_given_landmarks_tables_and_a_name_for_the_picture() {
         assert_eq!(role, "table");
         assert!(name.starts_with("The pods in the order of the groups"), "{name}");
         let heads = browser.heard("thead th");
-        let wanted = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
+        let wanted = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "Outcome"];
         let heads: Vec<_> =
             heads.iter().map(|(role, name)| (role.as_str(), name.as_str())).collect();
         assert_eq!(heads, wanted.map(|name| ("columnheader", name)), "{width}");

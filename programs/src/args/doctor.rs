@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::TextFormat;
 
-/// Looks whether this node's pods would be ended in order at a shutdown.
+/// Looks whether this node's pods would be terminated in order at a shutdown.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:

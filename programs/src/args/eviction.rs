@@ -20,7 +20,7 @@ pub struct PlanEvictionArgs {
     /// Ask the agent for this signal, for example memory.available
     #[arg(long, value_name = "SIGNAL", conflicts_with = "file")]
     pub signal: Option<Signal>,
-    /// Show each pod's usage and requests, and why it would end or stay
+    /// Show each pod's usage and requests, and why it would be evicted or kept
     #[arg(long)]
     pub explain: bool,
     /// Output format: text, json or yaml, one object per case
@@ -39,7 +39,7 @@ Examples:
 Each case in is an object with `id`, `signal` (memory.available, …), `pods`, and
 `stats`, each with the pod's `name` and what it uses: `memoryWorkingSetBytes`,
 `diskUsedBytes`, `inodesUsed`, `processCount`. Each line out has the same `id`,
-and in `order` the names of the pods as the kubelet would end them, pods without
-figures first. A running agent never ends a pod that it could not measure:
---explain says so. A case that cannot be read is reported with its line, the
-others are answered, and the exit code is 1.";
+and in `order` the names of the pods as the kubelet would evict them, pods
+without figures first. A running agent never evicts a pod that it could not
+measure: --explain says so. A case that cannot be read is reported with its
+line, the others are answered, and the exit code is 1.";

@@ -63,7 +63,7 @@ pub enum SchemaName {
     Kill,
     /// `release -o json`.
     Release,
-    /// What a pod reads of its end.
+    /// The notice that a terminating pod reads.
     TerminationNotice,
     /// `version -o json`.
     Version,

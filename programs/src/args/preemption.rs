@@ -38,7 +38,7 @@ pub struct PlanPreemptionArgs {
     /// pods) [default: distance; the agent: what it is configured with]
     #[arg(long, value_enum, value_name = "STRATEGY", hide_possible_values = true)]
     pub strategy: Option<StrategyChoice>,
-    /// Show why each pod would end or stay
+    /// Show why each pod would be preempted or kept
     #[arg(long)]
     pub explain: bool,
     /// Output format: text, or json or yaml, one object per case
@@ -54,10 +54,10 @@ Examples:
   winddown plan preemption -f case.json --explain
   winddown plan preemption -f cases.jsonl --strategy minimal -o json
 
-Without cases the running agent is asked. Nothing is ended either way.
+Without cases the running agent is asked. Nothing is terminated either way.
 
 Each case in is an object with `id`, `preemptor` (a pod), `pods`, and
 `requirements`, each with `resource` and `quantity` (cpu in thousandths, memory
 in bytes); each line out has the same `id`, the `victims` in the order in which
-they would end, and `error`, why none would. A case that cannot be read is
-reported with its line, the others are answered, and the exit code is 1.";
+they would be preempted, and `error`, why none would. A case that cannot be read
+is reported with its line, the others are answered, and the exit code is 1.";

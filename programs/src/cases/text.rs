@@ -52,11 +52,9 @@ fn rank(pod: &AnswerRank) -> String {
     let usage = pod.usage.map_or_else(|| "-".to_owned(), |usage| usage.to_string());
     let (priority, request) = (pod.priority, pod.request);
     let text = match (pod.verdict, pod.exceeds_request) {
-        ("chosen", Some(true)) => "ends: it uses more than it asked for",
-        ("chosen", _) => "ends: it comes first of those that can",
-        (verdict, _) => {
-            winddown_render::why_it_stays(verdict).unwrap_or("stays: one pod at a time")
-        }
+        ("chosen", Some(true)) => "evicted: it exceeds its request",
+        ("chosen", _) => "evicted: it comes first of those that qualify",
+        (verdict, _) => winddown_render::why_it_stays(verdict).unwrap_or("kept: one pod at a time"),
     };
     format!("  {name:<30} priority {priority:>10}  uses {usage:>14} of {request:>14}  {text}")
 }

@@ -98,7 +98,11 @@ impl Screen {
             }
             if group.started.is_some() && !*started {
                 *started = true;
-                out.line(&format!("{}: {} asked to end", title(group), pod_count(group.pods)))?;
+                out.line(&format!(
+                    "{}: {} asked to terminate",
+                    title(group),
+                    pod_count(group.pods)
+                ))?;
             }
             if group.finished.is_some() && !*ended {
                 *ended = true;
@@ -139,7 +143,7 @@ fn title(group: &GroupProgress) -> String {
 fn result(group: &GroupProgress) -> String {
     let Some(started) = group.started else { return format!("{} waiting", pod_count(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);
-    let mut text = format!("{} of {} ended, {}", group.ended, group.pods, duration(took));
+    let mut text = format!("{} of {} terminated, {}", group.ended, group.pods, duration(took));
     if group.forced > 0 {
         text.push_str(&format!(", {} by SIGKILL", group.forced));
     }
@@ -171,6 +175,6 @@ mod tests {
             assert!(line.width() < columns, "{columns}: {line}");
         }
         let whole = bar(&group, None, false);
-        assert!(whole.ends_with("  11 of 12 ended, 0s, 10 by SIGKILL, 1 left"), "{whole}");
+        assert!(whole.ends_with("  11 of 12 terminated, 0s, 10 by SIGKILL, 1 left"), "{whole}");
     }
 }

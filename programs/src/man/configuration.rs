@@ -105,7 +105,7 @@ fn facts(field: &Field) -> Vec<String> {
 /// Formats a value in one line.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) if text.is_empty() => "the empty text".to_owned(),
+        Value::String(text) if text.is_empty() => "the empty string".to_owned(),
         Value::String(text) => format!("`{text}`"),
         Value::Object(map) => map
             .iter()

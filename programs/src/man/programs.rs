@@ -4,7 +4,7 @@ use super::Page;
 use super::roff::RoffWriter;
 
 const DAEMON: &str = "\
-`winddownd` takes the login manager's delay lock, runs the pods of the manifests directory and ends them in \
+`winddownd` takes the login manager's delay lock, runs the pods of the manifests directory and terminates them in \
 order when the node shuts down. `winddown.service`(8) runs it, and says what its signals and files are; \
 `winddown`(1) asks it.
 
@@ -32,22 +32,23 @@ const VARIABLES: [(&str, &str); 1] = [(
 )];
 
 const EXIT_STATUS: [(&str, &str); 5] = [
-    ("0", "Ended by a signal."),
+    ("0", "Stopped by a signal."),
     ("1", "Cannot start."),
     ("2", "The command line is wrong."),
     ("3", "The configuration is invalid."),
-    ("9", "Lost a task that the node depends on, and ended to be started again."),
+    ("9", "Lost a task that the node depends on, and exited to be restarted."),
 ];
 
 const SHIM: &str = "\
 `winddownd` starts one `winddown-shim` for each container that is a program of this host. It is that \
-program's parent, keeps its log, and writes down how it ended, so that pods go on while the agent is \
-restarted or replaced. Ending one by hand ends its container.
+program's parent, keeps its log, and writes down how it ended, so that pods keep running while \
+the agent is restarted or replaced. Killing one by hand kills its container.
 
 It has to be in the directory of `winddownd`. It is not for people, and its arguments may change.";
 
 pub(super) fn pages() -> [Page; 2] {
-    let mut daemon = RoffWriter::new("winddownd", 8, "the agent that ends a node's pods in order");
+    let mut daemon =
+        RoffWriter::new("winddownd", 8, "the agent that terminates a node's pods in order");
     daemon.heading("SYNOPSIS");
     daemon.text("`winddownd` [`--config` FILE] [`--socket` PATH]");
     daemon.heading("DESCRIPTION");

@@ -8,9 +8,9 @@ const DESCRIPTION: &str = "\
 lock (a delay lock of the login manager, seen in `systemd-inhibit --list`) is held, or is known not to be \
 available. Whether the node is protected is what `winddown doctor` says.
 
-When the node's shutdown begins, the agent ends the pods in order while the lock holds the shutdown back, \
-and then gives the lock back. On ways down that go past the login manager (`systemctl start \
-poweroff.target`) systemd stops the unit, and the agent ends the \
+When the node's shutdown begins, the agent terminates the pods in order while the lock holds the shutdown back, \
+and then releases the lock. On shutdowns that bypass the login manager (`systemctl start \
+poweroff.target`) systemd stops the unit, and the agent terminates the \
 pods then.";
 
 const VERBS: [(&str, &str); 5] = [
@@ -22,12 +22,12 @@ const VERBS: [(&str, &str); 5] = [
     ),
     (
         "systemctl restart winddown",
-        "Pods go on. systemd keeps the lock while no agent runs, so the node stays protected.",
+        "Pods keep running. systemd keeps the lock while no agent runs, so the node stays protected.",
     ),
     (
         "systemctl stop winddown",
         "Pods keep running, unattended, and the lock is released: the node is not protected. \
-         `winddown drain` ends the pods first.",
+         `winddown drain` terminates the pods first.",
     ),
     ("systemctl edit winddown", "Settings of your own. The unit itself is replaced by an upgrade."),
 ];
@@ -36,7 +36,7 @@ const SIGNALS: [(&str, &str); 2] = [
     ("SIGHUP", "Reads the configuration again."),
     (
         "SIGTERM, SIGINT",
-        "Ends the agent. Only while the machine is going down are the pods ended before.",
+        "Stops the agent. Only while the machine is going down are the pods terminated first.",
     ),
 ];
 
@@ -61,7 +61,7 @@ pub(super) fn page() -> Page {
     let mut page = RoffWriter::new(
         "winddown.service",
         8,
-        "ends the node's pods in order before the machine goes down",
+        "terminates the node's pods in order before the machine goes down",
     );
     page.heading("SYNOPSIS");
     page.text("`winddown.service`");
@@ -77,7 +77,7 @@ pub(super) fn page() -> Page {
     }
     page.heading("EXIT STATUS");
     page.text(
-        "0 when it was asked to end. systemd starts it again after any other end, except 2 (the command \
+        "0 when it was asked to stop. systemd restarts it after any other exit, except 2 (the command \
          line is wrong) and 3 (the configuration is invalid), which a retry cannot fix.",
     );
     page.heading("SEE ALSO");

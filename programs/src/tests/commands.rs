@@ -108,7 +108,7 @@ fn a_directory_and_a_manifest_are_planned_without_an_agent() {
     for path in [directory.path(), &manifest] {
         let ran = world.run(&format!("plan shutdown -f {}", path.display()));
         assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
-        assert!(ran.out.starts_with("shutdown: 1 pod to end, at most 30s\n"), "{}", ran.out);
+        assert!(ran.out.starts_with("shutdown: 1 pod to terminate, at most 30s\n"), "{}", ran.out);
     }
     let ran = run("winddown plan shutdown -f /nonexistent");
     assert_eq!(ran.exit, Exit::Failure);
@@ -284,12 +284,15 @@ fn the_status_is_printed_in_each_form() {
 fn a_kill_says_how_the_pod_ended_and_5_when_it_did_not() {
     with_agent(|socket| {
         let ran = run(&format!("winddown {socket} kill web"));
-        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Success, "default/web: ended in 1.5s\n"));
+        assert_eq!(
+            (ran.exit, ran.out.as_str()),
+            (Exit::Success, "default/web: terminated in 1.5s\n")
+        );
         let ran = run(&format!("winddown {socket} kill stubborn --grace 1s"));
         assert_eq!(ran.exit, Exit::PodsLeft);
         assert_eq!(
             ran.out,
-            "default/stubborn: still runs after 11s (c: in D state); the kill goes on\n"
+            "default/stubborn: still runs after 11s (c: in D state); the kill continues\n"
         );
     });
 }
@@ -302,10 +305,10 @@ fn a_drain_tells_each_group_and_pod_and_ends_with_5_when_sigkill_was_needed() {
             ran.out,
             "2 pods in 1 group, at most 30s\n\
              priority 0 and above: 2 pods, at most 20s\n  \
-             default/a ended in 1.2s\n  \
-             default/b\\x1b[2J ended in 20s, SIGKILL was needed\n\
-             priority 0 and above: all ended in 20s\n\
-             2 pods ended in 20s, 1 needed SIGKILL\n"
+             default/a terminated in 1.2s\n  \
+             default/b\\x1b[2J terminated in 20s, SIGKILL was needed\n\
+             priority 0 and above: all terminated in 20s\n\
+             2 pods terminated in 20s, 1 needed SIGKILL\n"
         );
         assert_eq!(ran.exit, Exit::PodsLeft);
         let ran = run(&format!("winddown {socket} drain -o json"));
@@ -333,7 +336,7 @@ fn a_withdrawal_says_what_keeps_the_node_closed() {
         let ran = run(&format!("winddown {socket} undrain"));
         assert_eq!(
             ran.out,
-            "the deadline is withdrawn; pods are still kept out: the node is shutting down\n"
+            "the deadline is withdrawn; pods are still not admitted: the node is shutting down\n"
         );
         assert_eq!(ran.exit, Exit::Refused);
         let ran = run(&format!("winddown {socket} undrain -o json"));

@@ -48,7 +48,7 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
             hard: true,
             met_for_ms: Some(0),
             victim: Some("default/hog".to_owned()),
-            outcome: "asked to end".to_owned().into(),
+            outcome: "asked to terminate".to_owned().into(),
             hook: Some(EvictionHookRun {
                 took_ms: 12,
                 error: Some("it failed: exit status: 1".to_owned()),
@@ -69,11 +69,11 @@ fn the_running_agent_says_how_near_it_is_and_who_would_end() {
         assert!(ran.out.contains("EVICTION ORDER FOR memory.available"), "{}", ran.out);
         assert!(ran.out.contains("default/hog"), "{}", ran.out);
         assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
-        let said = "90Mi of 100Mi, default/hog: asked to end\n    \
+        let said = "90Mi of 100Mi, default/hog: asked to terminate\n    \
                     hook, after 12 ms: it failed: exit status: 1\n      no room\n      on /var";
         assert!(ran.out.contains(said), "{}", ran.out);
         let ran = run(&format!("winddown {socket} plan eviction --explain"));
-        assert!(ran.out.contains("stays: the node cannot do without it"), "{}", ran.out);
+        assert!(ran.out.contains("kept: exempt from eviction"), "{}", ran.out);
         let ran = run(&format!("winddown {socket} plan eviction --signal pid.available -o json"));
         let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(
@@ -105,5 +105,5 @@ fn explained_each_pod_has_a_line_with_the_figures_and_the_reason() {
     let ran = plan(CASE, "--explain");
     assert!(ran.out.contains("default/web"), "{}", ran.out);
     assert!(ran.out.contains("2097152 of"), "{}", ran.out);
-    assert!(ran.out.contains("ends: it uses more than it asked for"), "{}", ran.out);
+    assert!(ran.out.contains("evicted: it exceeds its request"), "{}", ran.out);
 }

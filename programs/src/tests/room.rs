@@ -8,10 +8,7 @@ use crate::Exit;
 fn the_room_of_the_node_is_asked_of_the_agent_for_a_manifest_if_one_is_named() {
     with_agent(|socket| {
         let ran = run(&format!("winddown {socket} plan preemption"));
-        assert_eq!(
-            (ran.exit, &*ran.out),
-            (Exit::Success, "what this node has for pods is not known\n")
-        );
+        assert_eq!((ran.exit, &*ran.out), (Exit::Success, "this node's resources are unknown\n"));
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dns.yaml");
         let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n\

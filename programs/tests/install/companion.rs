@@ -167,7 +167,7 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
         (
             "kubeadm",
             "/var/lib/kubelet/config.yaml:33: shutdownGracePeriod: 90s",
-            "set these fields in /var/lib/kubelet/config.yaml, so that only winddown ends the pods:\n      \
+            "set these fields in /var/lib/kubelet/config.yaml, so that only winddown terminates the pods:\n      \
              shutdownGracePeriod: 0s\n      shutdownGracePeriodCriticalPods: 0s\n      \
              shutdownGracePeriodByPodPriority: []\n",
             "systemctl restart kubelet",
@@ -176,7 +176,7 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
             "k3s",
             "10-shutdown.conf:3: shutdownGracePeriodByPodPriority has 2 groups",
             "write this to /var/lib/rancher/k3s/agent/etc/kubelet.conf.d/99-winddown.conf, so that only \
-             winddown ends the pods:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      \
+             winddown terminates the pods:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      \
              kind: KubeletConfiguration\n      shutdownGracePeriod: 0s\n      \
              shutdownGracePeriodCriticalPods: 0s\n      shutdownGracePeriodByPodPriority: []\n",
             "systemctl restart k3s",
@@ -197,9 +197,9 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
         assert!(said.contains(decides), "{said}");
         assert!(said.ends_with(&format!("{change}  {restart}\n  winddown doctor\n")), "{said}");
         let (start, off) = ("\nNext:\n  systemctl enable --now winddown\n", said.find(change));
-        assert!(said.find(start) < off, "in between nobody would end the pods: {said}");
+        assert!(said.find(start) < off, "in between nothing would terminate the pods: {said}");
         assert!(said.contains(start), "{said}");
-        assert!(!image.path(super::image::WANTS).exists(), "two agents would end the pods");
+        assert!(!image.path(super::image::WANTS).exists(), "two agents would terminate the pods");
         for file in [KUBEADM, "etc/kubernetes/kubelet/config.json", K3S] {
             let (file, before) = (image.path(file), laid_out(kubelet).join(file));
             if file.is_file() {
@@ -213,7 +213,7 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
 
 #[test]
 fn who_installs_without_companion_beside_a_kubelet_is_told_that_its_pods_are_not_ended() {
-    let note = "a kubelet is here (kubelet.service), and this agent would not end its pods";
+    let note = "a kubelet is here (kubelet.service), and this agent would not terminate its pods";
     let image = beside("kubeadm");
     let said = image.said(&image.install().unwrap());
     assert!(said.contains(note) && said.contains("winddown install --companion"), "{said}");
@@ -232,7 +232,7 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
     image.replace(KUBEADM, "CriticalPods: 20s", "CriticalPods: 0s");
     let report = image.install_live();
     let said = image.said(&report);
-    assert!(said.contains("it leaves the end of its pods to others"), "{said}");
+    assert!(said.contains("it leaves terminating its pods to others"), "{said}");
     assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
     assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
     assert_eq!(image.config().shutdown.periods(), ShutdownSettings::default().periods());
@@ -318,7 +318,7 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         (
             "kubeadm",
             KUBEADM,
-            "set these fields in /var/lib/kubelet/config.yaml, so that the kubelet ends its pods in order:\n      \
+            "set these fields in /var/lib/kubelet/config.yaml, so that the kubelet terminates its pods in order:\n      \
              shutdownGracePeriod: 90s\n      shutdownGracePeriodCriticalPods: 20s\n      \
              shutdownGracePeriodByPodPriority: []\n  systemctl restart kubelet\n",
         ),

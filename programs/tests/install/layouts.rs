@@ -187,20 +187,20 @@ fn whoever_does_to_the_letter_what_is_said_loses_nothing_of_the_kubelets_configu
         let report = install_on(&options(&image, false), None).unwrap();
         let note = |notes: &[String]| notes.iter().find(|n| n.starts_with("the kubelet ")).cloned();
         let on = note(&report.notes).unwrap();
-        assert!(on.contains("ends pods at a shutdown as well"), "{layout}: {on}");
+        assert!(on.contains("terminates pods at a shutdown as well"), "{layout}: {on}");
         carry_out(&report.next);
         assert_eq!(vital(&image), before, "{layout}: {:#?}", report.next);
 
         let report = install_on(&options(&image, false), None).unwrap();
         let off = note(&report.notes).unwrap();
-        assert!(off.ends_with("leaves the end of its pods to others"), "{layout}: {off}");
+        assert!(off.ends_with("leaves terminating its pods to others"), "{layout}: {off}");
         let report = uninstall_on(&image.removal(false), None).unwrap();
         carry_out(&report.next);
         assert_eq!(vital(&image), before, "{layout}: {:#?}", report.next);
 
         let report = install_on(&options(&image, true), None).unwrap();
         let again = note(&report.notes).unwrap();
-        assert!(again.contains("ends pods at a shutdown as well"), "{layout}: {again}");
+        assert!(again.contains("terminates pods at a shutdown as well"), "{layout}: {again}");
     }
 }
 

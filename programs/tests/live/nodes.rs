@@ -80,10 +80,10 @@ pub(crate) fn going_down() -> Status {
         (pod.ready, pod.ready_containers) = (false, 0);
     }
     status.decisions.extend([
-        decision("11:59:50", "shutdown began: 9 pods to end within 60s"),
-        decision("11:59:50", "ordinary pods: 7 pods asked to end within 45s"),
-        decision("11:59:51", "shop/cart-5b8f6d7c9-qv2lm ended in 1.2s"),
-        decision("11:59:53", "shop/queue-worker-0 ended in 3.0s"),
+        decision("11:59:50", "shutdown started: 9 pods to terminate within 60s"),
+        decision("11:59:50", "ordinary pods: 7 pods asked to terminate within 45s"),
+        decision("11:59:51", "shop/cart-5b8f6d7c9-qv2lm terminated in 1.2s"),
+        decision("11:59:53", "shop/queue-worker-0 terminated in 3.0s"),
     ]);
     status
 }
@@ -113,7 +113,7 @@ pub(crate) fn short() -> Status {
     }
     status.decisions.push(decision(
         "11:59:58",
-        "batch/report-builder-8d116ece-6cad4 asked to end within 1s (the node runs out of a resource)",
+        "batch/report-builder-8d116ece-6cad4 asked to terminate within 1s (the node runs out of a resource)",
     ));
     status
 }

@@ -42,7 +42,7 @@ agent() {
     export WINDDOWN_SOCKET="$SOCKET"
 }
 
-# The first line of the agent's log with these words, when it comes; its time taken away.
+# The first line of the agent's log with these words, when it comes; its time reclaimed.
 logged() {
     until line=$(grep -m1 -e "$1" agent.log); do
         kill -0 $agent 2>/dev/null || { cat agent.log; return; }

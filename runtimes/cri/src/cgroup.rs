@@ -36,7 +36,7 @@ pub(super) async fn stop_slices(context: &CriContext, uid: &PodUid) {
     let late = |_| vec![Err(UnitError::Silent { call: "StopUnit", why: "it is late".to_owned() })];
     let answers = timeout(SLICE_STOP_TIMEOUT, join_all(stops)).await.unwrap_or_else(late);
     if let Some(error) = answers.into_iter().find_map(Result::err) {
-        tracing::warn!(%uid, error = error_chain(&error), "a slice of a pod that is gone stays until the next boot");
+        tracing::warn!(%uid, error = error_chain(&error), "cannot remove the slice of a removed pod; it stays until the next boot");
     }
 }
 

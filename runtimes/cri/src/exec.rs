@@ -40,8 +40,8 @@ fn how_it_ended(code: i32, output: &str) -> String {
     match (code, output) {
         // The codes of a command that could not be started; the command may also have chosen them itself.
         (126..=128, "") => format!(
-            "exit code {code}, and it said nothing: if it was not started, see that the container's image has \
-             this program and that it may be run"
+            "exit code {code}, without output: check that the container's image has this program \
+             and that it is executable"
         ),
         (_, "") => format!("exit code {code}"),
         (_, output) => format!("exit code {code}: {output}"),
@@ -112,8 +112,8 @@ mod tests {
         };
         assert_eq!(
             told(128, ""),
-            "/bin/flush all: exit code 128, and it said nothing: if it was not started, see that the \
-             container's image has this program and that it may be run"
+            "/bin/flush all: exit code 128, without output: check that the container's image has \
+             this program and that it is executable"
         );
         assert_eq!(told(127, "sh: no"), "/bin/flush all: exit code 127: sh: no");
         assert_eq!(told(1, ""), "/bin/flush all: exit code 1");

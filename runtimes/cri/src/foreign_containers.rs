@@ -162,7 +162,7 @@ impl PodContainers {
         for sandbox in found.map_err(|error| caused("listing sandboxes", error))?.items {
             let request = api::StopPodSandboxRequest { pod_sandbox_id: sandbox.id };
             let stopped = self.client.stop_pod_sandbox(request).await;
-            stopped.map_err(|error| caused("taking the pod's sandbox down", error))?;
+            stopped.map_err(|error| caused("stopping the pod's sandbox", error))?;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl PodContainers {
             let request =
                 api::ContainerStatusRequest { container_id: container.id, verbose: false };
             let answer = self.client.container_status(request).await;
-            let answer = answer.map_err(|error| caused("asking how a container ended", error))?;
+            let answer = answer.map_err(|error| caused("asking how a container exited", error))?;
             let status = answer.status.unwrap_or_default();
             Ok(StoppedContainer::from_exit_code(name, status.exit_code, &status.reason))
         });

@@ -54,7 +54,7 @@ pub(super) async fn clean(
     let may_mount = entry.lock().pod.as_ref().is_none_or(volumes::may_mount);
     if may_mount && files::is_safe(uid.as_str()) {
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
-        let what = format!("taking away the mounts of pod {}", pod::title(entry));
+        let what = format!("unmounting the volumes of pod {}", pod::title(entry));
         blocking(move || {
             host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))

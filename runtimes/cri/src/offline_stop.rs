@@ -75,8 +75,8 @@ pub(super) async fn stop(
     match blocking(is_empty).await? {
         true => Ok(stopped),
         false => Err(failed(format!(
-            "the containers known of pod {uid} have ended, and the container runtime does not say \
-             whether more of it runs"
+            "the known containers of pod {uid} have exited, and the container runtime does not \
+             report whether others run"
         ))),
     }
 }

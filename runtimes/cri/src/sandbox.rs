@@ -59,7 +59,7 @@ pub(super) async fn make(
                 PodEventKind::SandboxFailed { error: error.in_grpc_words() },
             );
         }
-        error.during(format!("making the sandbox of pod {}", pod.pod_ref()))
+        error.during(format!("creating the sandbox of pod {}", pod.pod_ref()))
     })?;
     let (id, handler) = (id.as_str().into(), handler.as_str().into());
     let sandbox = Sandbox { id, attempt, handler, ready: true, stopped: false };

@@ -237,7 +237,7 @@ async fn create(
     if entry.lock().stopping {
         return Err(StartError::Stopping);
     }
-    let what = || format!("making container {name} of pod {}", pod.pod_ref());
+    let what = || format!("creating container {name} of pod {}", pod.pod_ref());
     let call = || {
         let call = context.client.create_container(request.clone());
         async { Ok(call.await?.container_id) }

@@ -132,7 +132,7 @@ async fn end_strays(
     for id in strays {
         match context.client.stop_container(id, Duration::ZERO).await {
             Err(error) if !error.is_not_found() => {
-                return Err(error.during(format!("ending container {id} of pod {}", entry.uid())));
+                return Err(error.during(format!("stopping container {id} of pod {}", entry.uid())));
             }
             _ => entry.lock().own.strays.retain(|known| known != id),
         }

@@ -122,7 +122,9 @@ pub(super) async fn ensure_sandbox(
     };
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(failed(format!("making the sandbox of pod {}: {error}", pod.pod_ref()))),
+        Err(error) => {
+            Err(failed(format!("creating the sandbox of pod {}: {error}", pod.pod_ref())))
+        }
     }
 }
 

@@ -75,7 +75,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         uri: &str,
         _service: &str,
     ) -> impl Future<Output = Result<(), ActionError>> + Send {
-        let what = format!("gRPC is not spoken, so {uri} cannot be asked");
+        let what = format!("gRPC is not supported, so {uri} cannot be probed");
         async { Err(ActionError::Unasked { what, source: None }) }
     }
 

@@ -114,10 +114,10 @@ fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
             found.refuse_if(!is_port, "grpc.port", "is not a port number");
             let mode = probe.grpc.as_ref().and_then(|grpc| grpc.mode.as_deref());
             let is_plain = matches!(mode, None | Some("Plaintext"));
-            found.refuse_if(!is_plain, "grpc.mode", "TLS is not spoken: write `Plaintext`");
+            found.refuse_if(!is_plain, "grpc.mode", "TLS is not supported: write `Plaintext`");
             let ends_nothing =
                 name == "readinessProbe" && probe.termination_grace_period_seconds.is_some();
-            let why = "a readiness probe ends nothing: leave it out";
+            let why = "a readiness probe terminates nothing: leave it out";
             found.refuse_if(ends_nothing, "terminationGracePeriodSeconds", why);
         });
     }
@@ -150,7 +150,7 @@ fn handler(
         let scheme = http.scheme.as_deref().unwrap_or_default().to_ascii_uppercase();
         let is_known = matches!(&*scheme, "" | "HTTP" | "HTTPS");
         found.refuse_if(!is_known, "httpGet.scheme", "write `HTTP` or `HTTPS`");
-        let one_version = "only HTTP/1.1 is spoken: leave it out";
+        let one_version = "only HTTP/1.1 is supported: leave it out";
         found.refuse_if(http.protocol.is_some(), "httpGet.protocol", one_version);
         found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
         for field in invalid_fields(http) {

@@ -66,7 +66,7 @@ fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (Str
         move |error: nix::Error| (what, io::Error::from(error))
     };
     if supervisor.is_some() {
-        nix::unistd::setsid().map_err(failed("cannot begin a session"))?;
+        nix::unistd::setsid().map_err(failed("cannot start a session"))?;
     }
     if let Some(input) = &command.input {
         connect(input, command.uid).map_err(|e| ("cannot open its input".to_owned(), e))?;
@@ -92,7 +92,7 @@ fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (Str
     umask(UMASK);
     let cwd = command.cwd.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
-    ignore_nothing().map_err(|e| ("cannot take back which signals are ignored".to_owned(), e))?;
+    ignore_nothing().map_err(|e| ("cannot reset ignored signals".to_owned(), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
 }
 

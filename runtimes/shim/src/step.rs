@@ -9,7 +9,7 @@ pub(crate) fn refused(step: &'static str) -> impl Fn(Errno) -> String {
     move |error| {
         let why = match error {
             Errno::EMFILE | Errno::ENFILE => {
-                "too many files are open: end programs of this node, or raise fs.file-max"
+                "too many files are open: stop programs on this node, or raise fs.file-max"
                     .to_owned()
             }
             Errno::ENOMEM => "no memory is left: free some on this node".to_owned(),

@@ -85,6 +85,6 @@ pub(crate) fn number(path: &Path) -> Result<i64, ReadError> {
     let text = text(path)?;
     match text.trim().parse() {
         Ok(number) if number >= 0 => Ok(number),
-        _ => Err(ReadError::odd(path, "holds no number")),
+        _ => Err(ReadError::odd(path, "contains no number")),
     }
 }

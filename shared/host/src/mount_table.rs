@@ -118,7 +118,7 @@ fn holders(proc_root: &Path, point: &Path) -> String {
         }
     }
     match (named.is_empty(), more) {
-        (true, _) => "no process that can be seen".to_owned(),
+        (true, _) => "no visible process".to_owned(),
         (false, 0) => named.join(", "),
         (false, more) => format!("{} and {more} more", named.join(", ")),
     }

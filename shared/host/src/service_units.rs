@@ -257,7 +257,7 @@ pub enum UnitChange {
 #[non_exhaustive]
 pub enum UnitError {
     /// A unit with this name is already loaded.
-    #[error("{unit} is there already")]
+    #[error("{unit} already exists")]
     Exists {
         /// Its name.
         unit: String,

@@ -94,7 +94,7 @@ pub fn refuse_if_others_may_write(program: &Path) -> io::Result<()> {
         None => Ok(()),
         Some(found) => {
             let what = format!(
-                "{found}, so it is not run as root; if it is as you want it: {}",
+                "{found}, so it is not run as root; to accept it as it is: {}",
                 found.fix_command()
             );
             Err(io::Error::new(io::ErrorKind::PermissionDenied, what))

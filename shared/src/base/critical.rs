@@ -48,7 +48,7 @@ impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.panic {
             Some(text) => write!(f, "the task `{}` panicked: {text}", self.task),
-            None => write!(f, "the task `{}` ended although it was not asked to", self.task),
+            None => write!(f, "the task `{}` exited unexpectedly", self.task),
         }
     }
 }
@@ -139,7 +139,7 @@ fn report(failure: &TaskFailure) {
     match HANDLER.get() {
         Some(handler) => handler.failed(failure),
         None => {
-            tracing::error!("{failure}, which is a bug; what this task did no longer happens");
+            tracing::error!("bug: {failure}; this task has stopped");
         }
     }
 }

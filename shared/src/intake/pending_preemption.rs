@@ -308,8 +308,8 @@ impl<R: Runtime> Intake<R> {
         names.truncate(MAX_NAMED_PODS);
         let names = names.join(", ");
         match more {
-            0 => format!("waiting for pods that are ending: {names}").into(),
-            more => format!("waiting for pods that are ending: {names} and {more} more").into(),
+            0 => format!("waiting for terminating pods: {names}").into(),
+            more => format!("waiting for terminating pods: {names} and {more} more").into(),
         }
     }
 

@@ -56,7 +56,7 @@ impl Removals {
                 Some(uid) => {
                     let (runtime, gone) = (Arc::clone(runtime), uid.clone());
                     let call = ReusableBoxFuture::new(async move {
-                        patiently("removing a pod's remains", runtime.forget_pod(&gone)).await
+                        patiently("cleaning up a removed pod", runtime.forget_pod(&gone)).await
                     });
                     self.current = Some(Removal { uid, call, is_wanted: false });
                 }
@@ -78,7 +78,7 @@ impl Removals {
             return Some(uid);
         };
         let error = error_chain(&error);
-        tracing::warn!(%uid, error, "could not remove a pod's remains; will retry");
+        tracing::warn!(%uid, error, "cannot clean up a removed pod; retrying");
         if self.failed.is_empty() {
             self.retry_at = Instant::now() + self.backoff.next_delay();
         }

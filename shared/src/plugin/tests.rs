@@ -45,7 +45,7 @@ async fn a_choice_is_asked_for_at_once_under_the_plug_ins_name_and_with_its_word
     let request = killer.calls().pop().unwrap().request;
     assert_eq!(request.reason, KillReason::Plugin(NAME));
     assert_eq!(&*request.status.unwrap().reason, "TooOld");
-    assert_eq!(node.pods().len(), 1, "one that is ending is no choice any more");
+    assert_eq!(node.pods().len(), 1, "one that is terminating is no choice any more");
     ending.unwrap().wait().await.unwrap();
 }
 

@@ -23,10 +23,10 @@ impl InvalidField {
     pub fn why(self) -> &'static str {
         match self {
             Self::Path | Self::HeaderValue(_) => {
-                "has a line end or another control character in it"
+                "contains a line break or another control character"
             }
-            Self::Host => "is neither an address nor the name of a host",
-            Self::HeaderName(_) => "is no name of a header",
+            Self::Host => "is neither an address nor a host name",
+            Self::HeaderName(_) => "is not a header name",
         }
     }
 }

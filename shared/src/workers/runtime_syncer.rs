@@ -291,7 +291,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         if left.any_running() {
             let names: Vec<&str> = left.running().map(|n| &**n).collect();
             return Err(SyncError::new(format!(
-                "the runtime says the pod is stopped, but {} still runs",
+                "the runtime reports the pod as stopped, but {} still runs",
                 names.join(", ")
             )));
         }
@@ -314,12 +314,11 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         self.runtime
             .clean_pod(pod.uid())
             .await
-            .map_err(|e| SyncError::caused_by("freeing what the pod held", e))?;
+            .map_err(|e| SyncError::caused_by("releasing the pod's resources", e))?;
         // It had completed before this agent started.
         if self.statuses.get(pod.uid()).is_none() && !has_terminal_phase(&pod) {
             let now = self.runtime.pod_status(pod.uid()).await;
-            let now =
-                now.map_err(|e| SyncError::caused_by("reading how the pod had completed", e))?;
+            let now = now.map_err(|e| SyncError::caused_by("reading the pod's exit status", e))?;
             self.publish(&pod, &now, true, None);
         }
         self.ignored.lock().remove(pod.uid());
@@ -338,7 +337,7 @@ impl<R: Runtime> RuntimeStateProvider for RuntimeSyncer<R> {
         self.runtime
             .mounts(uid)
             .await
-            .map_err(|e| SyncError::caused_by("reading what the pod has mounted", e))
+            .map_err(|e| SyncError::caused_by("reading the pod's mounts", e))
     }
 
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {

@@ -143,7 +143,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Option
         // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
         Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&label.uid, reason)) {
             Some(why) => {
-                tracing::info!(pod = %label, "it is not terminated after all: {why}");
+                tracing::info!(pod = %label, "termination abandoned: {why}");
                 Done::quiet(StepOutcome::Refused(why))
             }
             None => Done::failed(label, &error, Retry::STOP),

@@ -58,7 +58,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     return answer.unwrap_or_else(|| {
-                        vec!["unknown: the runtime did not say in time what is mounted".to_owned()]
+                        vec!["unknown: the runtime did not list its mounts in time".to_owned()]
                     });
                 }
             }

@@ -315,7 +315,7 @@ async fn a_pod_is_ended_when_its_deadline_is_over_and_says_so_whatever_its_exit_
 async fn resources_that_a_running_container_does_not_get_are_told_once() {
     let node = node(FakeRuntime::default());
     let expected =
-        "spec.containers[0].resources: what runs keeps those it has until it is started again";
+        "spec.containers[0].resources: running containers keep theirs until they restart";
     assert_eq!(told_of_a_resize(&node).await, [expected]);
     assert_eq!(node.stops(&with_cpu("200m")), 0);
 }

@@ -147,7 +147,7 @@ async fn what_runs_in_no_source_is_listed_until_it_has_ended_and_is_no_choice_fo
     b.script(&pod("stray"), Script { stop_takes: secs(60), ..Script::default() });
     b.workers.kill_runtime_pod(&stray);
     settle().await;
-    assert_eq!(b.workers.running().runtime_only, [stray], "it has not ended yet");
+    assert_eq!(b.workers.running().runtime_only, [stray], "it has not terminated yet");
     tokio::time::sleep(secs(2)).await;
     assert_eq!(b.workers.running().runtime_only, []);
 }

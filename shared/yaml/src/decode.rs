@@ -140,7 +140,7 @@ impl<'a> Decoder<'a> {
 }
 
 /// The expected types, in the words of an error message.
-const TEXT: &str = "a text";
+const TEXT: &str = "a string";
 const NUMBER: &str = "a whole number";
 const BOOL: &str = "true or false";
 const QUANTITY: &str = "a quantity, for example 500m or 1Gi";

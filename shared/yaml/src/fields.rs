@@ -99,7 +99,7 @@ impl<'n, 'p> Fields<'n, 'p> {
     /// The text of `key`; anything else is a problem.
     pub fn text(&mut self, key: &'static str) -> Option<Located<&'n str>> {
         let found = self.node(key)?;
-        self.scalar(key, &found, "a text", |meaning, _| match meaning {
+        self.scalar(key, &found, "a string", |meaning, _| match meaning {
             Meaning::Text(text) => Some(text),
             _ => None,
         })
@@ -199,7 +199,7 @@ impl<'n, 'p> Fields<'n, 'p> {
         };
         if value.is_none() {
             let hint = match &found.value.value {
-                Value::Scalar(scalar) => scalar.hint(wanted == "a text", false),
+                Value::Scalar(scalar) => scalar.hint(wanted == "a string", false),
                 _ => String::new(),
             };
             let what = format!("needs {wanted}, this is {}{hint}", found.value.describe());

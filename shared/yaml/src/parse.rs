@@ -268,7 +268,7 @@ fn key_of(node: &YamlNode, at: Position) -> Result<Key, Problem> {
             Ok(Key { text: scalar.text.as_str().into(), at })
         }
         _ => {
-            let what = format!("a key has to be a text, this is {}", node.kind());
+            let what = format!("a key must be a string, this is {}", node.kind());
             Err(Problem::new(at, "", what))
         }
     }

@@ -66,7 +66,7 @@ impl Scalar {
             Meaning::Null => "nothing",
             Meaning::Bool(_) => "a bool",
             Meaning::Int(_) | Meaning::Float(_) => "a number",
-            Meaning::Text(_) => "a text",
+            Meaning::Text(_) => "a string",
         }
     }
 
@@ -77,7 +77,7 @@ impl Scalar {
             Meaning::Null => "nothing".to_owned(),
             Meaning::Bool(_) => format!("the bool `{text}`"),
             Meaning::Int(_) | Meaning::Float(_) => format!("the number `{text}`"),
-            Meaning::Text("") => "an empty text".to_owned(),
+            Meaning::Text("") => "an empty string".to_owned(),
             Meaning::Text(_) => format!("the text `{text}`"),
         }
     }

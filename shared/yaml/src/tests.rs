@@ -67,7 +67,7 @@ fn a_tag_is_refused_however_its_value_is_written() {
         assert!(error(&format!("a: {value}\n")).ends_with(refused), "{value}");
     }
     for value in ["!!str 5", "!!str \"5\"", "!!str |\n  5"] {
-        assert_eq!(root(&format!("a: {value}\n")).get("a").unwrap().kind(), "a text", "{value}");
+        assert_eq!(root(&format!("a: {value}\n")).get("a").unwrap().kind(), "a string", "{value}");
     }
 }
 

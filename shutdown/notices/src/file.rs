@@ -159,7 +159,7 @@ impl FileSource {
         if problem != last.reported
             && let Some(problem) = &problem
         {
-            tracing::warn!("{problem}; the previous notice stays in force");
+            tracing::warn!("{problem}; the previous notice stays in effect");
         }
         publisher.problem(problem.as_deref());
         last.reported = problem;

@@ -92,7 +92,9 @@ impl<K: EndingPods> ShutdownController<K> {
                 Ok((end, stopped.stopped_at.unwrap_or_else(Instant::now)))
             }
             Ok(Err(error)) => Err(error.to_string()),
-            Err(panic) => Err(format!("the attempt to end it panicked: {}", panic_text(&*panic))),
+            Err(panic) => {
+                Err(format!("the attempt to terminate it panicked: {}", panic_text(&*panic)))
+            }
         }
     }
 

@@ -110,7 +110,7 @@ impl<K: EndingPods> ShutdownController<K> {
     /// Reports a run that was called off while no agent was running. If it was not complete, it is assumed to
     /// have lasted until now.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
-        let why = "the run was called off while no agent was there to see when";
+        let why = "the run was cancelled while no agent was running";
         let mut report = record.report.clone();
         if !record.phase.is_over() {
             let begun = Duration::from_millis(record.started_boot_ms);

@@ -193,8 +193,9 @@ impl<K: EndingPods> ShutdownController<K> {
         let Ok((group, known)) = AssertUnwindSafe(all).catch_unwind().await else {
             resume_unwind(panic)
         };
-        let warning =
-            format!("the run panicked, which is a bug; all pods were asked to end at once: {why}");
+        let warning = format!(
+            "the run panicked, which is a bug; all pods were asked to terminate at once: {why}"
+        );
         shutdown_run.journal.header.warnings.push(warning);
         let stop = if cancel.is_cancelled() { RunStop::Cancelled } else { RunStop::Panicked };
         let work = shutdown_run.journal.work.clone();
@@ -225,7 +226,7 @@ impl<K: EndingPods> ShutdownController<K> {
             (plan, first_group)
         } else {
             if carried.is_none() {
-                tracing::warn!(?late, "the shutdown began earlier: using the remaining time");
+                tracing::warn!(?late, "the shutdown started earlier: using the remaining time");
             }
             let rest = budget.pods.saturating_sub(late);
             let groups = carried.map_or(&[][..], |carried| &carried.groups);

@@ -69,7 +69,7 @@ async fn the_pods_are_told_that_it_is_a_drain() {
     assert_eq!(request.reason, KillReason::Drain);
     let status = request.status.unwrap();
     assert_eq!(&*status.reason, "Terminated");
-    assert_eq!(&*status.message, "Pod was ended because an operator drained the node.");
+    assert_eq!(&*status.message, "Pod was terminated because an operator drained the node.");
     assert_eq!(progress.borrow().phase, ProgressPhase::Ended);
 }
 

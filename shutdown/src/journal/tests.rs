@@ -97,7 +97,7 @@ async fn a_full_disk_is_said_once_and_the_second_place_has_the_record() {
     assert_eq!(memory.kept().len(), 2);
     assert_eq!(
         journal.header.warnings,
-        ["the run's record is not kept in disk: cannot write disk: no storage space"]
+        ["cannot save the run's record in disk: cannot write disk: no storage space"]
     );
     // The disk has space again.
     disk.refuses.store(false, Ordering::SeqCst);
@@ -129,7 +129,7 @@ async fn a_hung_disk_is_waited_for_once_in_a_run() {
     assert_eq!((disk.tried.load(Ordering::SeqCst), memory.kept().len()), (1, 101));
     assert_eq!(
         journal.header.warnings,
-        ["the run's record is not kept in disk: the disk does not answer in time"]
+        ["cannot save the run's record in disk: the disk does not answer in time"]
     );
     // The last note tries the disk once more, if it is back.
     drop(go);
@@ -241,7 +241,7 @@ async fn a_disk_that_refuses_what_follows_behind_is_told_with_the_next_note() {
     assert!(journal.is_kept());
     assert_eq!(
         journal.header.warnings,
-        ["the run's record is not kept in disk: cannot write disk: no storage space"]
+        ["cannot save the run's record in disk: cannot write disk: no storage space"]
     );
 }
 

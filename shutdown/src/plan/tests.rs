@@ -198,8 +198,8 @@ fn the_warnings_read_well() {
         [
             "the groups ask for 30s but only 10s is available: the plan is shortened",
             "pod default/app asks for 1m and gets 5s",
-            "pod default/last asks for 1m and is guaranteed 5s (up to 10s if the groups before it \
-             end sooner)",
+            "pod default/last asks for 1m and is guaranteed 5s (up to 10s if earlier groups \
+             finish sooner)",
         ]
     );
 }

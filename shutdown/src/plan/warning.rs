@@ -138,8 +138,7 @@ impl fmt::Display for PlanWarning {
             ),
             Self::DrainCut { wants, gets } => write!(
                 f,
-                "pods are to be not ready for {} before their SIGTERM, but there is time for {} \
-                 only",
+                "pods should be unready for {} before their SIGTERM, but only {} is available",
                 time(*wants),
                 time(*gets)
             ),
@@ -148,7 +147,7 @@ impl fmt::Display for PlanWarning {
             }
             Self::GraceCut { pod, wants, gets, at_most } => write!(
                 f,
-                "pod {pod} asks for {} and is guaranteed {} (up to {} if the groups before it end \
+                "pod {pod} asks for {} and is guaranteed {} (up to {} if earlier groups finish \
                  sooner)",
                 time(*wants),
                 time(*gets),
@@ -168,14 +167,14 @@ impl fmt::Display for PlanWarning {
             }
             Self::NoPriority { pods: 1, first } => write!(
                 f,
-                "the static pod {first} has no priority and so ends with the pods of the node \
-                 itself: write `priority: 0` into its manifest if it is an ordinary pod"
+                "the static pod {first} has no priority, so it terminates with the pods of the \
+                 node itself: write `priority: 0` into its manifest if it is an ordinary pod"
             ),
             Self::NoPriority { pods, first } => write!(
                 f,
-                "{pods} static pods, such as {first}, have no priority and so end with the pods of \
-                 the node itself: write `priority: 0` into their manifests if they are ordinary \
-                 pods"
+                "{pods} static pods, such as {first}, have no priority, so they terminate with \
+                 the pods of the node itself: write `priority: 0` into their manifests if they \
+                 are ordinary pods"
             ),
         }
     }

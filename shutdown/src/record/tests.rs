@@ -127,10 +127,7 @@ fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other
         ("{".to_owned(), format!("{path} is not the record of a shutdown; remove it: EOF")),
         ("[]".to_owned(), format!("{path} is not the record of a shutdown; remove it: ")),
         (r#"{"version":1}"#.to_owned(), format!("{path} is not the record of a shutdown; ")),
-        (
-            newer.to_string(),
-            format!("{path} has version 2 of its shape, this agent knows 1; remove it"),
-        ),
+        (newer.to_string(), format!("{path} has format version 2, this agent knows 1; remove it")),
     ];
     for (content, expected) in cases {
         fs::write(bad.path(), content).unwrap();

@@ -18,7 +18,7 @@ pub enum Outcome {
     Forced,
     /// At least one pod was not seen to stop, or it is not known which pods were running.
     Incomplete,
-    /// The run was called off. Groups that had not started were spared.
+    /// The run was cancelled. Groups that had not started were spared.
     Cancelled,
     /// The agent itself was stopped in the middle.
     Interrupted,
@@ -37,8 +37,8 @@ pub struct OutcomeText {
     pub meaning: &'static str,
     /// Decides the colour.
     pub tone: Tone,
-    /// Whether this run left no pod and needed no SIGKILL; it may have been called off. Decides the exit code of
-    /// `winddown report --check`. That every pod ended by itself is [`Outcome::Clean`] alone.
+    /// Whether this run left no pod and needed no SIGKILL; it may have been cancelled. Decides the exit code of
+    /// `winddown report --check`. That every pod exited by itself is [`Outcome::Clean`] alone.
     pub is_graceful: bool,
     /// The label of the end of such a run; none if that follows from its trigger.
     end: Option<&'static str>,
@@ -103,7 +103,7 @@ impl Outcome {
             Self::Clean => OutcomeText {
                 word: "Clean",
                 word_if_unknown,
-                meaning: "every pod ended by itself in its grace",
+                meaning: "every pod exited by itself within its grace period",
                 tone: Tone::Good,
                 is_graceful: true,
                 end,
@@ -112,7 +112,7 @@ impl Outcome {
             Self::Forced => OutcomeText {
                 word: "Forced",
                 word_if_unknown,
-                meaning: "every pod ended, at least one by SIGKILL",
+                meaning: "every pod terminated, at least one by SIGKILL",
                 tone: Tone::Warn,
                 is_graceful: false,
                 end,
@@ -121,7 +121,7 @@ impl Outcome {
             Self::Incomplete => OutcomeText {
                 word: "Incomplete",
                 word_if_unknown: Some("Failed"),
-                meaning: "at least one pod was not seen to end; it is unknown which pods ran, or how they ended",
+                meaning: "at least one pod was not seen to terminate, or it is unknown which pods ran",
                 tone: Tone::Bad,
                 is_graceful: false,
                 end,
@@ -130,10 +130,10 @@ impl Outcome {
             Self::Cancelled => OutcomeText {
                 word: "Cancelled",
                 word_if_unknown,
-                meaning: "the shutdown was cancelled; groups that had not begun were spared",
+                meaning: "the shutdown was cancelled; groups that had not started were spared",
                 tone: Tone::Warn,
                 is_graceful: true,
-                end: Some("called off"),
+                end: Some("cancelled"),
                 sentence: Tally::cancelled,
             },
             Self::Interrupted => OutcomeText {
@@ -177,7 +177,7 @@ impl ShutdownReport {
     /// The label for the end of the run.
     pub fn end_of_run(&self) -> &'static str {
         let by_trigger = match self.trigger {
-            Trigger::Drain => "drain over",
+            Trigger::Drain => "drain finished",
             Trigger::LoginManager | Trigger::Drill | Trigger::UnitStop | Trigger::Notice => {
                 "lock released"
             }
@@ -217,7 +217,7 @@ impl Tally {
     /// How far a run came that did not go on to its end.
     fn so_far(&self) -> String {
         let Self { ended, ending, spared, .. } = self;
-        format!("{} had ended, {ending} still ending, {spared} spared", pod_count(*ended))
+        format!("{} had terminated, {ending} still terminating, {spared} spared", pod_count(*ended))
     }
 
     fn clean(&self) -> String {
@@ -232,30 +232,32 @@ impl Tally {
         let stay = of(*stay, if *stay == 1 { "stays" } else { "stay" });
         let others = of(*survived, "survived it") + &stay;
         match total {
-            0 => format!(": there were no pods to end{others}."),
-            1 => format!(": 1 pod ended by itself in {time}{others}."),
-            _ => format!(": {total} pods ended by themselves in {time}{others}."),
+            0 => format!(": there were no pods to terminate{others}."),
+            1 => format!(": 1 pod exited by itself in {time}{others}."),
+            _ => format!(": {total} pods exited by themselves in {time}{others}."),
         }
     }
 
     fn forced(&self) -> String {
         let Self { killed, total, time, .. } = self;
-        format!(": {killed} of {} had to be killed, all ended in {time}.", pod_count(*total))
+        format!(": {killed} of {} had to be killed, all terminated in {time}.", pod_count(*total))
     }
 
     fn incomplete(&self) -> String {
         let Self { left, total, time, .. } = self;
         let pods = pod_count(*total);
         if self.is_end_unknown() {
-            return format!(": it is not known what became of the pods, after {time}.");
+            return format!(": the state of the pods is unknown, after {time}.");
         }
         match (left, self.is_drain) {
             (0, _) => format!(
-                ": the container runtime did not say what runs, so pods may have been left running, after {time}."
+                ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),
-            (_, true) => format!(": {left} of {pods} still ran at its end, after {time}."),
+            (_, true) => format!(": {left} of {pods} were still running at the end, after {time}."),
             (_, false) => {
-                format!(": {left} of {pods} still ran when the lock was released, after {time}.")
+                format!(
+                    ": {left} of {pods} were still running when the lock was released, after {time}."
+                )
             }
         }
     }
@@ -272,7 +274,7 @@ impl Tally {
         let Self { took, ended, ending, spared, .. } = self;
         format!(
             ": the machine went down in the middle. At its last record, {took} after the signal, \
-             {} had ended, {ending} still ending, {spared} not asked yet.",
+             {} had terminated, {ending} still terminating, {spared} not asked yet.",
             pod_count(*ended)
         )
     }

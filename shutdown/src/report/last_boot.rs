@@ -112,7 +112,7 @@ impl LastBoot {
             Self::Unknown => None,
             Self::Reported(report) | Self::Recorded(report) => Some(summary(report)),
             Self::Unseen { agent_stopped_at: Some(at), .. } => Some(format!(
-                "not known how it ended: the agent had been stopped at {}",
+                "unknown outcome: the agent had been stopped at {}",
                 at.strftime("%Y-%m-%d %H:%M:%S UTC")
             )),
             Self::Unseen { agent_stopped_at: None, .. } => Some(
@@ -169,8 +169,8 @@ fn summary(report: &ShutdownReport) -> String {
     }
     for (end, word) in [
         (PodEnd::Killed, "killed"),
-        (PodEnd::Terminating, "still ending"),
-        (PodEnd::StillRunning, "not seen to end"),
+        (PodEnd::Terminating, "still terminating"),
+        (PodEnd::StillRunning, "not seen to terminate"),
     ] {
         let count = report.count(end);
         if count > 0 {

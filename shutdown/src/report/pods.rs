@@ -79,7 +79,7 @@ pub struct PodReport {
     #[serde(rename = "exitMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Duration>,
-    /// How the pod ended.
+    /// How the pod terminated.
     #[serde(rename = "outcome")]
     pub end: PodEnd,
     /// Whether it stays on the node and starts again when the node is back.
@@ -99,7 +99,7 @@ pub struct PodReport {
     pub error: Option<String>,
 }
 
-/// How a pod ended.
+/// How a pod terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -110,7 +110,7 @@ pub enum PodEnd {
     Exited,
     /// It needed SIGKILL.
     Killed,
-    /// It was requested to stop, and was still stopping when the run was called off.
+    /// It was requested to stop, and was still stopping when the run was cancelled.
     Terminating,
     /// It was not requested to stop, because it keeps running through the soft reboot.
     Survives,

@@ -21,32 +21,32 @@ fn each_outcome_has_its_sentence() {
     let one = |outcome, pods| report(outcome, 1500, vec![group(0, Some((0, 1000)), pods)]);
     assert_eq!(
         one(Outcome::Clean, vec![ended()]).headline(),
-        "Clean shutdown: 1 pod ended by itself in 1.5 s (budget 30 s)."
+        "Clean shutdown: 1 pod exited by itself in 1.5 s (budget 30 s)."
     );
     assert_eq!(
         one(Outcome::Clean, vec![]).headline(),
-        "Clean shutdown: there were no pods to end."
+        "Clean shutdown: there were no pods to terminate."
     );
     let killed = PodReport { end: PodEnd::Killed, ..ended() };
     assert_eq!(
         one(Outcome::Forced, vec![ended(), killed]).headline(),
-        "Forced shutdown: 1 of 2 pods had to be killed, all ended in 1.5 s (budget 30 s)."
+        "Forced shutdown: 1 of 2 pods had to be killed, all terminated in 1.5 s (budget 30 s)."
     );
     let ending = pod("b", PodEnd::Terminating, Some(0), None);
     let spared = pod("c", PodEnd::Spared, None, None);
     let pods = vec![ended(), ending, spared];
     assert_eq!(
         one(Outcome::Cancelled, pods.clone()).headline(),
-        "Cancelled shutdown, after 1.5 s: 1 pod had ended, 1 still ending, 1 spared."
+        "Cancelled shutdown, after 1.5 s: 1 pod had terminated, 1 still terminating, 1 spared."
     );
     assert_eq!(
         one(Outcome::Interrupted, pods).headline(),
-        "Interrupted shutdown: the agent was stopped after 1.5 s: 1 pod had ended, 1 still ending, \
+        "Interrupted shutdown: the agent was stopped after 1.5 s: 1 pod had terminated, 1 still terminating, \
          1 spared."
     );
     assert_eq!(
         one(Outcome::Incomplete, vec![]).headline(),
-        "Failed shutdown: it is not known what became of the pods, after 1.5 s (budget 30 s)."
+        "Failed shutdown: the state of the pods is unknown, after 1.5 s (budget 30 s)."
     );
     let drain = ShutdownReport { trigger: Trigger::Drain, ..one(Outcome::Clean, vec![ended()]) };
     assert!(drain.headline().starts_with("Clean drain: "));

@@ -58,7 +58,7 @@ pub enum WorkOutcome {
     Failed,
     /// It was not done in time.
     TimedOut,
-    /// The shutdown was called off in the middle.
+    /// The shutdown was cancelled in the middle.
     Cancelled,
 }
 
@@ -156,7 +156,7 @@ impl WorkReport {
             WorkEnd::Failed(why) => (WorkOutcome::Failed, Some(why)),
             WorkEnd::TimedOut => (WorkOutcome::TimedOut, Some("it was not done in time".into())),
             WorkEnd::Cancelled => {
-                (WorkOutcome::Cancelled, Some("the shutdown was called off".into()))
+                (WorkOutcome::Cancelled, Some("the shutdown was cancelled".into()))
             }
         };
         self.outcome = outcome;

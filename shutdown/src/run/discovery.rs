@@ -13,9 +13,9 @@ use crate::EndingPods;
 use crate::{PodEnd, RunPhase};
 
 /// The error of a pod whose state is unknown.
-const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
+const NOT_KNOWN: &str = "the container runtime did not report whether it runs";
 /// The error of a pod that became known when the time was over.
-const TOO_LATE: &str = "it became known when there was no time left to end it";
+const TOO_LATE: &str = "it became known when there was no time left to terminate it";
 
 /// Which pods are known.
 pub(super) struct Discovery {

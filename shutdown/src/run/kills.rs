@@ -249,7 +249,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                     tracing::info!(namespace, pod, error, "pod stays");
                     (report.asked, report.wanted_grace) = (None, None);
                 } else {
-                    tracing::warn!(namespace, pod, error, "pod not ended");
+                    tracing::warn!(namespace, pod, error, "pod not terminated");
                 }
                 report.error = Some(error);
                 report.containers = still_running;

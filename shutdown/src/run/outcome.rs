@@ -70,7 +70,7 @@ pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
 
 impl StopFailure {
     pub(super) fn panicked() -> Self {
-        let error = "the attempt to end it panicked, which is a bug: see the agent's log";
+        let error = "the attempt to terminate it panicked, which is a bug: see the agent's log";
         Self { end: PodEnd::StillRunning, error: error.into(), still_running: Vec::new() }
     }
 

@@ -12,7 +12,7 @@ use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// The error of a pod that ended unobserved.
-const UNSEEN: &str = "it ended while no agent was there to see when";
+const UNSEEN: &str = "it terminated while no agent was running";
 /// How long to wait, at the end of a run, for the runtime to report such ends.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -368,7 +368,7 @@ async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
         end("panics"),
         (
             PodEnd::StillRunning,
-            Some("the attempt to end it panicked, which is a bug: see the agent's log")
+            Some("the attempt to terminate it panicked, which is a bug: see the agent's log")
         )
     );
     assert_eq!((end("last"), of(&report, "last").asked), ((PodEnd::Exited, None), ms(1000)));

@@ -84,7 +84,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
     pub(super) fn take_release(&mut self, answer: Result<(Id, Vec<String>), JoinError>) {
         let (id, mounts) = match answer {
             Ok(answer) => answer,
-            Err(error) => (error.id(), vec!["unknown: the look at the mounts panicked".into()]),
+            Err(error) => (error.id(), vec!["unknown: reading the mounts panicked".into()]),
         };
         self.releases.unmounting.remove(&id);
         if let Some(place) = self.releases.places.remove(&id) {

@@ -50,8 +50,7 @@ pub(super) async fn raise_inhibit_delay(
 ) -> Result<Option<Raised>, LogindCallError> {
     let short = current < wanted;
     let Some(root) = root else {
-        let obstacle =
-            short.then(|| "where this logind's configuration is, was not said".to_owned());
+        let obstacle = short.then(|| "logind does not say where its configuration is".to_owned());
         return Ok((!tried).then_some(Raised { delay: current, set_by: None, obstacle }));
     };
     let mut obstacle = None;

@@ -268,7 +268,7 @@ impl Supervisor {
                 );
             }
             PreparingMeaning::Ends => {
-                tracing::info!("the shutdown was called off; taking a new lock");
+                tracing::info!("the shutdown was cancelled; taking a new lock");
             }
             PreparingMeaning::Contradicted => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -366,7 +366,7 @@ impl Supervisor {
         self.why = if self.facts.gone {
             "logind left the bus; waiting for it to come back".into()
         } else {
-            "a shutdown is under way, and logind grants no lock until it is called off".into()
+            "a shutdown is under way, and logind grants no lock until it is cancelled".into()
         };
     }
 

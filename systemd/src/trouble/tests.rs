@@ -33,8 +33,8 @@ fn table() -> Vec<(zbus::Error, &'static str)> {
             not_connected(ConnectionRefused),
             "no D-Bus answers at unix:path=/run/dbus/system_bus_socket; `systemctl start dbus` starts it",
         ),
-        (not_connected(PermissionDenied), "its socket may not be opened: it takes root"),
-        (broken(BrokenPipe), "the connection broke: the bus may be restarting"),
+        (not_connected(PermissionDenied), "its socket may not be opened: root is required"),
+        (broken(BrokenPipe), "the connection was lost: the bus may be restarting"),
         (broken(ErrorKind::TimedOut), "no answer in time: it may hang, and its log may say why"),
         (
             broken(ErrorKind::InvalidData),
@@ -69,7 +69,7 @@ fn table() -> Vec<(zbus::Error, &'static str)> {
             refused("org.freedesktop.login1.SleepVerbNotSupported", Some("")),
             "sleep verb not supported: its log may say more",
         ),
-        (fdo(fdo::Error::AccessDenied("Access denied".into())), "Access denied: it takes root"),
+        (fdo(fdo::Error::AccessDenied("Access denied".into())), "Access denied: root is required"),
         (
             fdo(fdo::Error::ServiceUnknown(
                 "The name org.freedesktop.login1 was not provided by any .service files".into(),

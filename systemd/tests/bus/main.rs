@@ -149,7 +149,7 @@ async fn a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_p
         assert_eq!((told.epoch, told.lock), (1, LockState::Held));
         logind.cancel().await;
         let cancelled = Instant::now();
-        node.until("called off", |s| !s.preparing).await;
+        node.until("cancelled", |s| !s.preparing).await;
         cancelled.elapsed()
     };
     let (outcome, took) = tokio::join!(down, cancel);
@@ -191,7 +191,7 @@ async fn the_calls_have_the_arguments_that_logind_and_systemd_expect() {
     node.until("raised", |s| s.delay == Some(secs(30))).await;
     let mut calls = logind.calls();
     calls.dedup();
-    let why = "Ends the pods of this node in order before it goes down";
+    let why = "Terminates the pods of this node in order before it goes down";
     let expected = [
         "PreparingForShutdown()",
         "InhibitDelayMaxUSec()",

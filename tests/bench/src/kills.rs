@@ -29,10 +29,10 @@ enum Layer {
 /// Counts what each layer allocates for a pod's end.
 pub(crate) fn measure() -> Grid {
     let title = "allocations on the way of a pod's end, per pod; one thread, counted by valgrind: \
-                 pods that are ended less the same pods that are not"
+                 pods that are terminated less the same pods that are not"
         .to_owned();
     let columns: Vec<String> = PODS.iter().map(|pods| format!("{pods} pods")).collect();
-    let mut head = vec!["what ends them"];
+    let mut head = vec!["what terminates them"];
     head.extend(columns.iter().map(String::as_str));
     let mut grid = Grid::titled(title, &head);
     for layer in Layer::ALL {

@@ -82,7 +82,7 @@ pub(crate) enum BenchError {
     LockKept(Duration),
     #[error("no pod was asked to stop")]
     NothingAsked,
-    #[error("{0} pods did not end by themselves")]
+    #[error("{0} pods did not exit by themselves")]
     Left(usize),
 }
 

@@ -119,7 +119,7 @@ async fn on_cgroup_v2_a_pod_that_can_go_to_swap_does_not_end() -> TestResult {
     go(&scenario, SLEEPER)?;
     let took_back = async || {
         let plan = scenario.text(&["plan", "eviction"]).await.unwrap_or_default();
-        plan.contains("the kernel took back")
+        plan.contains(": reclaimed ")
     };
     until(&scenario, "memory to be taken back", took_back).await?;
     let is_over = async || {
@@ -225,7 +225,7 @@ async fn each_shortage_ends_who_made_it(scenario: &Scenario) -> TestResult {
     }
     for other in OTHERS {
         let log = log(scenario, other.name);
-        assert!(!log.contains("term"), "{} was asked to end", other.name);
+        assert!(!log.contains("term"), "{} was asked to terminate", other.name);
     }
     Ok(())
 }

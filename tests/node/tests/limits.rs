@@ -279,11 +279,11 @@ async fn pods_of_a_version_without_groups_of_their_own_make_way_on_cgroup_v2_and
         node.run(&["rm", &format!("/var/lib/{name}-lives")]).await?;
         let lives = async || node.read(&format!("/var/lib/{name}-lives")).is_ok();
         node.wait_until(&format!("a sign of life of {name}"), PATIENCE, lives).await?;
-        assert!(node.read(&format!("/var/lib/{name}-asked")).is_err(), "it was asked to end");
+        assert!(node.read(&format!("/var/lib/{name}-asked")).is_err(), "it was asked to terminate");
     }
     node.run(&["rm", "/etc/winddown/pods/first.yaml"]).await?;
     let asked = async || node.read("/var/lib/first-asked").is_ok();
-    node.wait_until("the first to be asked to end", PATIENCE, asked).await?;
+    node.wait_until("the first to be asked to terminate", PATIENCE, asked).await?;
     let one_left = async || {
         running(&scenario, "sleep 4242 ").await.is_ok_and(|left| left.lines().count() == 1)
     };

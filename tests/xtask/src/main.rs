@@ -12,6 +12,7 @@ mod links;
 mod msrv;
 mod names;
 mod pages;
+mod phrases;
 mod plugins;
 mod promises;
 mod published;
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- growth | inventory DIR | limits | map | msrv | names | pages FORM DIR | plugins | promises | rooms | texts | trees [build] | ways\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- growth | inventory DIR | limits | map | msrv | names | pages FORM DIR | phrases | plugins | promises | rooms | texts | trees [build] | ways\n\n\
     growth         which types of the published crates can get another field or variant\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
@@ -33,6 +34,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- growth | inventory DIR | limit
     msrv           build the published crates with the oldest Rust that they name, by rustup\n\
     names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
+    phrases        whether a text or a page has a phrase that tests/words/phrases refuses\n\
     plugins        which files name the plug-ins that can be deleted; then build a node of each list of plug-ins that\n\
     \x20              makes sense, without the crates of the others\n\
     promises       what the tests promise, and with --since REVISION what is gone or came\n\
@@ -52,6 +54,7 @@ fn main() -> Result<()> {
         ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),
         ["texts"] => texts::show(&repository()),
+        ["phrases"] => phrases::check(&repository()),
         ["ways"] => ways::check(&repository()),
         ["promises"] => promises::show(&repository()),
         ["promises", "--since", revision] => promises::show_since(&repository(), revision),

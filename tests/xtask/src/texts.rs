@@ -33,13 +33,27 @@ const DOCUMENTED: [&str; 6] =
 /// # Errors
 /// A source cannot be read.
 pub(crate) fn show(repository: &Path) -> Result<()> {
-    for source in rooms::sources(repository)?.iter().flat_map(|(_, sources)| sources) {
-        let path = source.path.strip_prefix(repository).unwrap_or(&source.path).display();
-        for text in texts(&source.text).map_err(|wrong| anyhow!("{path}: {wrong}"))? {
-            println!("{path}:{}  {}  {}", text.line, text.kind, text.words);
-        }
+    for (place, text) in with_places(repository)? {
+        println!("{place}  {text}");
     }
     Ok(())
+}
+
+/// Each text behind what makes it, with its file and line.
+///
+/// # Errors
+/// A source cannot be read.
+pub(crate) fn with_places(repository: &Path) -> Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    for source in rooms::sources(repository)?.iter().flat_map(|(_, sources)| sources) {
+        let path = source.path.strip_prefix(repository).unwrap_or(&source.path).display();
+        let found = texts(&source.text).map_err(|wrong| anyhow!("{path}: {wrong}"))?;
+        let with_place = |text: Text| {
+            (format!("{path}:{}", text.line), format!("{}  {}", text.kind, text.words))
+        };
+        all.extend(found.into_iter().map(with_place));
+    }
+    Ok(all)
 }
 
 #[derive(Debug)]

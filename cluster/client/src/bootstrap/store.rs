@@ -47,7 +47,7 @@ impl Store {
             }
             let key = KeyPair::generate().map_err(|source| {
                 let place = path.display().to_string();
-                CredentialsError::because(place, "no key can be made", source)
+                CredentialsError::because(place, "cannot generate a key", source)
             })?;
             replace(&path, "key of the certificate", key.serialize_pem().as_bytes())?;
             Ok(key)
@@ -141,7 +141,7 @@ fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
     let name = context.and_then(|named| named.context).unwrap_or_default().cluster;
     let cluster = config.clusters.into_iter().find(|named| named.name == name);
     cluster.and_then(|named| named.cluster).ok_or_else(|| {
-        let problem = format!("the cluster of its current context, {name:?}, is not there");
+        let problem = format!("the cluster of its current context, {name:?}, does not exist");
         CredentialsError::contents(bootstrap.display().to_string(), problem)
     })
 }

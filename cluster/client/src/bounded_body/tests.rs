@@ -64,7 +64,7 @@ async fn an_answer_without_end_is_given_up_and_kept_nowhere() {
     assert_eq!((read_of_watch, error.unwrap().contains("a line of more than 8 MiB")), (9, true));
     let began = Instant::now();
     let (_, error) = read("/api/v1/pods", b'\n', Duration::from_secs(50)).await;
-    assert!(error.unwrap().contains("has not ended within 120s"));
+    assert!(error.unwrap().contains("is not complete within 120s"));
     assert_eq!(began.elapsed(), BODY_TIMEOUT);
 }
 

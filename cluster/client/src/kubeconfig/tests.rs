@@ -145,14 +145,14 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
         ),
         (
             text(&format!("{{current-context: c, {context}}}")),
-            "DIR/kubeconfig: contexts[c].cluster is \"k\", which is not there: it has none",
+            "DIR/kubeconfig: contexts[c].cluster is \"k\", which does not exist: it has none",
         ),
         (
             text(&format!(
                 "{{current-context: c, {context}, clusters: [{{name: k, cluster: {{{SERVER}}}}}],
                    users: [{{name: v, user: {{token: t}}}}]}}"
             )),
-            "DIR/kubeconfig: contexts[c].user is \"u\", which is not there: it has \"v\"",
+            "DIR/kubeconfig: contexts[c].user is \"u\", which does not exist: it has \"v\"",
         ),
         (
             cluster(""),
@@ -212,7 +212,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
                 "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, \
                  interactiveMode: Always}",
             ),
-            "DIR/kubeconfig: users[u].exec.interactiveMode: the command wants a terminal, and a \
+            "DIR/kubeconfig: users[u].exec.interactiveMode: the command needs a terminal, and a \
              service has none: use one that runs unattended, with interactiveMode: Never",
         ),
         (
@@ -221,8 +221,8 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
         ),
         (
             user("username: a, password: b"),
-            "DIR/kubeconfig: users[u].username: this is not supported: API servers take no \
-             passwords since 1.19",
+            "DIR/kubeconfig: users[u].username: this is not supported: API servers have not \
+             accepted passwords since 1.19",
         ),
         (
             user("client-certificate: node.crt"),

@@ -46,7 +46,7 @@ fn each_failure_of_a_connection_is_told_with_the_next_step_and_in_no_librarys_wo
             alert(AlertDescription::UnknownCA),
             "it does not accept the client certificate: renew that",
         ),
-        (alert(AlertDescription::HandshakeFailure), "check what stands at that address"),
+        (alert(AlertDescription::HandshakeFailure), "check what listens at that address"),
         (
             of_tls(TlsError::InvalidMessage(InvalidMessage::InvalidContentType)),
             "check the port in server",

@@ -572,7 +572,7 @@ fn a_file_is_read_as_the_kubelet_reads_it_and_its_mistakes_are_told_in_our_words
         ("a: 1\nb: [\n", "line 2: this is not valid YAML or JSON: "),
         (
             "a: 1\nshutdownGracePeriod: 30\n",
-            "line 2: shutdownGracePeriod: needs a text, this is a number",
+            "line 2: shutdownGracePeriod: needs a string, this is a number",
         ),
         ("- a\n", "line 1: needs a mapping, this is a list"),
     ] {

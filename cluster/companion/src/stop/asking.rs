@@ -47,7 +47,7 @@ fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
     let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
     tracing::info!(
         pod = %pod.pod_ref(),
-        "not evicted yet; deleted in {} s otherwise: {why}",
+        "eviction refused, deleting in {} s: {why}",
         deadline.saturating_duration_since(Instant::now()).as_secs()
     );
 }

@@ -29,6 +29,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 }
 
 fn untold() -> RuntimeError {
-    let what = "the API server does not tell the disruption budgets: `winddown doctor` says why";
+    let what = "the API server does not list the disruption budgets: `winddown doctor` says why";
     RuntimeError::Failed { what: what.to_owned(), source: None }
 }

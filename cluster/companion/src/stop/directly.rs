@@ -67,7 +67,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                     && (self.kubelet.is_held() || self.runs_nothing(runtime_uid).await)
             }
             StopStep::AfterKubelet => {
-                let why = "the kubelet has not ended the pod in time";
+                let why = "the kubelet did not terminate the pod in time";
                 self.stop_instead(pod, runtime_uid, grace, why, request).await
                     && self.runs_nothing(runtime_uid).await
             }
@@ -123,7 +123,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             Absence::Unlisted => "the API server has not listed the pod",
             Absence::Kubelet if self.kubelet.was_gone() => "the kubelet is gone",
             Absence::Kubelet if !self.outage.fails() => "the kubelet is stopped",
-            Absence::Kubelet | Absence::Api => "the API server is away",
+            Absence::Kubelet | Absence::Api => "the API server is unavailable",
         }
     }
 
@@ -160,7 +160,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
         }
         if let Err(error) = &stopped {
-            tracing::warn!(pod = %pod.pod_ref(), "its containers cannot be stopped: {error}");
+            tracing::warn!(pod = %pod.pod_ref(), "cannot stop the pod's containers: {error}");
         }
         stopped.is_ok()
     }

@@ -29,9 +29,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             },
         };
         let (names, waited) = (responders.join(", "), in_seconds(begun.elapsed()));
-        tracing::info!(pod = %pod.pod_ref(), "not ended by its eviction responders ({names}): {why}");
-        request
-            .remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
+        tracing::info!(pod = %pod.pod_ref(), "not terminated by its eviction responders ({names}): {why}");
+        request.remark(format!(
+            "its eviction responders ({names}) did not terminate it in {waited}: {why}"
+        ));
         None
     }
 

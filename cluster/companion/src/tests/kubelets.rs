@@ -28,7 +28,7 @@ async fn a_dead_kubelet_costs_only_pods_with_hooks_the_grace_when_the_node_goes_
     world.state().kubelet_dead = true;
     assert!(
         waits(&core, "web", 20, 300).await,
-        "a node that stays up has its pods ended by its kubelet"
+        "a node that stays up has its pods terminated by its kubelet"
     );
     assert!(world.has_running("web"));
 }

@@ -46,7 +46,7 @@ async fn pods_of_manifests_end_after_the_others_without_a_kubelet_too_and_wait_f
     type Way = fn(&World);
     let ways: [(&str, bool, Way); 4] = [
         ("the API server was never there", true, |_| ()),
-        ("the API server is away", false, |world| world.set_api_away(true)),
+        ("the API server is unavailable", false, |world| world.set_api_away(true)),
         ("the API server is silent", false, |world| world.state().silent = true),
         ("the kubelet is killed", false, World::kill_kubelet),
     ];
@@ -99,8 +99,8 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
     let (world, core) = World::new([pod("etcd", mirror)]).await;
     world.runs_inside("hash");
     let error = stop(&core, "etcd", 30).await.1.unwrap_err().to_string();
-    let wanted = "pod default/etcd is left as it is: the kubelet runs it from a manifest file, so only \
-                  the removal of that file ends it while the node stays up";
+    let wanted = "pod default/etcd is left as it is: the kubelet runs it from a manifest file, \
+                  and only removing that file terminates it while the node stays up";
     assert_eq!(error, wanted);
 
     world.set_going_down();
@@ -213,8 +213,8 @@ async fn a_drain_is_refused_the_pod_of_a_manifest_and_a_shutdown_is_not() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let etcd = pod("etcd", mirror);
     let (world, core) = World::new([etcd.clone(), pod("web", json!({}))]).await;
-    let why = "the kubelet runs it from a manifest file, so only the removal of that file ends it \
-               while the node stays up";
+    let why = "the kubelet runs it from a manifest file, and only removing that file terminates \
+               it while the node stays up";
     for (reason, going_down, refused) in [
         (Drain, false, true),
         (Operator, false, true),

@@ -37,7 +37,10 @@ async fn without_the_api_containers_are_stopped_through_the_runtime_once_the_nod
     world.set_going_down();
     let (took, stopped) = stop(&core, "web", 60).await;
     let remark = stopped.unwrap().remark.unwrap();
-    assert!(remark.starts_with("the API server is away: its containers were stopped"), "{remark}");
+    assert!(
+        remark.starts_with("the API server is unavailable: its containers were stopped"),
+        "{remark}"
+    );
     assert_eq!(took, 2, "a connection that is refused is an answer");
     let log = world.log();
     let at = log.iter().position(|line| line == "0: stop the kubelet").unwrap();
@@ -113,7 +116,7 @@ async fn silent_server(quiet: Duration, found_out: u128) {
         let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
         let held = world.first_ms("stop the kubelet").unwrap() - begun;
         assert!((found_out..found_out + 20).contains(&held), "{what}: {held} {:?}", world.log());
-        assert!(remark.starts_with("the API server is away"), "{what}: {remark}");
+        assert!(remark.starts_with("the API server is unavailable"), "{what}: {remark}");
         let of_web = ["stop uid-web", "run the hooks of uid-web"];
         let first = of_web.into_iter().filter_map(|what| world.first_ms(what)).min().unwrap();
         assert!((stopped..stopped + 20).contains(&(first - begun)), "{what}: {:?}", world.log());

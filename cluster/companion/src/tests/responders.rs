@@ -49,7 +49,7 @@ async fn responders_share_the_time_of_the_budgets_and_the_report_says_that_they_
     assert_eq!(
         stopped.unwrap().remark.as_deref(),
         Some(
-            "its eviction responders (kubevirt.io/move, example.com/last) did not end it in 10 s: \
+            "its eviction responders (kubevirt.io/move, example.com/last) did not terminate it in 10 s: \
              the time for it is over; the disruption budget vm refused for 0 s, and it was deleted \
              without consent"
         )
@@ -66,7 +66,7 @@ async fn responders_that_give_up_or_may_not_be_asked_leave_the_rest_of_the_time_
             Some(Refusal::NotAllowed),
             Responding::Pending,
             ["0: request vm", "0: evict vm 60"],
-            "0 s: the API server could not end the pod",
+            "0 s: the API server could not terminate the pod",
         ),
     ] {
         let (world, core) = World::new([migrating()]).await;

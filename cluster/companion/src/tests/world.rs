@@ -676,7 +676,7 @@ fn inside(object: &api::Pod) -> PodUid {
 }
 
 fn refused(refusal: Refusal) -> RefusedRequest {
-    RefusedRequest { what: "end the pod", refusal, source: None }
+    RefusedRequest { what: "terminate the pod", refusal, source: None }
 }
 
 /// The API server's answer if a budget with the pod's name refuses.

@@ -26,7 +26,7 @@ pub(crate) fn parse(query: &str, now: WallTime) -> Result<LogOptions, FailureAns
         }
     }
     if since_seconds.is_some() && since_time.is_some() {
-        return Err(invalid("sinceSeconds and sinceTime exclude each other"));
+        return Err(invalid("sinceSeconds and sinceTime are mutually exclusive"));
     }
     if options.stream.is_some() && options.tail_lines.is_some() {
         return Err(invalid("tailLines is of all streams: leave stream out"));

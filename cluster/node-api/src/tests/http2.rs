@@ -195,7 +195,7 @@ async fn what_is_no_upgrade_is_served_over_http_2_and_an_upgrade_over_http_1_1()
     for (path, wanted) in [
         ("/healthz", (200, "ok".to_owned())),
         (LOG, (200, "one\n".to_owned())),
-        ("/nothing", (404, "there is no such thing here\n".to_owned())),
+        ("/nothing", (404, "there is no such path\n".to_owned())),
     ] {
         assert_eq!(answered(&mut sender, path).await, wanted, "{path}");
     }

@@ -121,7 +121,7 @@ fn decisions_make_the_kubelets_events_in_its_words() {
             vec![line(
                 "Warning",
                 "Killed",
-                "Pod has ended: the disruption budget a refused for 2.0 s",
+                "Pod has terminated: the disruption budget a refused for 2.0 s",
                 "uid-a",
             )],
         ),

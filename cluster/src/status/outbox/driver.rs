@@ -146,7 +146,10 @@ impl OutboxDriver {
         match found {
             Ok(found) if found.is_empty() => {}
             Ok(found) => {
-                tracing::info!(pods = found.len(), "sending what an earlier agent could not send");
+                tracing::info!(
+                    pods = found.len(),
+                    "sending statuses that an earlier agent could not send"
+                );
                 let mut state = self.outbox.0.state.lock();
                 for kept in found {
                     state.restore(&kept.uid, kept.record);

@@ -334,7 +334,7 @@ async fn the_history_says_which_threshold_which_order_which_numbers_and_who_was_
     let record = &json[0];
     assert_eq!(record["signal"], "memory.available");
     assert_eq!((&record["threshold"], &record["available"]), (&json!("1Gi"), &json!("500Mi")));
-    assert_eq!(record["outcome"], json!("ended in 0 ms"));
+    assert_eq!(record["outcome"], json!("terminated in 0 ms"));
     assert_eq!(record["metForMs"], 0);
     let ranking: Vec<(&str, &str)> = record["ranking"]
         .as_array()

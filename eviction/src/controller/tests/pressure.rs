@@ -105,7 +105,7 @@ async fn one_pod_at_a_time_and_no_more_once_enough_has_come_back() {
     assert_eq!(names(&world), [LOWEST, "burstable-above-requests"]);
     let calls = world.killer.calls();
     let apart = calls[1].at - calls[0].at;
-    assert!(apart >= Duration::from_millis(800), "{apart:?}: the first had not ended");
+    assert!(apart >= Duration::from_millis(800), "{apart:?}: the first had not terminated");
     assert!(apart <= Duration::from_millis(900), "{apart:?}: it is measured at once");
 }
 

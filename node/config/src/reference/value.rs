@@ -126,7 +126,7 @@ pub(crate) fn parsed<V>(
     parse: impl FnOnce(&str) -> Result<V, String>,
 ) -> Option<V> {
     let Located { value, at } = match wanted(&field.kind) {
-        "a text" => fields.text(field.name)?,
+        "a string" => fields.text(field.name)?,
         wanted => fields.raw(field.name, wanted)?,
     };
     parse(value).map_err(|what| fields.fail(field.name, at, what)).ok()
@@ -146,7 +146,7 @@ fn wanted(kind: &ValueKind) -> &'static str {
         ValueKind::Percent => "a percentage, for example 10%",
         ValueKind::Threshold => "a quantity or a percentage, for example 10%",
         ValueKind::Quantity => "a quantity, for example 200m",
-        _ => "a text",
+        _ => "a string",
     }
 }
 

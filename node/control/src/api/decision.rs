@@ -39,18 +39,22 @@ impl Decision {
                 told.field("reason", &**reason).field("message", &**message);
             }
             Event::PodRestarted { pod, .. } => {
-                told.pod("podRestarted", pod, "came back with the same UID, restarted");
+                told.pod("podRestarted", pod, "re-created with the same UID, restarted");
             }
             Event::OrphanFound { pod } => {
-                told.pod("orphanFound", pod, "runs but is not wanted, ending it");
+                told.pod("orphanFound", pod, "runs but is not wanted, terminating it");
             }
             Event::ContainerExited { .. } => told.container_exited(event),
             Event::SyncFailed { pod, error, again_in } => {
-                told.pod("syncFailed", pod, &format!("{error}; again in {}", duration(*again_in)));
+                told.pod(
+                    "syncFailed",
+                    pod,
+                    &format!("{error}; retrying in {}", duration(*again_in)),
+                );
                 told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
             }
             Event::FieldsIgnored { pod, message } => {
-                told.pod("fieldsIgnored", pod, &format!("goes on without {message}"));
+                told.pod("fieldsIgnored", pod, &format!("continues without {message}"));
                 told.field("message", &**message);
             }
             Event::PluginChose { pod, by, reason, message } => {
@@ -105,12 +109,12 @@ impl Decision {
                 self.pod(
                     "killRequested",
                     pod,
-                    &format!("asked to end within {} ({why})", duration(*grace)),
+                    &format!("asked to terminate within {} ({why})", duration(*grace)),
                 );
                 self.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
             }
             Event::PodStopped { pod, took, forced, remark } => {
-                let mut how = format!("ended in {}", duration(*took));
+                let mut how = format!("terminated in {}", duration(*took));
                 if !forced.is_empty() {
                     how += &format!(", SIGKILL for {}", forced.join(", "));
                 }
@@ -125,11 +129,11 @@ impl Decision {
                 self.pod(
                     "exceededGracePeriod",
                     pod,
-                    "still runs after its grace; the kill goes on",
+                    "still running after its grace period; the kill continues",
                 );
             }
             Event::DeadlineExceeded { pod } => {
-                let text = "was active for longer than its activeDeadlineSeconds and is ended";
+                let text = "exceeded its activeDeadlineSeconds, terminating it";
                 self.pod("deadlineExceeded", pod, text);
             }
             _ => {}
@@ -140,18 +144,18 @@ impl Decision {
     fn room_event(&mut self, event: &Event) {
         match event {
             Event::PodWaiting { pod, message } => {
-                self.pod("podWaiting", pod, &format!("has to wait for room: {message}"));
+                self.pod("podWaiting", pod, &format!("is waiting for room: {message}"));
                 self.field("message", &**message);
             }
             Event::PreemptionStarted { pod, victims, signal, message } => {
                 let names: Vec<String> = victims.iter().map(PodRef::to_string).collect();
                 let lacks = signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
-                let text = format!("{lacks}, to be ended for it: {}", names.join(", "));
+                let text = format!("{lacks}, preempting {}", names.join(", "));
                 self.pod("preemptionStarted", pod, text.trim_start_matches(", "));
                 self.field("victims", names).field("message", &**message).signal(signal.as_ref());
             }
             Event::PodPreempted { pod, by, signal, message } => {
-                self.pod("podPreempted", pod, &format!("ended for {by}, which was {message}"));
+                self.pod("podPreempted", pod, &format!("preempted for {by}, which was {message}"));
                 self.field("for", by.to_string())
                     .field("message", &**message)
                     .signal(signal.as_ref());
@@ -165,7 +169,7 @@ impl Decision {
         match event {
             Event::GroupStarted { priority, name, pods, allowed } => {
                 let text = format!(
-                    "{}: {} asked to end within {}",
+                    "{}: {} asked to terminate within {}",
                     group(*priority, name.as_deref()),
                     pod_count(*pods),
                     duration(*allowed)
@@ -178,9 +182,13 @@ impl Decision {
             Event::GroupFinished { priority, name, took, left } => {
                 let group = group(*priority, name.as_deref());
                 let text = match left {
-                    0 => format!("{group}: ended in {}", duration(*took)),
+                    0 => format!("{group}: terminated in {}", duration(*took)),
                     left => {
-                        format!("{group}: {} left after {}", pod_count(*left), duration(*took))
+                        format!(
+                            "{group}: {} still running after {}",
+                            pod_count(*left),
+                            duration(*took)
+                        )
                     }
                 };
                 self.node("groupFinished", text);
@@ -198,7 +206,7 @@ impl Decision {
                 self.node(
                     "shutdownStarted",
                     format!(
-                        "shutdown began: {} to end within {}",
+                        "shutdown started: {} to terminate within {}",
                         pod_count(*pods),
                         duration(*budget)
                     ),
@@ -209,12 +217,13 @@ impl Decision {
             Event::ShutdownResumed { after, pods } => {
                 let (ago, pods) = (duration(*after), *pods);
                 let left = pod_count(pods);
-                let text = format!("continuing the shutdown that began {ago} ago, {left} left");
+                let text =
+                    format!("continuing the shutdown that started {ago} ago, {left} still running");
                 self.node("shutdownResumed", text);
                 self.field("afterSeconds", after.as_secs_f64()).field("pods", pods);
             }
             Event::ShutdownCancelled { spared_groups } => {
-                let text = format!("shutdown called off, groups not started: {spared_groups}");
+                let text = format!("shutdown cancelled, groups not started: {spared_groups}");
                 self.node("shutdownCancelled", text);
                 self.field("sparedGroups", *spared_groups);
             }
@@ -282,11 +291,11 @@ fn how_it_ended(took: Duration, left: usize, unknown: bool) -> String {
     let took = duration(took);
     match left {
         0 if unknown => format!(
-            "shutdown over after {took}: pods may be left, because it is not known what ran or what \
-             became of it"
+            "shutdown finished after {took}: pods may still be running, because the runtime did \
+             not report them"
         ),
-        0 => format!("all pods ended in {took}"),
-        left => format!("{} left after {took}", pod_count(left)),
+        0 => format!("all pods terminated in {took}"),
+        left => format!("{} still running after {took}", pod_count(left)),
     }
 }
 

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The verdict on a node: whether its pods end in order and in time at a shutdown, and who ends them.
+/// The verdict on a node: whether its pods terminate in order and in time at a shutdown, and who terminates them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Protection {
     /// The verdict.
     pub state: ProtectionState,
-    /// Who ends the node's pods at a shutdown. If a kubelet runs pods that the agent does not end, this is about the
+    /// Who terminates the node's pods at a shutdown. If a kubelet runs pods that the agent does not end, this is about the
     /// kubelet's.
     pub terminated_by: TerminatedBy,
     /// Why, as one word for programs.
@@ -43,7 +43,7 @@ pub enum ProtectionState {
     Unknown,
 }
 
-/// Who ends the pods of a node at a shutdown.
+/// Who terminates the pods of a node at a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TerminatedBy {
@@ -69,7 +69,7 @@ pub enum ProtectionReason {
     LockHeld,
     /// The login manager waits a shorter time than the agent wants.
     DelayTooShort,
-    /// The kubelet ends the same pods as the agent.
+    /// The kubelet terminates the same pods as the agent.
     KubeletTerminatesToo,
     /// No kubelet runs that the agent could stand beside.
     NoKubelet,
@@ -110,12 +110,12 @@ pub enum ProtectionReason {
 // === impl Protection ===
 
 impl Protection {
-    /// Whether the node's pods end in order at a shutdown, if perhaps with less time than configured.
+    /// Whether the node's pods terminate in order at a shutdown, if perhaps with less time than configured.
     pub fn is_protected(&self) -> bool {
         matches!(self.state, ProtectionState::Protected | ProtectionState::Limited)
     }
 
-    /// Whether the node is not well for a reason that no other part of the status shows: the lock and the plan have the
+    /// Whether the node is not healthy for a reason that no other part of the status shows: the lock and the plan have the
     /// others, with what to do.
     pub fn is_unexplained(&self) -> bool {
         let is_shown = matches!(

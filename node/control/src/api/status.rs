@@ -23,7 +23,7 @@ pub struct Status {
     pub node: NodeStatus,
     /// Whether the node's shutdown waits for the agent.
     pub lock: LockStatus,
-    /// Whether the node's pods end in order and in time at a shutdown, and who ends them; absent if the agent has no
+    /// Whether the node's pods terminate in order and in time at a shutdown, and who terminates them; absent if the agent has no
     /// part in shutdowns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protection: Option<Protection>,

@@ -107,7 +107,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 status: None,
             },
             "killRequested",
-            "shop/web asked to end within 20s (the node shuts down)",
+            "shop/web asked to terminate within 20s (the node shuts down)",
         ),
         (
             Event::PodStopped {
@@ -117,7 +117,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 remark: None,
             },
             "podStopped",
-            "shop/web ended in 500ms",
+            "shop/web terminated in 500ms",
         ),
         (
             Event::PodStopped {
@@ -127,7 +127,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 remark: Some("the disruption budget web refused for 2.0 s".into()),
             },
             "podStopped",
-            "shop/web ended in 1s, SIGKILL for c; the disruption budget web refused for 2.0 s",
+            "shop/web terminated in 1s, SIGKILL for c; the disruption budget web refused for 2.0 s",
         ),
         (
             Event::ContainerExited {
@@ -158,63 +158,63 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 again_in: 10 * second,
             },
             "syncFailed",
-            "shop/web no fork; again in 10s",
+            "shop/web no fork; retrying in 10s",
         ),
         (
             Event::ExceededGracePeriod { pod: label },
             "exceededGracePeriod",
-            "shop/web still runs after its grace; the kill goes on",
+            "shop/web still running after its grace period; the kill continues",
         ),
         (
             Event::ShutdownStarted { pods: 1, budget: 90 * second },
             "shutdownStarted",
-            "shutdown began: 1 pod to end within 1m30s",
+            "shutdown started: 1 pod to terminate within 1m30s",
         ),
         (
             Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: 20 * second },
             "groupStarted",
-            "priority 0 and above: 2 pods asked to end within 20s",
+            "priority 0 and above: 2 pods asked to terminate within 20s",
         ),
         (
             Event::GroupFinished { priority: 0, name: None, took: second, left: 0 },
             "groupFinished",
-            "priority 0 and above: ended in 1s",
+            "priority 0 and above: terminated in 1s",
         ),
         (
             Event::GroupFinished { priority: 0, name: None, took: second, left: 2 },
             "groupFinished",
-            "priority 0 and above: 2 pods left after 1s",
+            "priority 0 and above: 2 pods still running after 1s",
         ),
         (
             Event::ShutdownResumed { after: second, pods: 2 },
             "shutdownResumed",
-            "continuing the shutdown that began 1s ago, 2 pods left",
+            "continuing the shutdown that started 1s ago, 2 pods still running",
         ),
         (
             Event::ShutdownCancelled { spared_groups: 1 },
             "shutdownCancelled",
-            "shutdown called off, groups not started: 1",
+            "shutdown cancelled, groups not started: 1",
         ),
         (
             Event::ShutdownFinished { took: second, left: 0, unknown: false, released: true },
             "shutdownFinished",
-            "all pods ended in 1s, lock released",
+            "all pods terminated in 1s, lock released",
         ),
         (
             Event::ShutdownFinished { took: second, left: 0, unknown: true, released: true },
             "shutdownFinished",
-            "shutdown over after 1s: pods may be left, because it is not known what ran or what \
-             became of it, lock released",
+            "shutdown finished after 1s: pods may still be running, because the runtime did \
+             not report them, lock released",
         ),
         (
             Event::ShutdownFinished { took: second, left: 0, unknown: false, released: false },
             "shutdownFinished",
-            "all pods ended in 1s",
+            "all pods terminated in 1s",
         ),
         (
             Event::ShutdownFinished { took: second, left: 1, unknown: false, released: true },
             "shutdownFinished",
-            "1 pod left after 1s, lock released",
+            "1 pod still running after 1s, lock released",
         ),
         (
             Event::LastBoot { graceful: Some(true), text: "clean shutdown".into() },
@@ -230,17 +230,17 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 message: "spec.ephemeralContainers: they are not run".into(),
             },
             "fieldsIgnored",
-            "shop/web goes on without spec.ephemeralContainers: they are not run",
+            "shop/web continues without spec.ephemeralContainers: they are not run",
         ),
         (
             Event::DeadlineExceeded { pod: pod().pod_ref().clone() },
             "deadlineExceeded",
-            "shop/web was active for longer than its activeDeadlineSeconds and is ended",
+            "shop/web exceeded its activeDeadlineSeconds, terminating it",
         ),
         (
-            Event::PodWaiting { pod: pod().pod_ref().clone(), message: "2 pods end".into() },
+            Event::PodWaiting { pod: pod().pod_ref().clone(), message: "2 pods terminate".into() },
             "podWaiting",
-            "shop/web has to wait for room: 2 pods end",
+            "shop/web is waiting for room: 2 pods terminate",
         ),
         (
             Event::PreemptionStarted {
@@ -250,7 +250,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 message: "waiting for both".into(),
             },
             "preemptionStarted",
-            "shop/web lacks memory, to be ended for it: shop/dns, shop/dns",
+            "shop/web lacks memory, preempting shop/dns, shop/dns",
         ),
         (
             Event::PodPreempted {
@@ -260,7 +260,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 message: "waiting for shop/web to free cpu 1".into(),
             },
             "podPreempted",
-            "shop/web ended for shop/dns, which was waiting for shop/web to free cpu 1",
+            "shop/web preempted for shop/dns, which was waiting for shop/web to free cpu 1",
         ),
     ];
     for (event, kind, text) in table.into_iter().chain(room) {

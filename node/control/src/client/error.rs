@@ -63,7 +63,7 @@ pub enum ClientError {
     },
     /// The response could not be parsed.
     #[error(
-        "the agent's answer is not understood (agent {agent}, this command {})",
+        "cannot parse the agent's answer (agent {agent}, this command {})",
         env!("CARGO_PKG_VERSION")
     )]
     Skew {
@@ -90,7 +90,7 @@ impl ClientError {
                 );
             }
             Self::Denied { .. } => {
-                "run it again with sudo; controlSocketGroup in the configuration lets a group in"
+                "run it again with sudo; controlSocketGroup in the configuration gives a group access"
             }
             Self::Silent { .. } | Self::Closed { .. } => {
                 "`journalctl -u winddown -e` shows what the agent is doing"

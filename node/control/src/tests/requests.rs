@@ -314,7 +314,7 @@ async fn a_stopping_agent_ends_watches_answers_waiting_kills_and_removes_its_soc
     let error = kill.await.unwrap().unwrap_err();
     let ClientError::Agent { body, .. } = &error else { panic!("{error:?}") };
     assert_eq!(body.code, ErrorCode::Unavailable);
-    assert_eq!(body.error, "the agent is stopping; the kill goes on");
+    assert_eq!(body.error, "the agent is stopping; the kill continues");
     tokio::time::timeout(PATIENCE, running.task).await.expect("it stops").unwrap();
     let error = running.client.status().await.unwrap_err();
     assert!(matches!(error, ClientError::Missing { .. }), "{error:?}");

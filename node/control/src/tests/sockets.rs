@@ -320,7 +320,7 @@ async fn an_answer_that_is_not_understood_names_both_versions() {
     let own = env!("CARGO_PKG_VERSION");
     assert_eq!(
         error.to_string(),
-        format!("the agent's answer is not understood (agent 9.9, this command {own})")
+        format!("cannot parse the agent's answer (agent 9.9, this command {own})")
     );
     assert!(error.hint().contains("systemctl restart winddown"));
     server.join().unwrap();
@@ -343,7 +343,7 @@ async fn somebody_else_may_not_connect_and_when_let_in_by_hand_may_only_look() {
     let refused = ask(KILL).await;
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
     assert!(
-        refused.contains("controlSocketGroup in the configuration lets a group in"),
+        refused.contains("controlSocketGroup in the configuration gives a group access"),
         "{refused}"
     );
     assert!(running.agent.kills.lock().is_empty());

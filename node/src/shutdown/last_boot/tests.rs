@@ -72,7 +72,7 @@ fn it_is_told_once_in_a_boot_and_shown_ever_after() {
     let second = machine.agent_starts("boot-2", 31);
     let (graceful, text) = told(&second).unwrap();
     assert_eq!(graceful, Some(true));
-    assert_eq!(text, "clean shutdown: 1 pod ended by itself in 1.5 s (budget 30 s)");
+    assert_eq!(text, "clean shutdown: 1 pod exited by itself in 1.5 s (budget 30 s)");
     let again = machine.agent_starts("boot-2", 32);
     assert_eq!(told(&again), None);
     assert_eq!(again.graceful(), Some(true));
@@ -92,7 +92,7 @@ fn a_machine_that_went_down_in_the_middle_gets_its_report_at_the_next_start() {
         let kept = machine.reports.list().unwrap().reports;
         assert_eq!(kept.len(), 1, "kept once");
         assert_eq!(kept[0].outcome, Outcome::CutOff);
-        assert!(back.status().unwrap().text.ends_with("still ending: default/web"));
+        assert!(back.status().unwrap().text.ends_with("still terminating: default/web"));
     }
 }
 

@@ -168,5 +168,5 @@ fn what_a_wrong_manifest_holds_of_secrets_is_not_quoted() {
     }
     let text = with_env("{name: PASSWORD, value: 271828182845}");
     let error = read_manifest(Path::new(PATH), text.as_bytes(), "node1").unwrap_err().to_string();
-    assert!(error.contains("env[0].value: needs a text, this is a number: write it in quotes"));
+    assert!(error.contains("env[0].value: needs a string, this is a number: write it in quotes"));
 }

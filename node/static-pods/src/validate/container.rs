@@ -75,7 +75,7 @@ fn one(
         check.fail_at("image", "has a blank at its start or end: remove it");
     }
     if container.command.as_ref().and_then(|c| c.first()).is_some_and(String::is_empty) {
-        check.fail_at("command", "starts with an empty text: write the program to run");
+        check.fail_at("command", "starts with an empty string: write the program to run");
     }
     let pull = ["Always", "IfNotPresent", "Never"];
     let policy = container.image_pull_policy.as_ref().filter(|policy| !policy.is_empty());

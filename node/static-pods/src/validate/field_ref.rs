@@ -73,7 +73,7 @@ pub(super) fn of_resources(check: &mut FieldCheck<'_>, field: &api::ResourceFiel
     };
     let Some(divisor) = &field.divisor else { return };
     let Ok(divisor) = divisor.0.parse::<Quantity>() else {
-        return check.fail_at("divisor", "is no quantity: write such as 1 or 1Mi");
+        return check.fail_at("divisor", "is no quantity: write, for example, 1 or 1Mi");
     };
     let allowed: &[&str] = if name == "cpu" { &["1m", "1"] } else { &DIVISORS };
     let zero = divisor == Quantity::default();

@@ -56,7 +56,7 @@ fn probe(check: &mut FieldCheck<'_>, key: &str, probe: &api::Probe) {
     let grace = probe.termination_grace_period_seconds;
     rules::at_least(check, "terminationGracePeriodSeconds", grace, 1);
     if key == "readinessProbe" && grace.is_some() {
-        let what = "means nothing here, a readiness probe ends nothing: remove it";
+        let what = "has no effect here: a readiness probe terminates nothing: remove it";
         check.fail_at("terminationGracePeriodSeconds", what);
     }
     if key != "readinessProbe" && probe.success_threshold.is_some_and(|count| count > 1) {
@@ -75,7 +75,7 @@ fn lifecycle(check: &mut FieldCheck<'_>, lifecycle: &api::Lifecycle, spec: &api:
     if spec.os.is_none() {
         check.fail_at("stopSignal", "needs `os: {name: linux}` in the pod's spec");
     } else if !names::is_signal(signal) {
-        let what = format!("`{}` is no signal: write such as SIGINT", Shortened(signal));
+        let what = format!("`{}` is no signal: write, for example, SIGINT", Shortened(signal));
         check.fail_at("stopSignal", what);
     }
 }
@@ -142,7 +142,7 @@ fn http(check: &mut FieldCheck<'_>, http: &api::HTTPGetAction) {
     }
     for (index, one) in http.http_headers.iter().flatten().enumerate() {
         if !names::is_header(&one.name) {
-            header(check, index, "name", "is no name of a header: write another");
+            header(check, index, "name", "is not a header name: write another");
         }
     }
 }

@@ -80,7 +80,7 @@ fn owners(check: &mut FieldCheck<'_>, owners: &[OwnerReference]) {
         let version = owner.api_version.split_once('/').map_or(&*owner.api_version, |(_, v)| v);
         if version.is_empty() || version.contains('/') {
             let what = format!(
-                "`{}` is no version: write such as v1 or apps/v1",
+                "`{}` is no version: write, for example, v1 or apps/v1",
                 Shortened(&owner.api_version)
             );
             check.fail_at("apiVersion", what);
@@ -106,7 +106,7 @@ fn finalizers(check: &mut FieldCheck<'_>, finalizers: &[String]) {
             let known = finalizer.contains('/') || OF_KUBERNETES.contains(&finalizer.as_str());
             if !known || !names::is_qualified_name(finalizer) {
                 let what = format!(
-                    "`{}` is no finalizer: write such as example.com/name, or remove it",
+                    "`{}` is no finalizer: write, for example, example.com/name, or remove it",
                     Shortened(finalizer)
                 );
                 check.index(index, |check| check.fail(what));

@@ -18,7 +18,7 @@ pub(super) fn toleration(check: &mut FieldCheck<'_>, toleration: &api::Toleratio
         }
         "" | "Equal" => rules::label_value(check, "value", &value),
         "Exists" if !value.is_empty() => {
-            check.fail_at("value", "means nothing with `operator: Exists`: remove one of the two");
+            check.fail_at("value", "has no effect with `operator: Exists`: remove one of the two");
         }
         operator => rules::word(check, "operator", operator, &["Exists", "Equal"]),
     }

@@ -138,7 +138,7 @@ fn no_profile(check: &mut FieldCheck<'_>, is_localhost: bool, is_set: bool) {
     match (is_localhost, is_set) {
         (true, false) => check.fail_at("localhostProfile", "is missing: write the profile's name"),
         (false, true) => {
-            check.fail_at("localhostProfile", "means nothing without `type: Localhost`: remove it");
+            check.fail_at("localhostProfile", "has no effect without `type: Localhost`: remove it");
         }
         (true, true) | (false, false) => {}
     }
@@ -150,7 +150,7 @@ fn sysctls(check: &mut FieldCheck<'_>, spec: &api::PodSpec, security: &api::PodS
         let name = sysctl.name.as_str();
         if !names::is_sysctl(name) {
             let what = format!(
-                "`{}` is no kernel parameter: write such as net.core.somaxconn",
+                "`{}` is no kernel parameter: write, for example, net.core.somaxconn",
                 Shortened(name)
             );
             check.fail_at("name", what);

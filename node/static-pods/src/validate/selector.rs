@@ -34,7 +34,7 @@ pub(super) fn some_values(check: &mut FieldCheck<'_>, values: &[String]) {
 
 pub(super) fn no_values(check: &mut FieldCheck<'_>, values: &[String]) {
     if !values.is_empty() {
-        check.fail_at("values", "means nothing with this operator: remove it");
+        check.fail_at("values", "has no effect with this operator: remove it");
     }
 }
 

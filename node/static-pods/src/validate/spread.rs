@@ -20,7 +20,7 @@ pub(super) fn all(check: &mut FieldCheck<'_>, constraints: &[api::TopologySpread
         }
         rules::at_least(check, "minDomains", one.min_domains, 1);
         if one.min_domains.is_some() && one.when_unsatisfiable != "DoNotSchedule" {
-            check.fail_at("minDomains", "means nothing without `whenUnsatisfiable: DoNotSchedule`");
+            check.fail_at("minDomains", "has no effect without `whenUnsatisfiable: DoNotSchedule`");
         }
         let policies = ["Honor", "Ignore"];
         let affinity = one.node_affinity_policy.as_ref();

@@ -443,7 +443,7 @@ fn a_line_about_a_pod_names_it_and_its_container_once_in_its_text() {
         tracing::warn!(uid, container, "what it left behind may still run");
         tracing::warn!(uid, "its volumes cannot be removed");
         tracing::warn!(namespace = "shop", name = "web", "the mirror pod differs");
-        tracing::warn!(namespace = "shop", pod = "web", "not ended");
+        tracing::warn!(namespace = "shop", pod = "web", "not terminated");
         tracing::warn!(container, "its process cannot be watched");
         tracing::warn!(pod, container, "cannot start container {container} of pod {pod}");
         tracing::warn!(pod, container, "pod {pod} remains");
@@ -456,7 +456,7 @@ fn a_line_about_a_pod_names_it_and_its_container_once_in_its_text() {
         "pod u-1, container main: what it left behind may still run",
         "pod u-1: its volumes cannot be removed",
         "shop/web: the mirror pod differs",
-        "shop/web: not ended",
+        "shop/web: not terminated",
         "container main: its process cannot be watched",
         "cannot start container main of pod shop/web",
         "container main: pod shop/web remains",

@@ -35,7 +35,7 @@ const BY_OTHERS: Duration = Duration::from_secs(5 * 60);
 #[non_exhaustive]
 pub enum ClusterStartError {
     /// The connection cannot be prepared. Credentials that are not there yet are no error.
-    #[error("the API server cannot be asked")]
+    #[error("cannot query the API server")]
     Credentials(#[from] CredentialsError),
     /// The lease duration cannot be used.
     #[error("nodeLeaseDurationSeconds")]

@@ -106,7 +106,7 @@ impl ControlLoop {
                 }
                 let changes = Config::changes(&old.config, &new.config);
                 for change in &changes.applied {
-                    tracing::info!(field = change.field, "reload: in force now");
+                    tracing::info!(field = change.field, "reload: now in effect");
                 }
                 for change in &changes.needs_restart {
                     tracing::warn!(
@@ -148,7 +148,7 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 
 /// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
-    "the configuration was read again and cannot be used, so the one before it is in force: ";
+    "the configuration was read again and cannot be used, so the one before it is in effect: ";
 
 fn at_restart(field: &str) -> String {
     let then = match field {

@@ -36,7 +36,7 @@ pub(super) enum KubeletError {
     #[error("no {UNIT} runs on this machine")]
     NoService,
     /// systemd refused or did not answer.
-    #[error("systemd does not do it")]
+    #[error("systemd refused")]
     Systemd(#[source] UnitError),
     /// The service is still running after [`ENDS_WITHIN`].
     #[error("{UNIT} has not exited within {} s", ENDS_WITHIN.as_secs())]
@@ -111,7 +111,7 @@ impl KubeletService {
         }
         let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         systemd.start_unit(UNIT).await.map_err(KubeletError::Systemd)?;
-        tracing::info!("the kubelet is started again");
+        tracing::info!("started the kubelet again");
         // If the mark stays, the next agent starts the running service, which has no effect.
         let _ = std::fs::remove_file(&self.mark);
         Ok(())

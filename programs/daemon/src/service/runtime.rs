@@ -37,7 +37,7 @@ const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 #[non_exhaustive]
 pub enum RuntimeStartError {
     /// The shim program cannot be used.
-    #[error("the program that holds containers cannot be used")]
+    #[error("cannot use the containers' supervisor (winddown-shim)")]
     Shim(#[source] std::io::Error),
     /// The process runtime cannot start.
     #[error("the process runtime cannot start")]

@@ -16,7 +16,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "runtime",
         Area::Containers,
-        "pods are ended through the runtime; one that is away cannot end them in time",
+        "pods are terminated through the runtime; while it is down, they cannot terminate in time",
     );
     if facts.config.config.node.runtime == RuntimeKind::Cri
         && let Fact::Unknown(kind, why) = &facts.runtime.endpoint
@@ -45,7 +45,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
             .saw(message)
             .advise("install a network plugin (CNI), or repair its configuration")
     } else {
-        CHECK.problem(format!("{runtime} is not well")).saw(message).advise(LOG)
+        CHECK.problem(format!("{runtime} is not healthy")).saw(message).advise(LOG)
     })
 }
 
@@ -54,7 +54,7 @@ fn no_connection(check: &Check, facts: &Facts, kind: NotObserved, why: &str) -> 
     let endpoint = &facts.config.config.node.container_runtime_endpoint;
     let title = match kind {
         NotObserved::Absent | NotObserved::Failed => "the container runtime cannot be reached",
-        NotObserved::Silent => "the container runtime does not take connections",
+        NotObserved::Silent => "the container runtime does not accept connections",
         NotObserved::Denied | NotObserved::NotLive => return None,
     };
     let finding = check.problem(title).saw(format!("{endpoint}: {why}"));
@@ -240,7 +240,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api",
         Area::Containers,
-        "beside a kubelet pods are ended through the API server, and only with these rights",
+        "beside a kubelet pods are terminated through the API server, and only with these rights",
     );
     let missing = match &facts.api.rights {
         Fact::Known(missing) => missing,
@@ -251,11 +251,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(_, why) => {
             let title = match facts.config.config.companion.without_api {
                 WithoutApi::StopContainers => {
-                    "the API server cannot be asked: a shutdown would end pods through the container \
+                    "cannot query the API server: a shutdown would terminate pods through the container \
                      runtime, without preStop hooks over HTTP"
                 }
                 WithoutApi::Wait => {
-                    "the API server cannot be asked: a shutdown would end only the pods of manifests \
+                    "cannot query the API server: a shutdown would terminate only the pods of manifests \
                      (companionWithoutApi: wait)"
                 }
             };
@@ -263,7 +263,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         }
     };
     Some(if missing.is_empty() {
-        CHECK.ok("the API server lets this agent end the node's pods")
+        CHECK.ok("the API server allows this agent to terminate the node's pods")
     } else if missing.iter().all(|right| DISPENSABLE.contains(&&**right)) {
         let without = missing.iter().map(|right| match &**right {
             TAINT_NODES => "not taint the node: DaemonSets may start pods while it goes down",
@@ -277,10 +277,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             }
         });
         let without = without.collect::<Vec<_>>().join("; and ");
-        CHECK.ok(format!("the API server lets this agent end the node's pods, but {without}"))
+        let ok = "the API server allows this agent to terminate the node's pods";
+        CHECK.ok(format!("{ok}, but {without}"))
     } else {
         CHECK
-            .problem("the API server does not let this agent do what it has to")
+            .problem("the API server denies this agent rights that it needs")
             .saw(format!("not allowed: {}", missing.join(", ")))
             .advise(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
                 // A kubelet's own credentials allow everything else.
@@ -300,7 +301,7 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "admission",
         Area::Containers,
-        "a drain or a notice keeps new pods out until it is lifted, over restarts of the agent, too",
+        "a drain or a notice keeps new pods out until it is lifted, even across restarts of the agent",
     );
     let closed = &facts.agent.known()?.admission_closed_by;
     if closed.contains(&ClosedBy::Drain) {
@@ -324,7 +325,7 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "starts",
         Area::Containers,
-        "a pod that cannot start does nothing, however well the node would end it",
+        "a pod that cannot start serves nothing, however well it would be terminated",
     );
     let stuck = in_trouble(facts, TroubleKind::CannotStart)?;
     let pods = display::pod_count(stuck.len());
@@ -399,7 +400,7 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "oom",
         Area::Containers,
-        "what kills processes when memory runs out gives them no grace and knows no order",
+        "a program that kills processes when memory runs out gives them no grace period and follows no order",
     );
     let killers = match &facts.runtime.killers {
         Fact::Known(killers) => killers,

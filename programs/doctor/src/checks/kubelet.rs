@@ -45,7 +45,7 @@ pub(super) fn beside(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "kubelet",
         Area::Containers,
-        "a kubelet's pods end in order if the kubelet ends them, or winddown as its companion; not by \
+        "a kubelet's pods terminate in order if the kubelet terminates them, or winddown as its companion; not by \
          an agent with pods of its own",
     );
     if facts.is_beside_kubelet() {
@@ -64,7 +64,7 @@ pub(super) fn beside(facts: &Facts) -> Option<Finding> {
     Some(match facts.kubelet.config.known() {
         Some(Some(_)) => seen(
             facts,
-            CHECK.info("no kubelet is here but its configuration, which no program uses"),
+            CHECK.info("there is a kubelet's configuration here, but no kubelet that uses it"),
         ),
         _ => CHECK.ok("no kubelet runs pods on this node"),
     })
@@ -75,10 +75,10 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "kubelet",
         Area::Containers,
-        "two agents that end pods at one shutdown share the time and upset each other's order",
+        "two agents that terminate pods at one shutdown share the time and upset each other's order",
     );
     const ABSENT: Check = Check {
-        why: "without a kubelet no pod starts, and pods end without their preStop hooks",
+        why: "without a kubelet no pod starts, and pods terminate without their preStop hooks",
         ..CHECK
     };
     let config = facts.kubelet.config.known().and_then(Option::as_ref);
@@ -96,17 +96,17 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
     }
     let is_on = config.is_some_and(|config| !config.enabled.is_empty());
     if decided.lock == Some(true) || is_on {
-        let title = "the kubelet ends the same pods at a shutdown as this agent";
+        let title = "the kubelet terminates the same pods at a shutdown as this agent";
         return Some(switch_off(facts, seen(facts, CHECK.problem(title)), config));
     }
     Some(match config {
         Some(config) if !config.problem.is_empty() => {
-            let title = "whether a kubelet ends pods at a shutdown is not known: its configuration \
+            let title = "whether a kubelet terminates pods at a shutdown is not known: its configuration \
                          could not be read";
             seen(facts, CHECK.info(title))
         }
         Some(_) => {
-            seen(facts, CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
+            seen(facts, CHECK.ok("a kubelet runs the pods, and leaves terminating them to this agent"))
         }
         None => match &facts.kubelet.config {
             Fact::Unknown(..) => {
@@ -115,7 +115,7 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
             Fact::Known(_) => seen(
                 facts,
                 CHECK.info(
-                    "whether a kubelet ends pods at a shutdown is not known: its configuration was \
+                    "whether a kubelet terminates pods at a shutdown is not known: its configuration was \
                      not found",
                 ),
             ),
@@ -213,7 +213,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     let config = match &facts.kubelet.config {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
-            let title = "whether the kubelet ends its pods at a shutdown is not known: its \
+            let title = "whether the kubelet terminates its pods at a shutdown is not known: its \
                          configuration could not be read";
             return Some(CHECK.warning(title).saw(said_by(facts, config)));
         }
@@ -250,7 +250,8 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         }
         Why::LockHeld => seen(facts, CHECK.ok("the kubelet's own graceful shutdown is protected")),
         _ if !facts.live => {
-            let title = "the kubelet is set up to end its pods; whether it can shows when it runs";
+            let title =
+                "the kubelet is set up to terminate its pods; whether it can shows when it runs";
             CHECK.info(title).saw(said_by(facts, config))
         }
         _ => return CHECK.not_observed("logind", &facts.bus.login),

@@ -30,7 +30,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         ConfigRead::Defaults => {
             return Some(
                 CHECK
-                    .info("there is no configuration: the defaults are in force")
+                    .info("there is no configuration: the defaults are in effect")
                     .saw(format!("{file} is not there"))
                     .advise(format!(
                         "`winddown config default > {file}` writes the defaults, to be changed"
@@ -41,8 +41,8 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
             let copy = copy.display();
             return Some(
                 CHECK
-                    .problem("the configuration is gone: what was last in force counts")
-                    .saw(format!("{file} is not there; {copy} has what was last in force"))
+                    .problem("the configuration file is missing: the last one in effect is used")
+                    .saw(format!("{file} does not exist; {copy} has the last one in effect"))
                     .advise(format!("put {file} back, for example: cp {copy} {file}")),
             );
         }
@@ -113,8 +113,8 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
         format!("{}{line}{field}{}: {}", problem.file, problem.field, problem.message)
     };
     let title = match manifests.problems.len() {
-        1 => "a manifest is wrong".to_owned(),
-        count => format!("{count} things are wrong in the manifests"),
+        1 => "a manifest is invalid".to_owned(),
+        count => format!("there are {count} problems in the manifests"),
     };
     let mut found = CHECK.warning(title).saw_each(manifests.problems.iter().map(line));
     if found.evidence.len() < manifests.problems.len() {
@@ -187,7 +187,7 @@ pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
     let advice = found
         .iter()
         .filter_map(Exposed::mend)
-        .map(|mend| format!("if what is there is as you want it, run: {}", clean(&mend)));
+        .map(|mend| format!("to accept it as it is, run: {}", clean(&mend)));
     Some(advice.fold(finding, Finding::advise))
 }
 
@@ -196,7 +196,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "state",
         Area::Node,
-        "the phase of a shutdown is kept on disk, so that a restarted agent goes on with it",
+        "the phase of a shutdown is kept on disk, so that a restarted agent continues it",
     );
     // Reported by the check `sandbox`: this command may write where the agent may not.
     let mut kept = facts.beyond.out_of_reach.known().into_iter().flatten();
@@ -250,7 +250,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
 /// Checks that the control socket is not open to all users.
 pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
-        Check::new("socket", Area::Node, "a user who can write to the socket can end pods");
+        Check::new("socket", Area::Node, "a user who can write to the socket can terminate pods");
     let socket = match &facts.files.socket {
         Fact::Known(socket) => socket,
         // Reported by the check `agent`.

@@ -15,7 +15,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "room",
         Area::Node,
-        "below a threshold pods that may be evicted are ended, one after the other, until enough is left",
+        "below a threshold pods that may be evicted are terminated, one after the other, until enough is left",
     );
     if facts.is_beside_kubelet() {
         return None;

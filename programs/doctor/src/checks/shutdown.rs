@@ -37,7 +37,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "agent",
         Area::Shutdown,
-        "without a running agent nothing ends the pods in order",
+        "without a running agent nothing terminates the pods in order",
     );
     let own = env!("CARGO_PKG_VERSION");
     match &facts.agent {
@@ -109,7 +109,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "periods",
         Area::Shutdown,
-        "with no time configured a shutdown ends the pods all at once, as if there were no agent",
+        "with no time configured a shutdown terminates the pods all at once, as if there were no agent",
     );
     let enabled = match &facts.agent {
         Fact::Known(status) => status.shutdown_plan.enabled,
@@ -159,7 +159,9 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             if !is_out_of_reach(facts) =>
         {
             CHECK
-                .warning("the shutdown lock is held, but no agent answers that would end the pods")
+                .warning(
+                    "the shutdown lock is held, but no agent answers that would terminate the pods",
+                )
                 .saw(listed(lock))
                 .saw("systemd keeps the lock of an agent that is gone until the next one comes")
                 .fix(Fix::LockHolderSilent, [RESTART])
@@ -239,12 +241,12 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     };
     if given >= wanted {
         return Some(CHECK.ok(format!(
-            "logind waits {}, {} are wanted",
+            "logind waits {}, {} are required",
             span(given),
             span(wanted)
         )));
     }
-    let title = format!("logind waits {} of the {} wanted", span(given), span(wanted));
+    let title = format!("logind waits {} of the {} required", span(given), span(wanted));
     let finding = CHECK.warning(title).saw(delay_set_by(facts));
     if on_disk >= wanted {
         return Some(
@@ -261,15 +263,15 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "guard",
         Area::Shutdown,
-        "a pod that holds shutdowns is interrupted by a shutdown that does not ask",
+        "a pod that blocks shutdowns is still interrupted by a shutdown that bypasses logind",
     );
     let guard = facts.agent.known()?.guard.as_ref()?;
     let pods = guard.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name));
     let version = facts.bus.system.known().and_then(|system| system.major());
     let finding = match guard.state {
-        LockState::Held => CHECK.info("pods hold shutdowns, which logind refuses"),
+        LockState::Held => CHECK.info("pods block shutdowns, which logind refuses"),
         _ => CHECK
-            .warning("pods hold shutdowns, and logind does not refuse them")
+            .warning("pods block shutdowns, and logind does not refuse them")
             .saw(guard.why.clone().unwrap_or_default())
             .advise(LOG),
     };
@@ -286,13 +288,14 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "after-nodes",
         Area::Shutdown,
-        "this node's control plane ends after a fixed time if other nodes do not report their end",
+        "this node's control plane terminates after a fixed time if other nodes do not report their shutdown",
     );
     let after = facts.agent.known()?.cluster.as_ref()?.after_nodes.as_ref()?;
     let selected = format!("shutdownAfterNodes: {}", after.selector);
     let list = format!("see which nodes match: `kubectl get nodes -l '{}'`", after.selector);
     if let Some(why) = &after.problem {
-        let finding = CHECK.warning("the API server does not say how far other nodes are").saw(why);
+        let finding =
+            CHECK.warning("the API server does not report the progress of other nodes").saw(why);
         return Some(
             finding
                 .advise("give it the right to read all nodes: `kubectl apply -f /usr/share/winddown/rbac/after-nodes.yaml`"),
@@ -321,7 +324,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "paths",
         Area::Shutdown,
-        "a way down that neither asks logind nor stops units leaves no chance to end pods",
+        "a shutdown that neither asks logind nor stops units leaves no chance to terminate pods",
     );
     let system = match &facts.bus.system {
         Fact::Known(system) => system,
@@ -338,7 +341,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
         true => {
             "kills the pods, because it goes around logind: a start of poweroff.target and the like"
         }
-        false => "ends pods as the unit stops: a start of poweroff.target and the like",
+        false => "terminates pods as the unit stops: a start of poweroff.target and the like",
     };
     let lost = "not covered: reboot -f and the like with --force, kexec -e, a panic, a power cut";
     let bypassing = bypassing(facts);
@@ -347,25 +350,24 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
         "systemd {version}: shutdown now, reboot, halt and poweroff, typed by root, go around \
          logind (systemd#22058); `systemctl reboot` and the like do not"
     );
-    let finding = match (old, bypassing.is_empty()) {
-        _ if is_alone && verdict.reason == ProtectionReason::LockHeld => {
-            CHECK.info("only ways down that ask logind let the kubelet end its pods in order")
-        }
-        _ if is_alone && verdict.state == ProtectionState::Unknown => {
-            CHECK.info("whether any way down ends the kubelet's pods in order is not known")
-        }
-        _ if verdict.reason == ProtectionReason::NotACompanion => {
-            CHECK.info("on no way down does this agent end the kubelet's pods")
-        }
-        _ if is_alone || is_without_any_end(verdict.reason) => {
-            CHECK.info("no way down ends the pods in order")
-        }
-        (false, true) => CHECK.ok("every orderly way down ends the pods in order"),
-        (true, _) => CHECK
-            .info("commands of this host go around logind: the unit's stop ends the pods")
-            .saw(sysv),
-        (false, false) => CHECK.info("some shutdown commands of this host are not systemd's"),
-    };
+    let finding =
+        match (old, bypassing.is_empty()) {
+            _ if is_alone && verdict.reason == ProtectionReason::LockHeld => CHECK
+                .info("the kubelet terminates its pods in order only when a shutdown asks logind"),
+            _ if is_alone && verdict.state == ProtectionState::Unknown => CHECK
+                .info("it is unknown whether any shutdown terminates the kubelet's pods in order"),
+            _ if verdict.reason == ProtectionReason::NotACompanion => {
+                CHECK.info("no shutdown makes this agent terminate the kubelet's pods")
+            }
+            _ if is_alone || is_without_any_end(verdict.reason) => {
+                CHECK.info("no shutdown terminates the pods in order")
+            }
+            (false, true) => CHECK.ok("every orderly shutdown terminates the pods in order"),
+            (true, _) => CHECK
+                .info("commands of this host go around logind: the unit's stop terminates the pods")
+                .saw(sysv),
+            (false, false) => CHECK.info("some shutdown commands of this host are not systemd's"),
+        };
     Some(finding.saw_all(&bypassing).saw(format!("{delayed}{soft}")).saw(stop).saw(lost))
 }
 
@@ -391,7 +393,7 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "last-shutdown",
         Area::Shutdown,
-        "how the last one went is the best guess at the next one",
+        "the last shutdown is the best predictor of the next one",
     );
     let last = match &facts.files.last {
         Fact::Known(last) => last,
@@ -432,7 +434,7 @@ fn is_without_any_end(reason: ProtectionReason) -> bool {
 fn said_of_lock(status: &Status) -> String {
     let state = match status.lock.state {
         LockState::Held => "held",
-        LockState::Waiting => "not held, being tried again",
+        LockState::Waiting => "not held, retrying",
         LockState::Released => "released",
         LockState::Absent => "not available",
         LockState::Unknown => "unknown",

@@ -22,7 +22,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "unit",
         Area::Unit,
-        "the unit starts the agent again when it fails, and ends the pods when logind is bypassed",
+        "the unit starts the agent again when it fails, and terminates the pods when logind is bypassed",
     );
     let service = match &facts.bus.service {
         Fact::Known(service) => service,
@@ -82,7 +82,7 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "sandbox",
         Area::Unit,
-        "an agent that its unit keeps from its directories does not start, or loses what it writes",
+        "an agent whose unit denies it its directories does not start, or loses what it writes",
     );
     // If unknown, the reason is reported by the check `unit`.
     let kept = facts.beyond.out_of_reach.known().filter(|kept| !kept.is_empty())?;
@@ -220,7 +220,7 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
     } else {
         let found = CHECK
             .warning(format!(
-                "systemd gives the unit {} to stop, {} are wanted",
+                "systemd gives the unit {} to stop, {} are required",
                 span(given),
                 span(wanted)
             ))

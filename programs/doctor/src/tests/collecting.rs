@@ -179,7 +179,7 @@ async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     assert_eq!(facts.config.config.node.max_pods, 7);
     let found = finding(&facts, "config").unwrap();
     assert_eq!(found.severity, Severity::Problem);
-    assert!(found.title.contains("what was last in force counts"), "{found:?}");
+    assert!(found.title.contains("the last one in effect is used"), "{found:?}");
     let named = ObservedNode { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
     let facts = collect(&named).await;
     assert!(matches!(facts.config.read, ConfigRead::Invalid(_)), "{:?}", facts.config.read);

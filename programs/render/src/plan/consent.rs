@@ -31,15 +31,15 @@ pub(super) fn lines(plan: &ShutdownPlan) -> Vec<String> {
         match *allowed {
             None => format!("{budget} is asked first about {names}"),
             Some(allowed) if (allowed as usize) >= pods.len() => {
-                format!("{budget} agrees to the end of {names}")
+                format!("{budget} allows the eviction of {names}")
             }
             Some(0) => format!(
-                "! {budget} refuses the end of {names}: it is asked again for a while, then they are deleted without \
-                 its consent"
+                "! {budget} refuses the eviction of {names}: retried for a while, then they are \
+                 deleted anyway"
             ),
             Some(allowed) => format!(
-                "! {budget} agrees to the end of {allowed} of {names}: it is asked again for a while, then the others \
-                 are deleted without its consent"
+                "! {budget} allows the eviction of {allowed} of {names}: retried for a while, \
+                 then the others are deleted anyway"
             ),
         }
     });
@@ -85,12 +85,12 @@ mod tests {
         assert_eq!(
             lines(&plan),
             [
-                "disruption budget shop/all agrees to the end of web-1",
-                "! disruption budget shop/db refuses the end of db-0: it is asked again for a while, then they are \
-                 deleted without its consent",
+                "disruption budget shop/all allows the eviction of web-1",
+                "! disruption budget shop/db refuses the eviction of db-0: retried for a while, then they are \
+                 deleted anyway",
                 "disruption budget shop/new is asked first about new-0",
-                "! disruption budget shop/web agrees to the end of 1 of web-0, web-1: it is asked again for a while, \
-                 then the others are deleted without its consent",
+                "! disruption budget shop/web allows the eviction of 1 of web-0, web-1: retried \
+                 for a while, then the others are deleted anyway",
                 "shop/db-0 is first left to its eviction responders: kubevirt.io/move",
             ]
         );

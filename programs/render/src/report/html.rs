@@ -99,10 +99,10 @@ impl Page<'_> {
     /// Writes how many pods stopped in which way.
     fn counts(&mut self) {
         let ways = [
-            (PodEnd::Exited, "ended by themselves", "good"),
+            (PodEnd::Exited, "exited by themselves", "good"),
             (PodEnd::Killed, "needed SIGKILL", "warn"),
-            (PodEnd::StillRunning, "not seen to end", "bad"),
-            (PodEnd::Terminating, "still ending", "warn"),
+            (PodEnd::StillRunning, "not seen to terminate", "bad"),
+            (PodEnd::Terminating, "still terminating", "warn"),
             (PodEnd::Spared, "spared", "dim"),
             (PodEnd::Survives, "survived", "good"),
             (PodEnd::NotDrainable, "stay", "dim"),

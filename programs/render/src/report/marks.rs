@@ -48,11 +48,11 @@ pub(super) fn remark(pod: &PodReport) -> String {
         (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
         (PodEnd::Killed, None) => "killed".to_owned(),
         (PodEnd::StillRunning, _) => "STILL RUNS".to_owned(),
-        (PodEnd::Terminating, _) => "was still ending".to_owned(),
+        (PodEnd::Terminating, _) => "was still terminating".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
         (PodEnd::Survives, _) => "survived".to_owned(),
         (PodEnd::NotDrainable, _) => "stays".to_owned(),
-        (PodEnd::Exited, None) => "ended, not known when".to_owned(),
+        (PodEnd::Exited, None) => "terminated at an unknown time".to_owned(),
     };
     if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {
         said.push_str(&format!(" of {}", in_seconds(wanted)));

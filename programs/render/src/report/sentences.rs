@@ -44,7 +44,7 @@ pub(super) fn work(work: &WorkReport) -> (String, bool) {
         WorkOutcome::Done => (format!("done in {}", took(work.started)), true),
         WorkOutcome::Failed => (format!("failed after {}", took(work.started)), false),
         WorkOutcome::TimedOut => (format!("not done in {}", in_seconds(work.allowed)), false),
-        WorkOutcome::Cancelled => ("called off".to_owned(), false),
+        WorkOutcome::Cancelled => ("cancelled".to_owned(), false),
         WorkOutcome::Running => ("under way".to_owned(), false),
         WorkOutcome::Skipped => ("not begun".to_owned(), false),
     };
@@ -84,13 +84,13 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
     if !report.resumed.is_empty() {
         let times: Vec<String> = report.resumed.iter().map(|at| in_seconds(*at)).collect();
         said.push(format!(
-            "The agent was restarted in the middle and went on after {}.",
+            "The agent was restarted in the middle and continued after {}.",
             times.join(", then after ")
         ));
     }
     if report.pods_unknown {
         said.push(
-            "The container runtime did not say what runs: there may have been pods that are not \
+            "The container runtime did not list its pods: there may have been pods that are not \
              listed here."
                 .to_owned(),
         );
@@ -110,8 +110,8 @@ pub(super) fn requested_by(report: &ShutdownReport) -> Option<String> {
         Some(at) => {
             format!("Scheduled for {}{who}{message}.", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
         }
-        None if who.is_empty() => format!("Asked for with the message{message}."),
-        None => format!("Asked for{who}{message}."),
+        None if who.is_empty() => format!("Requested with the message{message}."),
+        None => format!("Requested{who}{message}."),
     })
 }
 
@@ -120,7 +120,7 @@ pub(super) fn notice(report: &ShutdownReport) -> Option<String> {
     let notice = report.notice.as_ref()?;
     let (source, text) = (clean(&notice.source), clean(&notice.text));
     let deadline = in_seconds(notice.deadline);
-    Some(format!("Notice from {source}: {text}. The node ends {deadline} after the start."))
+    Some(format!("Notice from {source}: {text}. The node goes down {deadline} after the start."))
 }
 
 /// How long the endpoint drain took.
@@ -218,10 +218,9 @@ pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
 pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     let spared = pods.iter().filter(|pod| pod.end == PodEnd::Spared).count();
     let among = if spared > 0 { format!(", {spared} of them spared") } else { String::new() };
-    let how =
-        pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
-            format!("ended by themselves by {}", in_seconds(last))
-        });
+    let how = pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
+        format!("exited by themselves by {}", in_seconds(last))
+    });
     (format!("{} more{among}", pods.len()), how)
 }
 
@@ -272,7 +271,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     let end = match pod.end {
         PodEnd::Exited => String::new(),
         PodEnd::Killed => format!("killed{containers}"),
-        PodEnd::Terminating => "was still ending".into(),
+        PodEnd::Terminating => "was still terminating".into(),
         PodEnd::Spared => "spared".into(),
         PodEnd::Survives => "survived the soft-reboot".into(),
         PodEnd::NotDrainable => {
@@ -285,7 +284,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         PodEnd::StillRunning => format!("STILL RUNS{containers}"),
     };
     let earlier =
-        pod.prior_reason.as_deref().map(|by| format!("was ending already ({})", clean(by)));
+        pod.prior_reason.as_deref().map(|by| format!("was already terminating ({})", clean(by)));
     let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());
     let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
     let end = (!end.is_empty()).then_some(end);

@@ -31,7 +31,7 @@ fn a_clean_shutdown_reads_well() {
     assert_eq!(
         text(&report(Outcome::Clean, 8177, groups), false),
         "\
-Clean shutdown: 3 pods ended by themselves in 8.2 s (budget 30 s).
+Clean shutdown: 3 pods exited by themselves in 8.2 s (budget 30 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 
 priority 0 and above · 2 pods · took 3 s of 30 s · held by default/database for the last 1.8 s
@@ -67,7 +67,7 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
     };
     let text =
         text(&report(Outcome::Clean, 1250, vec![group(0, Some((0, 1250)), vec![old])]), false);
-    assert!(text.contains("was ending already (max-age); starts again here; its disruption budget refused for 6.5 s; 1 resource not released"), "{text}");
+    assert!(text.contains("was already terminating (max-age); starts again here; its disruption budget refused for 6.5 s; 1 resource not released"), "{text}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_pod_that_stays_is_named_with_the_reason_and_is_no_failure() {
     let mut report = report(Outcome::Clean, 500, pods);
     report.trigger = Trigger::Drain;
     let text = text(&report, false);
-    assert!(text.starts_with("Clean drain: 1 pod ended by itself in "), "{text}");
+    assert!(text.starts_with("Clean drain: 1 pod exited by itself in "), "{text}");
     assert!(text.contains("; 1 pod stays.\n") && text.contains(why), "{text}");
 }
 
@@ -113,7 +113,7 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     assert_eq!(
         text(&report, false),
         "\
-Incomplete shutdown: 2 of 3 pods still ran when the lock was released, after 31 s (budget 27 s).
+Incomplete shutdown: 2 of 3 pods were still running when the lock was released, after 31 s (budget 27 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 The groups ask for 30 s, but the login manager waits only 30 s (set by \
 /usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
@@ -141,7 +141,7 @@ fn of_very_many_pods_those_that_went_wrong_and_the_slowest_are_shown() {
     assert!(rows[0].trim_start().starts_with("default/killed"), "{text}");
     assert!(rows[1].trim_start().starts_with("default/p999 "), "{text}");
     assert_eq!(rows.len(), 13);
-    assert_eq!(rows[12], "  … 988 more: ended by themselves by 1.5 s; -o json has them");
+    assert_eq!(rows[12], "  … 988 more: exited by themselves by 1.5 s; -o json has them");
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn who_asked_is_said_as_far_as_it_is_known() {
     let none = RequestReport::default;
     let at = "2026-11-20T03:43:00Z".parse().unwrap();
     for (request, wanted) in [
-        (RequestReport { uid: Some(0), pid: Some(812), ..none() }, "Asked for by uid 0, pid 812."),
+        (RequestReport { uid: Some(0), pid: Some(812), ..none() }, "Requested by uid 0, pid 812."),
         (
             RequestReport { message: Some("kernel\u{1b}[2J update".into()), ..none() },
-            "Asked for with the message: kernel\\x1b[2J update.",
+            "Requested with the message: kernel\\x1b[2J update.",
         ),
         (
             RequestReport {

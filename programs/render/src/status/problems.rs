@@ -56,7 +56,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
             found.push(StatusProblem {
                 text: format!("{name} does not fit yet, {}", clean(&pod.message)),
-                next: format!("`{PLAN_PREEMPTION}` shows what there is and who has it"),
+                next: format!("`{PLAN_PREEMPTION}` shows the resources and which pods have them"),
             });
         }
         if let Some(trouble) = status.trouble(pod) {
@@ -125,7 +125,7 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<StatusProblem>) {
     match problems.len() - shown {
         0 => {}
         more => found.push(StatusProblem {
-            text: format!("and {more} more things are wrong in the manifests"),
+            text: format!("and {more} more problems are in the manifests"),
             next: format!("`{STATUS_WIDE}` lists them all"),
         }),
     }
@@ -141,8 +141,8 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         if let Some(problem) = &notice.problem {
             let (source, problem) = (clean(&notice.source), clean(problem));
             found.push(StatusProblem {
-                text: format!("no notice from {source} can be heard: {problem}"),
-                next: "its previous notice stays in force; shutdownNotices names the sources"
+                text: format!("cannot receive notices from {source}: {problem}"),
+                next: "its previous notice stays in effect; shutdownNotices names the sources"
                     .to_owned(),
             });
         }
@@ -151,7 +151,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         let (text, next) = match &status.drain {
             Some(drain) => (
                 being_drained(drain),
-                format!("`{UNDRAIN}` calls it off: pods that were not asked yet run on"),
+                format!("`{UNDRAIN}` cancels it: pods that were not asked yet keep running"),
             ),
             None => (
                 "the node was drained: its pods are terminated and no new one is admitted"
@@ -178,7 +178,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
         found.push(StatusProblem {
             text: format!("runtime {name}: {message}"),
-            next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
+            next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
         });
     }
 }
@@ -192,7 +192,9 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         }),
         LockState::Absent => found.push(StatusProblem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
-            next: format!("start systemd-logind, or end the pods with `{DRAIN}` before a shutdown"),
+            next: format!(
+                "start systemd-logind, or terminate the pods with `{DRAIN}` before a shutdown"
+            ),
         }),
         _ => {}
     }
@@ -204,7 +206,7 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
         let by = by.unwrap_or_default();
         found.push(StatusProblem {
-            text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
+            text: format!("logind waits {delay} of the {wanted} required{by}: pods get less time"),
             next: format!("`{DOCTOR}` says how to raise it"),
         });
     }

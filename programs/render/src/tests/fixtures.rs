@@ -183,8 +183,8 @@ pub(crate) fn shutting_down() -> Status {
     }
     status.shutdown_plan.groups = vec![group(2_000_000_000, 10.0, 1)];
     status.decisions = vec![
-        decision("11:59:56", "shutdown began: 5 pods to end within 40s"),
-        decision("11:59:58", "priority 0 and above: ended in 2.1s"),
+        decision("11:59:56", "shutdown started: 5 pods to terminate within 40s"),
+        decision("11:59:58", "priority 0 and above: terminated in 2.1s"),
     ];
     status
 }

@@ -87,7 +87,7 @@ fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all()
     };
     let (named, text) = shown(&View { width: None, ..SCREEN });
     assert_eq!(named, 20);
-    let rest = "! and 980 more things are wrong in the manifests\n    `winddown status -o wide` lists \
+    let rest = "! and 980 more problems are in the manifests\n    `winddown status -o wide` lists \
                 them all; fix or remove the file; it is read again at once\n";
     assert!(text.contains(rest), "{text}");
     assert_eq!(shown(&View { width: None, wide: true, ..SCREEN }).0, 1000);
@@ -101,11 +101,11 @@ fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
 #[test]
 fn how_the_node_went_down_last_is_one_line() {
     let mut node = fresh();
-    let text = "clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)".to_owned();
+    let text = "clean shutdown: 5 pods exited by themselves in 8.2 s (budget 30 s)".to_owned();
     node.last_boot =
         Some(LastBootStatus { text, graceful: Some(true), ..LastBootStatus::default() });
     let shown = status(&node, &View { width: None, ..SCREEN });
-    let line = "last boot  clean shutdown: 5 pods ended by themselves in 8.2 s (budget 30 s)\n";
+    let line = "last boot  clean shutdown: 5 pods exited by themselves in 8.2 s (budget 30 s)\n";
     assert!(shown.contains(line), "{shown}");
 }
 
@@ -135,7 +135,7 @@ fn notices_say_when_the_node_goes_away_and_who_says_so() {
         "notice     the node goes away in 90s (file: battery\\x1b[31m low)\n",
         "notice     the node goes away in 120m; not yet acted on (aws: battery\\x1b[31m low)\n",
         "notice     the node should have gone away 30s ago (operator: battery\\x1b[31m low)\n",
-        "! no notice from gcp can be heard: no answer to /x within 5 s\n",
+        "! cannot receive notices from gcp: no answer to /x within 5 s\n",
     ] {
         assert!(shown.contains(line), "{line:?} is not in:\n{shown}");
     }
@@ -155,9 +155,9 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
     );
     for (pods_unknown, count) in [(false, "3 pods"), (true, "at least 3 pods")] {
         node.drain = Some(DrainStatus { pods_remaining: 3, pods_unknown });
-        let (shown, said) = (shown(&node), format!("the node is being drained: {count} to go"));
+        let (shown, said) = (shown(&node), format!("the node is being drained: {count} remaining"));
         assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
-        assert!(shown.contains(&format!("{said} (`winddown undrain` calls it off)")), "{shown}");
+        assert!(shown.contains(&format!("{said} (`winddown undrain` cancels it)")), "{shown}");
     }
 }
 
@@ -228,7 +228,7 @@ fn nodes_that_go_down_first_are_named_with_how_far_they_are() {
     assert_eq!(said(Some(&[]), None, false), format!("{title}no other node matches"));
     assert_eq!(said(None, None, false), format!("{title}not known yet which"));
     let refused = said(Some(&workers), Some("forbidden"), false);
-    assert_eq!(refused, format!("{title}NOT KNOWN how far they are: forbidden"));
+    assert_eq!(refused, format!("{title}their progress is UNKNOWN: forbidden"));
     let many: Vec<_> =
         ["a", "b", "c", "d", "e", "f"].map(|name| (name, NodeStage::ShuttingDown)).into();
     let waiting = said(Some(&many), None, true);

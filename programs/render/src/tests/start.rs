@@ -79,7 +79,7 @@ fn a_report_says_who_was_waited_for_and_how_long() {
     );
     assert_eq!(
         first(report("cancelled", took)),
-        "The start was called off after 21.4 s; 1 pod had not started."
+        "The start was cancelled after 21.4 s; 1 pod had not started."
     );
 }
 

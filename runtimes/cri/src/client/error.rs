@@ -145,13 +145,13 @@ fn hint(status: &Status) -> String {
                 io::ErrorKind::ConnectionRefused => {
                     "nothing listens at the socket: start the container runtime".to_owned()
                 }
-                _ => format!("the connection broke: {error}: the runtime's log may say why"),
+                _ => format!("the connection was lost: {error}: the runtime's log may say why"),
             };
         }
         source = error.source();
     }
     // What is left is written for programmers.
-    "the connection broke: the runtime's log may say why".to_owned()
+    "the connection was lost: the runtime's log may say why".to_owned()
 }
 
 /// The runtime's own words. CRI-O ends those of its helpers with a line feed.
@@ -204,9 +204,9 @@ mod tests {
             ),
             (
                 Some(io::ErrorKind::BrokenPipe),
-                "the connection broke: broken pipe: the runtime's log",
+                "the connection was lost: broken pipe: the runtime's log",
             ),
-            (None, "the connection broke: the runtime's log may say why"),
+            (None, "the connection was lost: the runtime's log may say why"),
         ];
         for (kind, wanted) in table {
             let mut status = Status::unavailable("transport error");

@@ -232,7 +232,7 @@ impl<'a> ContainerEnding<'a> {
     }
 
     fn error(&mut self) -> RuntimeError {
-        let what = format!("ending container {} of pod {}", self.name, self.entry.uid());
+        let what = format!("stopping container {} of pod {}", self.name, self.entry.uid());
         match self.last_error.take() {
             Some(error) => error.during(what),
             None => RuntimeError::Timeout {

@@ -124,7 +124,7 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
         ),
         ("all succeeded", Restart::OnFailure, [ended(0), UP, ended(0), ended(0), ended(0)], done()),
         (
-            "never: all ended",
+            "never: all terminated",
             Restart::Never,
             [ended(0), ended(1), ended(0), ended(1), ended(0)],
             done(),
@@ -136,13 +136,13 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
             start(&[1]),
         ),
         (
-            "failing main is ended",
+            "failing main is terminated",
             Restart::Always,
             [ended(0), UP, ended(0), failing(true), UP],
             stop(3),
         ),
         (
-            "failing sidecar is ended during init",
+            "failing sidecar is terminated during init",
             Restart::Always,
             [ended(0), failing(false), Never, Never, Never],
             stop(1),

@@ -36,7 +36,7 @@ pub async fn reclaim_memory(
                 Ok(more) => fallen = fallen.saturating_add(more),
                 // The container has exited meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(caused("having the kernel take memory back", error)),
+                Err(error) => return Err(caused("having the kernel reclaim memory", error)),
             }
         }
         Ok(Freed::new(0, fallen))

@@ -21,7 +21,7 @@ pub async fn remove_rotated_logs(
 ) -> Result<Freed, RuntimeError> {
     let logs = pods.into_iter().flat_map(|pod| pod.logs);
     let dirs: Vec<PathBuf> = logs.map(|(_, path)| path).collect();
-    let what = "giving back the room of turned logs";
+    let what = "removing rotated logs";
     blocking(move || remove(&dirs).map_err(|error| caused(what, error))).await
 }
 

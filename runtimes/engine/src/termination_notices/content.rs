@@ -8,7 +8,7 @@ use winddown_shared::{KillReason, NodeEnding, RequestReport, ShutdownKind, WallT
 /// What a pod can read about its termination: the content of the file that `WINDDOWN_NOTICE` names.
 /// While the file does not exist, no termination is known.
 ///
-/// The file is replaced when the deadline moves closer, and removed when the termination is called off.
+/// The file is replaced when the deadline moves closer, and removed when the termination is cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

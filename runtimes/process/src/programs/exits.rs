@@ -13,7 +13,7 @@ use super::config::ProcessConfig;
 use super::pod::{PodEntry, Run};
 
 /// The message of a run whose end was not observed.
-const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
+const UNOBSERVED: &str = "the container exited, but its exit code was not recorded";
 /// Delays before a record that cannot be read is read again.
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 

@@ -27,7 +27,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The async runtime is shutting down.
-    #[error("the agent is ending")]
+    #[error("the agent is stopping")]
     Ending,
 }
 

@@ -62,7 +62,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
         blocking(move || {
             mount_table::unmount_below(&proc_root, &path)
-                .map_err(|e| caused("taking away the pod's mounts".to_owned(), e))
+                .map_err(|e| caused("unmounting the pod's volumes".to_owned(), e))
         })
         .await
     }

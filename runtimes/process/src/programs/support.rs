@@ -26,7 +26,7 @@ fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
     let policy = spec.dns_policy.as_deref().unwrap_or_default();
     if matches!(policy, "None" | "ClusterFirstWithHostNet") {
         let hosts = "the host's resolver is used, write `dnsPolicy: Default`";
-        found.refuse("dnsPolicy", &format!("{policy} is not done: {hosts}"));
+        found.refuse("dnsPolicy", &format!("{policy} is not supported: {hosts}"));
     }
     let own_names = "the host's own files are used: leave it out";
     found.refuse_if(spec.dns_config.is_some(), "dnsConfig", own_names);
@@ -103,7 +103,7 @@ fn container(spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
         found.refuse_if(!known, "lifecycle.stopSignal", &format!("{name} is not a signal"));
     }
     for (name, probe) in probes(one) {
-        let grpc = "gRPC is not spoken: use `exec`, `httpGet` or `tcpSocket`";
+        let grpc = "gRPC is not supported: use `exec`, `httpGet` or `tcpSocket`";
         found.refuse_if(probe.grpc.is_some(), &format!("{name}.grpc"), grpc);
     }
     container_security(spec, one, found);

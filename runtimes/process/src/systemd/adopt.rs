@@ -142,10 +142,9 @@ pub(crate) async fn look_again<U: ServiceUnits>(
     if !context.driver.is_unsure(entry.uid()) {
         return Ok(());
     }
-    let listed =
-        context.driver.units.list(&names::of_pod(entry.uid())).await.map_err(|error| {
-            caused(format!("what runs of pod {} is not known", entry.uid()), error)
-        })?;
+    let listed = context.driver.units.list(&names::of_pod(entry.uid())).await.map_err(|error| {
+        caused(format!("the running containers of pod {} are unknown", entry.uid()), error)
+    })?;
     for (unit, view) in listed {
         let Some(named) = names::parse(&unit).filter(|named| named.uid == *entry.uid()) else {
             continue;

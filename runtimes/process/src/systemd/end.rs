@@ -149,7 +149,7 @@ async fn write<U: ServiceUnits>(
     let written = move || {
         let exit = describe(&attempt, source.as_ref(), &end, &context.boot_id);
         if let Err(error) = record::write(&attempt.dir.join(record::EXIT), &exit, false) {
-            let error = caused("cannot write down how a container ended".to_owned(), error);
+            let error = caused("cannot record how a container exited".to_owned(), error);
             tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
                 "after a restart of the agent its exit will be unknown");
         }

@@ -56,7 +56,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     context.driver.unit_cache.confirm(&name);
     let view = watched.until(super::units::UnitPhase::has_ended).await;
     leash.let_go();
-    let error = || broken(io::Error::other("its end was not observed"));
+    let error = || broken(io::Error::other("its exit was not observed"));
     Ok(view.end.ok_or_else(error)?.status.code().0)
 }
 

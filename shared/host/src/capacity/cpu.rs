@@ -12,7 +12,7 @@ pub(super) fn online(roots: &Roots) -> Result<i64, ReadError> {
     };
     match count(text.trim()) {
         Some(processors) if processors > 0 => Ok(processors),
-        _ => Err(ReadError::odd(&path, "holds no list of processors such as 0-3,8")),
+        _ => Err(ReadError::odd(&path, "contains no list of processors such as 0-3,8")),
     }
 }
 

@@ -123,7 +123,7 @@ fn a_file_that_says_something_else_is_named() {
     }
     let tree = Tree::new();
     tree.sys("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many");
-    assert!(tree.error().contains("nr_hugepages: holds no number"), "{}", tree.error());
+    assert!(tree.error().contains("nr_hugepages: contains no number"), "{}", tree.error());
 }
 
 #[test]

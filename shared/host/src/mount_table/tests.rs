@@ -41,7 +41,7 @@ fn a_holder_is_named_with_its_program() {
     };
     let point = Path::new("/pods/a/volumes/v");
     process("12", "/pods/a/volumes/vv");
-    assert_eq!(holders(proc_root.path(), point), "no process that can be seen");
+    assert_eq!(holders(proc_root.path(), point), "no visible process");
     let open = process("17", "/");
     std::os::unix::fs::symlink("/pods/a/volumes/v/log", open.join("fd/3")).unwrap();
     assert_eq!(holders(proc_root.path(), point), "process 17 (tail)");

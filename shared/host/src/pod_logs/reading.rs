@@ -74,7 +74,7 @@ pub struct LoggedContainer {
 #[non_exhaustive]
 pub enum LogError {
     /// Too many are read already.
-    #[error("this node has as many logs open as it can: try again later")]
+    #[error("too many logs are open on this node: try again later")]
     TooMany,
     /// The pod has no such container.
     #[error("container {container:?} not found in pod {pod:?}")]
@@ -85,7 +85,7 @@ pub enum LogError {
         container: String,
     },
     /// A name would lead out of the directory of logs.
-    #[error("these are no names of a pod")]
+    #[error("these are not a pod's names")]
     BadName,
     /// The container has no log of the requested run. In the kubelet's words.
     #[error("{0}")]

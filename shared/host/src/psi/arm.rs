@@ -77,7 +77,7 @@ pub enum Unarmed {
         path: PathBuf,
     },
     /// The kernel rejects such a trigger, with any window.
-    #[error("{}: the kernel takes no trigger of {stall:?} in {window:?}", .path.display())]
+    #[error("{}: the kernel rejects a trigger of {stall:?} in {window:?}", .path.display())]
     Refused {
         /// The file.
         path: PathBuf,

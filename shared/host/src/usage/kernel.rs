@@ -152,7 +152,7 @@ impl KernelUsage {
         let max = match (limits.next(), limits.next()) {
             (Some(one), Some(other)) => one.min(other),
             (Some(one), None) => one,
-            _ => return Err(self.task_limits[0].odd("holds no number, nor does threads-max")),
+            _ => return Err(self.task_limits[0].odd("contains no number, nor does threads-max")),
         };
         let [current, most] = &mut self.node_tasks;
         let at = Some(Instant::now());
@@ -180,7 +180,7 @@ impl CgroupFiles {
 
     fn read(&mut self, text: &mut Vec<u8>) -> Result<CgroupMemory, ReadError> {
         let usage = cgroup_number(self.usage.read(text)?);
-        let usage = usage.ok_or_else(|| self.usage.odd("holds no number"))?;
+        let usage = usage.ok_or_else(|| self.usage.odd("contains no number"))?;
         let stat = MemoryStat::parse(self.stat.read(text)?);
         let limit = number(&mut self.limit, text).filter(|&limit| limit < UNLIMITED);
         Ok(CgroupMemory {

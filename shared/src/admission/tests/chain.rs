@@ -46,7 +46,7 @@ fn critical(spec: &Value) -> Pod {
 }
 
 fn plan() -> VictimPlan {
-    VictimPlan { victims: vec![], message: "two pods are ending".into(), signal: None }
+    VictimPlan { victims: vec![], message: "two pods are terminating".into(), signal: None }
 }
 
 fn decide(room: PreemptionOutcome) -> Verdict {

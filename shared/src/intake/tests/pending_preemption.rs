@@ -151,7 +151,7 @@ async fn a_critical_pod_starts_when_its_victims_have_ended_and_not_before() {
     c.node.want(&[&a, &b, &stays]).await;
     c.node.want(&[&a, &b, &stays, &dns]).await;
     assert_eq!(c.node.said(&dns), ("Pending".into(), WAITING_FOR_PREEMPTION.into()));
-    assert_eq!(c.node.runtime.stops().len(), 2, "both are ended side by side");
+    assert_eq!(c.node.runtime.stops().len(), 2, "both are terminated side by side");
     tokio::time::sleep(secs(5)).await;
     assert!(!c.runs(&dns), "one has ended; it needs both");
     tokio::time::sleep(secs(2)).await;
@@ -227,7 +227,7 @@ async fn a_victim_that_does_not_end_in_time_is_not_counted_on() {
     tokio::time::sleep(secs(44)).await;
     assert!(c.runs(&b) && !c.runs(&dns), "its grace of 30 s and half as much again are not over");
     tokio::time::sleep(secs(3)).await;
-    assert!(c.runs(&dns) && !c.runs(&b), "another one was ended");
+    assert!(c.runs(&dns) && !c.runs(&b), "another one was terminated");
     assert!(c.runs(&a), "it still runs, and its room still counts as taken");
     assert_eq!(c.used(), 9);
 }
@@ -242,7 +242,7 @@ async fn when_no_pod_is_left_to_end_it_starts_as_soon_as_the_late_one_has_gone()
     tokio::time::sleep(secs(60)).await;
     let status = c.node.statuses.get(dns.uid()).unwrap();
     assert_eq!(status.reason.as_deref(), Some(WAITING_FOR_PREEMPTION));
-    let message = "waiting for pods that are ending: default/a";
+    let message = "waiting for terminating pods: default/a";
     assert_eq!(status.message.as_deref(), Some(message));
     while c.runs(&a) {
         tokio::time::sleep(secs(1)).await;
@@ -346,7 +346,7 @@ async fn new_pods_of_one_pass_are_asked_by_importance() {
     c.node.want(&[&a, &b, &dns]).await;
     assert!(c.runs(&dns), "it comes last in the source");
     assert_eq!((c.reason(&a), c.reason(&b)), ("OutOfcpu".into(), "OutOfcpu".into()));
-    assert!(c.node.runtime.stops().is_empty(), "nobody was started to be ended at once");
+    assert!(c.node.runtime.stops().is_empty(), "nobody was started to be terminated at once");
 }
 
 #[tokio::test(start_paused = true)]

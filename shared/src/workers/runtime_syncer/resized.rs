@@ -40,7 +40,7 @@ impl GivenResources {
                     Some(known) if known.resources == one.resources => {}
                     Some(_) => found.push(UnsupportedField {
                         field: format!("spec.{list}[{i}].resources"),
-                        why: "what runs keeps those it has until it is started again".to_owned(),
+                        why: "running containers keep theirs until they restart".to_owned(),
                     }),
                     None => {
                         known.retain(|known| known.container != run.name);

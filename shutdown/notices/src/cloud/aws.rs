@@ -146,7 +146,7 @@ pub(super) fn spot_action(body: &str) -> Result<CloudEvent, String> {
         "terminate" => "terminated",
         "stop" => "stopped",
         "hibernate" => "hibernated",
-        _ => "taken away",
+        _ => "reclaimed",
     };
     let announced = Announcement::new(When::At(time), &format!("the spot instance is {done}"));
     Ok(CloudEvent { id: format!("spot {action} {time}"), not_before: Some(time), announced })

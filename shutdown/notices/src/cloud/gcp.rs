@@ -105,7 +105,7 @@ impl MetadataValue {
             (Self::Maintenance, "NONE" | "MIGRATE_ON_HOST_MAINTENANCE") => None,
             (_, other) => {
                 let start: String = other.chars().take(40).collect();
-                return Err(format!("{start:?} is no value of it"));
+                return Err(format!("{start:?} is not one of its values"));
             }
         })
     }

@@ -62,7 +62,7 @@ impl SeenEvents {
         let file = KeptFile::at(file);
         let kept = file.load::<StoredEvents>().await.unwrap_or_else(|why| {
             tracing::warn!(
-                "{}: {why}; an event that an earlier boot handled may count again",
+                "{}: {why}; an event that an earlier boot handled may be handled again",
                 file.path().display()
             );
             None
@@ -84,7 +84,7 @@ impl SeenEvents {
             && !self.refused
         {
             tracing::warn!(
-                "{}: {why}; retrying; after the next boot these events may count again",
+                "{}: {why}; retrying; after the next boot these events may be handled again",
                 self.file.path().display()
             );
         }

@@ -76,7 +76,7 @@ async fn with_a_full_disk_the_next_agent_goes_on_from_memory_and_the_report_says
     assert_eq!(took, secs(6));
     let report = &site.reports.all()[0];
     assert_eq!((report.outcome, report.resumed.len()), (Outcome::Clean, 1));
-    let why = "the run's record is not kept in /full/shutdown.json: cannot write \
+    let why = "cannot save the run's record in /full/shutdown.json: cannot write \
                /full/shutdown.json: no storage space";
     assert_eq!(report.warnings[0], why);
 }

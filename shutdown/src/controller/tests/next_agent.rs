@@ -65,7 +65,7 @@ async fn after_a_power_cut_the_disk_says_which_pods_of_the_group_had_ended() {
         [("hung", PodEnd::Terminating), ("quick", PodEnd::Exited), ("slow", PodEnd::Exited)];
     assert_eq!((report.outcome, &ends[..]), (Outcome::CutOff, &wanted[..]));
     let told = last.describe().unwrap();
-    assert!(told.contains("2 pods had ended, 1 still ending, 0 not asked yet"), "{told}");
+    assert!(told.contains("2 pods had terminated, 1 still terminating, 0 not asked yet"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn what_the_runtime_does_not_tell_the_next_agent_is_left_and_never_said_to
         let report = &site.reports.all()[0];
         assert_eq!((report.outcome, report.pods_unknown), (Outcome::Incomplete, true));
         for (_, pod) in report.pods() {
-            let why = "the container runtime did not say whether it runs";
+            let why = "the container runtime did not report whether it runs";
             let wanted = match pod.name.as_str() {
                 "quick" => (PodEnd::Exited, None),
                 _ => (PodEnd::StillRunning, Some(why)),
@@ -184,7 +184,7 @@ async fn a_runtime_that_answers_the_next_agent_late_has_its_pods_ended_in_order(
         let (_, pod) = report.pods().find(|(_, pod)| pod.name == name).unwrap();
         (pod.end, pod.error.as_deref(), pod.asked.map(|at| at.as_secs()))
     };
-    let unseen = Some("it ended while no agent was there to see when");
+    let unseen = Some("it terminated while no agent was running");
     assert_eq!(end("quick"), (PodEnd::Exited, None, Some(2)), "the first agent saw it");
     assert_eq!(end("slow"), (PodEnd::Exited, unseen, Some(2)));
     assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "its time was over at 7 s");

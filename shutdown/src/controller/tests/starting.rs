@@ -43,10 +43,7 @@ async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_i
     assert!(!agent.gate.is_shut());
     let reports = site.reports.all();
     assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Cancelled));
-    assert_eq!(
-        reports[0].warnings,
-        ["the run was called off while no agent was there to see when"]
-    );
+    assert_eq!(reports[0].warnings, ["the run was cancelled while no agent was running"]);
     assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 1 }));
     assert_eq!(phase(&site), RunPhase::Cancelled);
     // The next agent has nothing to resume.

@@ -286,7 +286,7 @@ async fn the_lock_is_held_until_the_last_statuses_are_told_and_the_report_names_
     assert_eq!(node.reports()[0].outcome, Outcome::Clean);
     let asked = words.asked.lock().unwrap();
     assert_eq!(asked.len(), 1);
-    assert!(asked[0].0, "every pod ended");
+    assert!(asked[0].0, "every pod terminated");
 }
 
 #[tokio::test(start_paused = true)]

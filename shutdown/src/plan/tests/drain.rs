@@ -56,7 +56,7 @@ fn a_drain_that_is_cut_is_told_of() {
     };
     assert_eq!(
         texts(15)[1..],
-        ["pods are to be not ready for 15s before their SIGTERM, but there is time for 10s only"]
+        ["pods should be unready for 15s before their SIGTERM, but only 10s is available"]
     );
     assert_eq!(texts(20).len(), 1);
 }

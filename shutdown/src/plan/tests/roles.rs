@@ -169,13 +169,13 @@ fn static_pods_without_a_priority_are_told_of() {
     let pods = [unset("a"), unset("b"), of_role(2, "c", Some(5))];
     assert_eq!(
         texts(&pods, &roles(30, 10)),
-        ["2 static pods, such as default/a, have no priority and so end with the pods of the \
-             node itself: write `priority: 0` into their manifests if they are ordinary pods"]
+        ["2 static pods, such as default/a, have no priority, so they terminate with the pods of \
+        the node itself: write `priority: 0` into their manifests if they are ordinary pods"]
     );
     assert_eq!(
         texts(&pods[1..], &roles(30, 10)),
-        ["the static pod default/b has no priority and so ends with the pods of the node \
-             itself: write `priority: 0` into its manifest if it is an ordinary pod"]
+        ["the static pod default/b has no priority, so it terminates with the pods of the node \
+        itself: write `priority: 0` into its manifest if it is an ordinary pod"]
     );
     assert!(texts(&pods, &two_fields(30, 10)).is_empty());
 }

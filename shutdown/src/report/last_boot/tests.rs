@@ -144,7 +144,7 @@ fn a_boot_that_left_only_its_mark_went_down_without_a_shutdown() {
     assert_eq!(last.graceful(), None);
     assert_eq!(
         last.describe().unwrap(),
-        "not known how it ended: the agent had been stopped at 2026-11-20 03:20:00 UTC"
+        "unknown outcome: the agent had been stopped at 2026-11-20 03:20:00 UTC"
     );
 }
 
@@ -199,7 +199,7 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     let mut run = shutdown(BEFORE, 30, Outcome::Clean);
     let says =
         |report: &ShutdownReport| LastBoot::Reported(Box::new(report.clone())).describe().unwrap();
-    assert_eq!(says(&run), "clean shutdown: 1 pod ended by itself in 1.3 s (budget 30 s)");
+    assert_eq!(says(&run), "clean shutdown: 1 pod exited by itself in 1.3 s (budget 30 s)");
     let killed = (0..7).map(|n| pod(&format!("k{n}"), PodEnd::Killed, Some(0), Some(20_000)));
     let left = pod("hung", PodEnd::StillRunning, Some(0), None);
     run.groups[0].pods.extend(killed.chain([left]));
@@ -207,9 +207,9 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     run.took = ms(31_000);
     assert_eq!(
         says(&run),
-        "incomplete shutdown: 1 of 9 pods still ran when the lock was released, after 31 s (budget \
-         30 s); killed: default/k0, default/k1, default/k2, default/k3, default/k4 and 2 more; not \
-         seen to end: default/hung"
+        "incomplete shutdown: 1 of 9 pods were still running when the lock was released, after 31 s (budget \
+         30 s); killed: default/k0, default/k1, default/k2, default/k3, default/k4 and 2 more; \
+         not seen to terminate: default/hung"
     );
     let mut record = record(BEFORE, 30, RunPhase::Ending);
     record.report.took = Duration::from_secs(12);
@@ -218,7 +218,7 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     assert_eq!(
         last.describe().unwrap(),
         "cut-off shutdown: the machine went down in the middle. At its last record, 12 s after the \
-         signal, 1 pod had ended, 1 still ending, 0 not asked yet; still ending: default/db"
+         signal, 1 pod had terminated, 1 still terminating, 0 not asked yet; still terminating: default/db"
     );
 }
 

@@ -92,7 +92,7 @@ async fn a_cancel_missed_while_the_bus_was_away_is_corrected_by_the_read_after_r
     tokio::time::sleep(secs(3)).await;
     assert!(rig.now().preparing, "nothing is known yet");
     login.behave("connect");
-    rig.until("called off", |s| !s.preparing).await;
+    rig.until("cancelled", |s| !s.preparing).await;
     rig.until_held().await;
     rig.quiet().await;
     assert_eq!(login.held(), [false, true]);
@@ -126,7 +126,7 @@ async fn a_new_login_manager_that_knows_of_no_shutdown_calls_the_old_one_off() {
     let (login, mut rig) = shutting_down().await;
     login.set_preparing(false);
     login.tell(LogindEvent::Back).await;
-    rig.until("called off", |s| !s.preparing).await;
+    rig.until("cancelled", |s| !s.preparing).await;
     rig.until_held().await;
 }
 

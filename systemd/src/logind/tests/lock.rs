@@ -306,7 +306,7 @@ async fn a_descriptor_that_came_as_a_lock_and_is_none_is_dropped() {
     let rig = Rig::start_with(&login, secs(30), |config| config.inherited_lock = Some(lock));
     rig.quiet().await;
     assert!(closed(&mut other_end));
-    assert!(rig.why().contains("grants no lock until it is called off"), "{}", rig.why());
+    assert!(rig.why().contains("grants no lock until it is cancelled"), "{}", rig.why());
 }
 
 #[tokio::test(start_paused = true)]

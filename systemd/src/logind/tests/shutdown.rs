@@ -15,7 +15,7 @@ const READ: &str = "get PreparingForShutdown";
 async fn a_true_and_a_false_are_both_passed_on() {
     let (login, mut rig) = shutting_down().await;
     login.prepare(false).await;
-    let state = rig.until("called off", |s| !s.preparing).await;
+    let state = rig.until("cancelled", |s| !s.preparing).await;
     assert_eq!((state.epoch, state.since, state.kind), (1, None, ShutdownKind::Unknown));
 }
 
@@ -75,7 +75,7 @@ async fn what_is_known_of_who_wanted_a_shutdown_comes_after_it_and_goes_with_it(
     };
     rig.until("the request", |s| s.preparing && s.request.as_deref() == Some(&wanted)).await;
     login.prepare(false).await;
-    let state = rig.until("called off", |s| !s.preparing).await;
+    let state = rig.until("cancelled", |s| !s.preparing).await;
     assert_eq!(state.request, None);
     login.set_message(None);
     std::fs::remove_file(file).unwrap();
@@ -121,7 +121,7 @@ async fn after_a_cancel_a_new_lock_is_taken_before_the_old_one_is_dropped() {
     login.clear_trace();
     login.act("list", Act::After(secs(1)));
     login.prepare(false).await;
-    rig.until("called off", |s| !s.preparing).await;
+    rig.until("cancelled", |s| !s.preparing).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(login.held(), [true, true], "the new one is not verified yet");
     rig.quiet().await;
@@ -204,7 +204,7 @@ async fn an_agent_started_in_a_shutdown_without_a_lock_says_so_and_takes_one_aft
     assert!(state.since.is_some());
     rig.quiet().await;
     assert_eq!(login.count("inhibit"), 0, "it would be refused");
-    assert!(rig.why().contains("grants no lock until it is called off"), "{}", rig.why());
+    assert!(rig.why().contains("grants no lock until it is cancelled"), "{}", rig.why());
     assert_eq!(rig.now().delay, Some(secs(30)), "what time there is, is known");
     rig.inhibitor.release().await;
     assert_eq!(rig.now().lock, LockState::Released);
@@ -228,7 +228,7 @@ async fn a_cancel_that_only_a_changed_property_tells_is_followed_at_once() {
     let (login, mut rig) = shutting_down().await;
     let cancelled = Instant::now();
     login.change(false).await;
-    let state = rig.until("called off", |s| !s.preparing).await;
+    let state = rig.until("cancelled", |s| !s.preparing).await;
     assert_eq!((state.epoch, cancelled.elapsed()), (1, secs(0)));
     rig.quiet().await;
     assert_eq!((rig.now().lock, login.held()), (LockState::Held, vec![false, true]));
@@ -245,7 +245,7 @@ async fn a_cancel_that_nothing_tells_is_found_within_a_second_and_the_lock_taken
         tokio::time::sleep(Duration::from_millis(1300)).await;
         let cancelled = Instant::now();
         login.set_preparing(false);
-        rig.until("called off", |s| !s.preparing).await;
+        rig.until("cancelled", |s| !s.preparing).await;
         rig.until_held().await;
         assert!(cancelled.elapsed() < secs(1), "{:?}", cancelled.elapsed());
         rig.quiet().await;

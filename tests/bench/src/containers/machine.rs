@@ -27,7 +27,7 @@ pub(super) const RELEASE: &str = "last exit to lock released";
 pub(super) const SIGNAL_TO_RELEASE: &str = "signal to lock released";
 pub(super) const COMMAND_TO_LAST_EXIT: &str = "`systemctl poweroff` to last exit";
 pub(super) const COMMAND_TO_RELEASE: &str = "`systemctl poweroff` to lock released";
-pub(super) const KILLED: &str = "pods that did not end by themselves";
+pub(super) const KILLED: &str = "pods that did not exit by themselves";
 
 /// Where pods find the program that runs in them, and write down their times.
 const PROGRAM: &str = "/opt/winddown-bench";
@@ -177,7 +177,8 @@ impl Agent<'_> {
         let critical = times(&node, 0..options.critical);
         let ordinary = times(&node, options.critical..options.pods);
         let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
-        let first = first.ok_or(ContainerBenchError::Missing("pods that were asked to end"))?;
+        let first =
+            first.ok_or(ContainerBenchError::Missing("pods that were asked to terminate"))?;
         let since = |from: Duration, to: Duration| millis(to.saturating_sub(from));
         let spread = since(first, last_asked(&ordinary).unwrap_or(first));
         let mut figures = vec![(FIRST_TERM, since(signal, first)), (SPREAD, spread)];

@@ -50,7 +50,7 @@ async fn a_node_asks_for_its_certificate_and_requests_wait_for_it() {
     scene.server.sign_requests(None);
     let connection = open(unsigned(&scene)).await;
     let health = connection.health().borrow().clone();
-    assert_eq!(&*text(&health.state), "the certificate has not been asked for");
+    assert_eq!(&*text(&health.state), "no certificate has been requested");
     let _running = run(&connection);
 
     let sign = async {

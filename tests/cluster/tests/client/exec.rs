@@ -111,8 +111,8 @@ async fn a_token_that_is_refused_is_replaced_but_not_for_each_request() {
     scene.server.revoke_token(&first);
     list(&connection).await.unwrap_err();
     let why = text(&connection.health().borrow().state);
-    let wanted = "users[u].exec: the command `give token`: the answer to the credentials that it \
-                  gave is 401: see whom they are for";
+    let wanted = "users[u].exec: the command `give token`: the API server rejected the \
+                  credentials that it printed (401): check which user they are for";
     assert!(why.ends_with(wanted), "{why}");
     scene.give(&scene.token(), None);
     until_run(&scene, &connection, begun).await;

@@ -10,7 +10,7 @@ pub(crate) fn laws(json: &[u8]) {
 
     let page = html(&report);
     let parsed = roxmltree::Document::parse(page.trim_start_matches("<!DOCTYPE html>"));
-    assert!(parsed.is_ok(), "the page is not well-formed: {:?}", parsed.err());
+    assert!(parsed.is_ok(), "the page is not healthy-formed: {:?}", parsed.err());
     let is_active = |page: &roxmltree::Document<'_>| {
         page.descendants().any(|node| {
             ["script", "img", "iframe", "object", "base", "form"].contains(&node.tag_name().name())

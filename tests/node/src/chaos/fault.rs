@@ -238,7 +238,7 @@ impl fmt::Display for Fault {
             Self::EtcReadOnly => "/etc read-only",
             Self::ClockForward => "clock goes forward",
             Self::ClockBack => "clock goes back",
-            Self::Cancel => "shutdown called off",
+            Self::Cancel => "shutdown cancelled",
             Self::SecondShutdown => "second shutdown",
             Self::ShutdownPastLogind => "shutdown past logind",
             Self::Reload => "reload",

@@ -91,7 +91,7 @@ impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StartInOrder => "start in order, one pod never ready",
-            Self::Guard => "a pod holds shutdowns",
+            Self::Guard => "a pod blocks shutdowns",
             Self::RebootInPlace => "a pod stays over the reboot",
             Self::AfterNodes => "after a node that never goes down",
             Self::FarNotice => "a notice hours away",

@@ -41,7 +41,7 @@ const INVARIANTS: [Invariant; 13] = [
     ("lock released", lock::the_lock_goes_with_the_last_pod),
     ("report", report::the_report_is_complete),
     ("told", switched_on::pods_are_told),
-    ("called off", switched_on::a_notice_goes_when_it_is_called_off),
+    ("cancelled", switched_on::a_notice_goes_when_it_is_called_off),
     ("switched on", switched_on::what_is_switched_on_works),
 ];
 

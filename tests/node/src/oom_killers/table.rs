@@ -20,7 +20,7 @@ pub struct Row {
 /// The table of all rows, grouped by scene.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    let mut text = "\n| | | first act, after the machine ran short | culprit gone after | innocent pods ended \
+    let mut text = "\n| | | first act, after the machine ran short | culprit gone after | innocent pods terminated \
                     | tasks waited for memory |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for scene in super::scene::SCENES {

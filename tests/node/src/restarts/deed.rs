@@ -67,11 +67,11 @@ impl fmt::Display for Deed {
             Self::Kill => "kill",
             Self::Removal => "manifests removed",
             Self::Drain => "drain",
-            Self::DrainCalledOff => "drain called off",
+            Self::DrainCalledOff => "drain cancelled",
             Self::Notice => "notice",
             Self::Preemption => "preemption",
             Self::Eviction => "eviction",
-            Self::ShutdownCalledOff => "shutdown called off",
+            Self::ShutdownCalledOff => "shutdown cancelled",
             Self::Shutdown => "shutdown",
         })
     }

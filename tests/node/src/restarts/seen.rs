@@ -84,7 +84,9 @@ pub(super) fn order(
         let earlier = pods.iter().filter(|other| group_of(other) < group_of(pod));
         let is_alive = |ended: At| ended > asked + NOTED;
         let alive = earlier.filter(|other| ended(other).is_none_or(is_alive));
-        early.extend(alive.map(|other| format!("{} asked before {} ended", pod.name, other.name)));
+        early.extend(
+            alive.map(|other| format!("{} asked before {} terminated", pod.name, other.name)),
+        );
     }
     early
 }

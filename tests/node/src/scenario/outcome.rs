@@ -26,7 +26,7 @@ impl Scenario {
     pub fn assert_ended_within(&self, gap: Duration) -> TestResult<(u64, u64)> {
         for (name, log) in self.logs() {
             assert_eq!(log.starts.len(), 1, "{name} was started again: {log:?}");
-            assert_eq!(log.exits.len(), 1, "{name} did not end by itself: {log:?}");
+            assert_eq!(log.exits.len(), 1, "{name} did not exit by itself: {log:?}");
         }
         let mut spans = Vec::new();
         for priority in GROUPS {
@@ -39,7 +39,7 @@ impl Scenario {
             spans.push((first, exit.ok_or("nobody exited")?));
         }
         for (before, after) in spans.iter().zip(&spans[1..]) {
-            assert!(after.0 >= before.1, "a group began before the one before it had ended");
+            assert!(after.0 >= before.1, "a group began before the one before it had terminated");
             let waited = Duration::from_nanos(after.0 - before.1);
             println!("gap between groups: {waited:?}");
             assert!(waited < gap, "{waited:?} passed between two groups");

@@ -65,8 +65,9 @@ fn bare(word: &str) -> &str {
 
 #[test]
 fn lengths_may_differ_and_nothing_else() {
-    let page = ["12 pods started in 78ms:", "  …", "all ended in 4 s (budget 30 s)."];
-    let said = "12 pods started in 130ms:\n\n  0 web\n  1 dns\nall ended in 3.9 s (budget 30 s).\n";
+    let page = ["12 pods started in 78ms:", "  …", "all terminated in 4 s (budget 30 s)."];
+    let said =
+        "12 pods started in 130ms:\n\n  0 web\n  1 dns\nall terminated in 3.9 s (budget 30 s).\n";
     assert_eq!(shows(&page, said), Ok(()));
     assert_eq!(shows(&page, &said.replace("130ms", "1.5s")), Ok(()));
     for (from, to) in [("12 pods", "11 pods"), ("budget", "of"), ("web", "web\n…")] {

@@ -89,7 +89,7 @@ impl Rack {
     fn assert_control_plane_was_last(&self) -> TestResult {
         let workers =
             self.nodes[1..].iter().flat_map(|(scenario, _)| scenario.logs().into_values());
-        let last = workers.flat_map(|log| log.exits).max().ok_or("no worker's pod ended")?;
+        let last = workers.flat_map(|log| log.exits).max().ok_or("no worker's pod terminated")?;
         let mut asked = self.control().group(GROUPS[2]).into_iter().flat_map(|log| log.terms);
         assert!(asked.all(|at| at > last), "a critical pod was asked before {last}");
         Ok(())

@@ -95,7 +95,7 @@ async fn ends_in_order(scenario: &mut Scenario) -> TestResult {
     scenario.node.wait_off(DOWN).await?;
     assert_in_order(scenario, asked);
     let journal = scenario.node.journal(&["--unit=winddown", "--output=cat"]).await?;
-    assert!(journal.contains("all pods ended in"), "{journal}");
+    assert!(journal.contains("all pods terminated in"), "{journal}");
     assert!(journal.contains("the node goes down: not done"), "nothing was sent:\n{journal}");
     let report = scenario.newest_report()?;
     assert_eq!(report["outcome"], "clean", "{report:#}");

@@ -152,7 +152,7 @@ async fn a_tenants_pod_that_says_it_is_etcds_mirror_ends_no_etcd() -> TestResult
         assert_eq!(counts, (1, 1, 1), "{name}: {log:?}");
     }
     let (asked, ended) = (logs["etcd"].terms[0], logs["kube-apiserver"].exits[0]);
-    assert!(asked >= ended, "etcd was asked before the API server had ended: {logs:?}");
+    assert!(asked >= ended, "etcd was asked before the API server had terminated: {logs:?}");
     println!("etcd was asked {:?} after its API server", Duration::from_nanos(asked - ended));
     Ok(())
 }

@@ -137,7 +137,7 @@ async fn of_every_distributions_control_plane_the_api_server_ends_before_etcd_an
             Duration::from_nanos(asked - ended)
         };
         let etcd = waited(&of(&logs, datastore), &rest);
-        println!("{name}: etcd was asked {etcd:?} after the last of the others had ended");
+        println!("{name}: etcd was asked {etcd:?} after the last of the others had terminated");
         if !node.is_empty() {
             let api_server = waited(&of(&logs, &["kube-apiserver."]), &of(&logs, node));
             println!("{name}: the API server was asked {api_server:?} after {node:?}");

@@ -57,7 +57,7 @@ async fn an_agent_killed_while_its_pods_start_makes_no_container_twice() -> Test
     // containerd gives a start up when whoever asked for it goes away, and kills what it had begun:
     // such a container is started anew. Two at the same time there may not be.
     for (name, log) in scenario.logs() {
-        assert!(log.terms.is_empty(), "{name} was asked to end: {log:?}");
+        assert!(log.terms.is_empty(), "{name} was asked to terminate: {log:?}");
         if log.starts.len() > 1 {
             println!("{name} was started {} times", log.starts.len());
         }

@@ -23,7 +23,7 @@ async fn pods_of_a_restarted_agent_end_in_order_by_signal_while_containerd_is_su
     assert!(said.contains("not known yet which pods run"), "{said}");
     assert!(!said.contains("no pods"), "{said}");
     let said = scenario.text(&["plan", "shutdown"]).await?;
-    assert!(!said.contains("no pods to end"), "{said}");
+    assert!(!said.contains("no pods to terminate"), "{said}");
 
     scenario.power_off().await?;
     scenario.node.wait_off(Duration::from_secs(60)).await?;

@@ -152,7 +152,7 @@ async fn a_deadline_counts_from_the_pods_start_over_a_restart_of_the_agent() -> 
     assert_eq!(sh(node, &show).await?, weight);
     tokio::time::sleep(Duration::from_secs(5)).await;
     node.run(&["systemctl", "restart", "winddown"]).await?;
-    wait_for(&scenario, "the pod to be ended", &format!("test -s {SEEN}/ended")).await?;
+    wait_for(&scenario, "the pod to be terminated", &format!("test -s {SEEN}/ended")).await?;
     let read = async |file: &str| -> TestResult<u64> {
         Ok(sh(node, &format!("cat {SEEN}/{file}")).await?.trim().parse()?)
     };

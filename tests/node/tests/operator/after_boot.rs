@@ -18,7 +18,7 @@ async fn after_each_boot_one_line_says_how_the_node_went_down() -> TestResult {
     scenario.power_off().await?;
     scenario.node.wait_off(SOON).await?;
     let said = says_after_boot(&mut scenario).await?;
-    assert!(said.starts_with("clean shutdown: 7 pods ended by themselves in "), "{said}");
+    assert!(said.starts_with("clean shutdown: 7 pods exited by themselves in "), "{said}");
     a_page_names_all_pods(&scenario).await?;
 
     // An agent that is started again has no news to tell.
@@ -40,8 +40,8 @@ async fn after_each_boot_one_line_says_how_the_node_went_down() -> TestResult {
     scenario.node.kill();
     let said = says_after_boot(&mut scenario).await?;
     assert!(said.starts_with("cut-off shutdown: "), "{said}");
-    assert!(said.contains("3 pods had ended, 1 still ending, 3 not asked yet"), "{said}");
-    assert!(said.ends_with("still ending: default/web-0-winddown-node"), "{said}");
+    assert!(said.contains("3 pods had terminated, 1 still terminating, 3 not asked yet"), "{said}");
+    assert!(said.ends_with("still terminating: default/web-0-winddown-node"), "{said}");
     let report = scenario.newest_report()?;
     assert_eq!(report["outcome"], "cutOff", "{report}");
 

@@ -126,7 +126,7 @@ async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
     assert_eq!(node.wait_off(SOON).await?.code(), Some(Node::REBOOTED), "{}", node.console());
     node.start().await?;
     let said = node.run(&["winddown", "report"]).await?;
-    assert!(said.starts_with("Clean shutdown: 2 pods ended by themselves"), "{said}");
+    assert!(said.starts_with("Clean shutdown: 2 pods exited by themselves"), "{said}");
     Ok(())
 }
 

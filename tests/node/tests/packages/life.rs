@@ -57,7 +57,7 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
     for pod in &scenario.pods {
         assert!(said.contains(&format!("default/{}", pod.name)), "{} is not named", pod.name);
     }
-    assert_eq!(scenario.untouched_pids().await?, pids, "a removal ends no pod");
+    assert_eq!(scenario.untouched_pids().await?, pids, "a removal terminates no pod");
     assert!(!scenario.lock_is_listed().await, "nobody is left who would release the lock");
     let left = left_behind(&scenario.node, &bare).await?;
     let kept = ["/etc/winddown", "/var/lib/winddown", "/var/log/winddown"];

@@ -56,7 +56,7 @@ async fn an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod() -> Test
     for pod in &scenario.pods {
         assert!(said.contains(&format!("default/{}", pod.name)), "{} is not named", pod.name);
     }
-    assert_eq!(scenario.untouched_pids().await?, pids, "a removal ends no pod");
+    assert_eq!(scenario.untouched_pids().await?, pids, "a removal terminates no pod");
     assert!(!scenario.lock_is_listed().await, "nobody is left who would release the lock");
     let left = left_behind(&scenario.node, &bare).await?;
     let others = OF_OTHERS.map(str::to_owned).into();

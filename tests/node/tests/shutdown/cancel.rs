@@ -91,14 +91,14 @@ async fn follows_shutdown_c(test: &str, suite: Suite) -> TestResult {
     scenario.someone_is_asked().await?;
     let cancel = "date +%s%N && shutdown -c";
     let cancelled: u64 = scenario.node.run(&["sh", "-c", cancel]).await?.trim().parse()?;
-    let heard = scenario.said_after(cancelled, "the shutdown was called off").await?;
+    let heard = scenario.said_after(cancelled, "the shutdown was cancelled").await?;
     assert!(heard - cancelled < 1_000_000_000, "{} ms", (heard - cancelled) / 1_000_000);
     let held = scenario.said_after(cancelled, "holding logind's delay lock").await?;
     assert!(held - cancelled < 1_000_000_000, "{} ms", (held - cancelled) / 1_000_000);
     scenario.lock_is_back().await?;
 
     let again = async || scenario.group(GROUPS[0]).iter().all(|log| log.starts.len() == 2);
-    scenario.node.wait_until("the pods that were ended to be back", SOON, again).await?;
+    scenario.node.wait_until("the pods that were terminated to be back", SOON, again).await?;
     for priority in &GROUPS[1..] {
         for log in scenario.group(*priority) {
             assert!(log.terms.is_empty(), "a pod of group {priority} was asked: {log:?}");

@@ -170,7 +170,7 @@ async fn falls_into_the_gap(test: &str, suite: Suite) -> TestResult {
         let ended = logs["web-0"].exits.first();
         let asked = scenario.group(GROUPS[2])[0].terms.first().copied();
         let in_order = asked.zip(ended).is_some_and(|(asked, ended)| asked >= *ended);
-        assert!(!in_order, "{mode}: they were ended in order: {logs:?}");
+        assert!(!in_order, "{mode}: they were terminated in order: {logs:?}");
         assert!(scenario.newest_report().is_err(), "{mode}: an agent was there");
     }
     Ok(())

@@ -49,7 +49,7 @@ async fn starts_another_kernel(test: &str, suite: Suite) -> TestResult {
     for priority in GROUPS {
         for log in scenario.group(priority) {
             assert_eq!((log.terms.len(), log.exits.len()), (1, 1), "{log:?}");
-            assert!(log.terms[0] > last, "asked before the group before had ended: {log:?}");
+            assert!(log.terms[0] > last, "asked before the group before had terminated: {log:?}");
         }
         last = scenario.group(priority).iter().map(|log| log.exits[0]).max().unwrap_or(last);
     }

@@ -31,7 +31,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     let said = scenario.text(&["status"]).await?;
     assert!(said.contains(&format!("shutdowns are refused for {pod}")), "{said}");
     let doctor = scenario.text(&["doctor"]).await.unwrap_or_else(|error| error.to_string());
-    assert!(doctor.contains("pods hold shutdowns, which logind refuses"), "{doctor}");
+    assert!(doctor.contains("pods block shutdowns, which logind refuses"), "{doctor}");
 
     // The next agent goes on with the hold, and logind keeps the lock over a restart of its own.
     let status = scenario.status().await?;
@@ -39,7 +39,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     scenario.another_agent_than(&status["node"]["pid"]).await?;
     scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
     let again = async || guard(&scenario).await.is_some();
-    scenario.node.wait_until("the pod to hold shutdowns again", SOON, again).await?;
+    scenario.node.wait_until("the pod to block shutdowns again", SOON, again).await?;
     assert_eq!(holder(&scenario).await?, pod);
     scenario.lock_is_back().await?;
     assert!(blocked(&scenario).await?, "logind has lost the lock");
@@ -53,7 +53,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
         enter_all(&mut scenario.node, &page(&pod)).await?;
     } else {
         let answer = scenario.text(&["release", &pod]).await?;
-        assert_eq!(answer.trim(), format!("{pod}: holds shutdowns no longer"));
+        assert_eq!(answer.trim(), format!("{pod}: blocks shutdowns no longer"));
         let free = async || blocked(&scenario).await.is_ok_and(|blocked| !blocked);
         scenario.node.wait_until("logind to let shutdowns through", SOON, free).await?;
         scenario.node.run(asking(suite)).await?;
@@ -61,7 +61,7 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
     }
     scenario.assert_ended_in_order()?;
     let report = scenario.newest_report()?;
-    assert!(!report["warnings"].to_string().contains("held shutdowns"), "{report:#}");
+    assert!(!report["warnings"].to_string().contains("blocked shutdowns"), "{report:#}");
     Ok(())
 }
 
@@ -81,8 +81,13 @@ async fn is_not_asked(test: &str, suite: Suite) -> TestResult {
     let report = scenario.newest_report()?;
     // A machine with a slow disk has other warnings, too.
     let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let held: Vec<&str> = warnings.filter(|warning| warning.contains("held shutdowns")).collect();
-    assert_eq!(held, [format!("{pod} held shutdowns, and this one did not ask")], "{report:#}");
+    let held: Vec<&str> =
+        warnings.filter(|warning| warning.contains("blocked shutdowns")).collect();
+    assert_eq!(
+        held,
+        [format!("{pod} blocked shutdowns, and this one bypassed logind")],
+        "{report:#}"
+    );
     Ok(())
 }
 
@@ -110,7 +115,7 @@ async fn holding(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
         }
         None => false,
     };
-    let expired = scenario.node.wait_until("one pod to hold shutdowns", SOON, one).await;
+    let expired = scenario.node.wait_until("one pod to block shutdowns", SOON, one).await;
     if let Err(error) = expired {
         return Err(format!("{error}\n{}", scenario.text(&["status"]).await?).into());
     }
@@ -145,7 +150,7 @@ async fn guard(scenario: &Scenario) -> Option<Value> {
 
 /// The pod that holds shutdowns.
 async fn holder(scenario: &Scenario) -> TestResult<String> {
-    let guard = guard(scenario).await.ok_or("no pod holds shutdowns")?;
+    let guard = guard(scenario).await.ok_or("no pod blocks shutdowns")?;
     let pod = &guard["pods"][0];
     let text = |field: &str| pod[field].as_str().unwrap_or_default().to_owned();
     assert_eq!(text("namespace"), "batch", "{guard}");

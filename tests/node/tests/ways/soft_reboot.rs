@@ -201,7 +201,7 @@ async fn reboots_softly(test: &str, suite: Suite, begun: &Begun) -> TestResult {
     let mut last = 0;
     for logs in GROUPS.map(|priority| scenario.group(priority)) {
         let first = logs.iter().flat_map(|log| log.terms.iter().copied()).min();
-        assert!(first > Some(last), "a group was asked before the one before it had ended");
+        assert!(first > Some(last), "a group was asked before the one before it had terminated");
         last = logs.iter().flat_map(|log| log.exits.iter().copied()).max().unwrap_or(last);
     }
     assert_eq!(locks(&scenario).await?, 1);

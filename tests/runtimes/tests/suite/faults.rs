@@ -137,7 +137,7 @@ async fn a_stop_that_never_works_is_an_error_that_names_the_container_and_the_ne
     let pod = polite("web");
     run(&runtime, &pod).await;
     for (fault, said) in [
-        (Fault::Hang, "ending container main of pod uid-web"),
+        (Fault::Hang, "stopping container main of pod uid-web"),
         (Fault::Error("the shim is gone"), "the shim is gone"),
     ] {
         stage.cri.script("StopContainer", 1000, fault);
@@ -165,7 +165,7 @@ async fn a_failing_container_that_was_not_ended_is_ended_when_the_runtime_works_
     drop(listener);
     timeout(PATIENCE, changes.recv()).await.expect("the container fails").unwrap();
     runtime.sync_pod(&pod).await.unwrap();
-    timeout(PATIENCE, changes.recv()).await.expect("it could not be ended").unwrap();
+    timeout(PATIENCE, changes.recv()).await.expect("it could not be terminated").unwrap();
     stage.cri.heal();
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     stop(&runtime, &pod, 5).await;

@@ -98,7 +98,7 @@ pub(crate) async fn what_a_container_that_ended_well_left_running_is_ended<S: Ma
     assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 0);
     let pid = std::fs::read_to_string(&file).unwrap();
     let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    eventually("the rest is ended", || stat().is_empty() || stat().contains(") Z ")).await;
+    eventually("the rest is terminated", || stat().is_empty() || stat().contains(") Z ")).await;
     stage.nothing_loaded().await;
 }
 

@@ -13,7 +13,7 @@ const PODS: &str = "WINDDOWN_TEST_PODS";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_pods_are_asked_to_end_at_once_group_by_group() {
-    let Some(stage) = set("many pods are asked to end at once").await else { return };
+    let Some(stage) = set("many pods are asked to terminate at once").await else { return };
     let count: usize = std::env::var(PODS).ok().and_then(|n| n.parse().ok()).unwrap_or(8);
     let runtime = std::sync::Arc::new(stage.open_now().await);
     let act = Act { stop: "1", ..POLITE };
@@ -39,7 +39,7 @@ async fn many_pods_are_asked_to_end_at_once_group_by_group() {
         for stopped in futures_util::future::join_all(stops).await {
             assert!(!stopped.unwrap().forced());
         }
-        println!("{} pods had ended after {:?}", group.len(), began.elapsed());
+        println!("{} pods had terminated after {:?}", group.len(), began.elapsed());
     }
     eventually("all logs are written", || {
         (0..count).all(|i| stage.log(&format!("p{i}"), "main", 0).contains("F asked"))

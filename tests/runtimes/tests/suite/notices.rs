@@ -70,7 +70,7 @@ pub(crate) async fn a_pod_reads_of_the_end_of_the_node_and_of_its_own<S: Stage>(
     assert_eq!((&seen["reason"], &seen["nodeAction"]), (&json!("shutdown"), &json!("reboot")));
     assert_eq!(seen["stopping"], false);
     runtime.announce(None);
-    eventually("the pod reads that it was called off", || gates.join("gone").exists()).await;
+    eventually("the pod reads that it was cancelled", || gates.join("gone").exists()).await;
 
     let grace = Grace::fixed(secs(20)).with_reason(KillReason::Eviction);
     assert!(!runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap().forced());

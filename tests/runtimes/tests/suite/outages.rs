@@ -121,7 +121,7 @@ async fn a_container_that_is_only_listed_as_running_is_ended_in_its_grace() {
     assert_eq!((listed.len(), listed[0].running), (1, true));
     let stop = next.stop_pod(web.uid(), Some(&web), Grace::fixed(secs(20)));
     let heal = async {
-        eventually("it is asked to end", || !calls(&stage, "StopContainer").is_empty()).await;
+        eventually("it is asked to terminate", || !calls(&stage, "StopContainer").is_empty()).await;
         stage.cri.heal();
     };
     let (stopped, ()) = tokio::join!(stop, heal);

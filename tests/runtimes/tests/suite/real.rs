@@ -290,7 +290,7 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
 
 #[tokio::test]
 async fn a_suspended_containerd_keeps_no_pod_from_ending() {
-    let Some(stage) = set("pods end without containerd").await else { return };
+    let Some(stage) = set("pods terminate without containerd").await else { return };
     let mut config = stage.config();
     config.times.ask = secs(3);
     let runtime = CriRuntime::open(config).await.unwrap();
@@ -316,7 +316,7 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
 
 #[tokio::test]
 async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
-    let Some(stage) = set("a container is asked to end once").await else { return };
+    let Some(stage) = set("a container is asked to terminate once").await else { return };
     let runtime = stage.open_now().await;
     let (pod, gate) = stage.gated("web", Act { stop: "gate", stop_code: 3, ..POLITE });
     stage.up(&runtime, &pod).await;
@@ -329,7 +329,7 @@ async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
     }
     drop(runtime);
     let runtime = stage.open_now().await;
-    assert!(runtime.list_pods().await.unwrap()[0].running, "it is still ending");
+    assert!(runtime.list_pods().await.unwrap()[0].running, "it is still terminating");
     // The second agent's stop has begun when the gate opens: futures are polled in this order.
     let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 300), async { gate.open() });
     assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));

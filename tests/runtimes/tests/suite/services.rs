@@ -156,7 +156,7 @@ async fn a_failing_container_that_was_not_ended_is_ended_when_the_service_manage
     drop(listener);
     timeout(PATIENCE, changes.recv()).await.expect("the container fails").unwrap();
     runtime.sync_pod(&pod).await.unwrap();
-    timeout(PATIENCE, changes.recv()).await.expect("it could not be ended").unwrap();
+    timeout(PATIENCE, changes.recv()).await.expect("it could not be terminated").unwrap();
     stage.units.hang(false);
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 137);

@@ -43,7 +43,7 @@ async fn a_pod_without_any_status_is_ended_before_its_object_goes() {
     world.apply(pod("a", "u1"));
     world.until("it was created", |w| w.calls("create u1") == 1).await;
     world.delete("u1", 30);
-    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1 30s") == 1).await;
     world.holds_for(20 * S, "not before its end is told", |w| w.calls("remove") == 0).await;
     world.acks(true);
     world.until("it goes", |w| w.object("u1").is_none()).await;
@@ -78,7 +78,7 @@ async fn a_shortened_grace_reaches_the_runtime_and_a_longer_one_does_not() {
     let (world, _running) = with_a_running_pod().await;
     world.with(|s| s.ends_after = None);
     world.delete("u1", 100);
-    world.until("it is asked to end", |w| w.calls("delete u1 100s") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1 100s") == 1).await;
     world.delete("u1", 20);
     world.until("it is asked again", |w| w.calls("delete u1 20s") == 1).await;
     world.delete("u1", 500);
@@ -95,7 +95,7 @@ async fn a_restart_gives_what_is_left_of_the_grace_and_not_a_fresh_one() {
     let (world, running) = with_a_running_pod().await;
     world.with(|s| s.ends_after = None);
     world.delete("u1", 30);
-    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1 30s") == 1).await;
     tokio::time::sleep(20 * S).await;
     running.stop().await.unwrap();
     let world = world.after_restart();
@@ -103,7 +103,7 @@ async fn a_restart_gives_what_is_left_of_the_grace_and_not_a_fresh_one() {
     let now = world.clock().now();
     world.edit("u1", |p| p.metadata.deletion_timestamp = Some(Time(now + 10 * S)));
     world.start().ready().await;
-    world.until("it is asked to end", |w| w.calls("delete u1 10s") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1 10s") == 1).await;
     world.until("it goes", |w| w.object("u1").is_none()).await;
     assert!(world.since_start() < 15 * S, "{:?}", world.since_start());
 }
@@ -188,7 +188,7 @@ async fn a_running_pod_that_another_client_marks_as_failed_is_terminated_with_it
     // The kubelet does the same: the pod's controller has already replaced it.
     let (world, _running) = with_a_running_pod().await;
     world.edit("u1", |pod| pod.status.as_mut().unwrap().phase = Some("Failed".into()));
-    world.until("it is asked to end", |w| w.calls("delete u1 30s") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1 30s") == 1).await;
     world.until("it has ended", |w| w.with(|s| s.running["u1"].exit.is_some())).await;
     world
         .holds_for(600 * S, "its object stays, and it is not started again", |w| {
@@ -203,7 +203,7 @@ async fn a_running_pod_that_another_client_marks_as_failed_is_terminated_with_it
 async fn an_end_during_an_outage_of_the_api_is_told_and_removed_after_it() {
     let (world, _running) = with_a_running_pod().await;
     world.delete("u1", 30);
-    world.until("it is asked to end", |w| w.calls("delete u1") == 1).await;
+    world.until("it is asked to terminate", |w| w.calls("delete u1") == 1).await;
     world.acks(false);
     world.with(|s| (s.api_down, s.deaf) = (true, true));
     world.watch_fails();

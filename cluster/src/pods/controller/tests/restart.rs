@@ -164,7 +164,7 @@ async fn an_empty_list_ends_nothing_before_every_pod_was_looked_up_several_times
     }
     world.start().ready().await;
     assert_eq!(world.calls("delete"), 0, "not with the first look");
-    world.until("they are ended", |w| w.calls("delete") == 5).await;
+    world.until("they are terminated", |w| w.calls("delete") == 5).await;
     assert_eq!(world.calls("get"), 15);
     let (first, last) = (world.call_times("get u0"), world.call_times("delete u0"));
     assert!(last[0] - first[0] >= 10 * S);
@@ -192,7 +192,7 @@ async fn while_the_api_does_not_answer_no_orphan_is_ended() {
     world.start().ready().await;
     world.holds_for(900 * S, "it runs on", |w| w.calls("delete") == 0).await;
     world.with(|s| s.api_down = false);
-    world.until("it is ended", |w| w.calls("delete u0") == 1).await;
+    world.until("it is terminated", |w| w.calls("delete u0") == 1).await;
 }
 
 #[tokio::test(start_paused = true)]

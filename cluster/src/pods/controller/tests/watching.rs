@@ -23,7 +23,7 @@ async fn a_pod_that_vanished_while_the_watch_was_away_is_ended_after_the_next_li
     world.holds_for(30 * S, "nobody knows", |w| w.calls("delete") == 0).await;
     let lists = world.with(|s| s.lists);
     world.relist();
-    world.until("it is ended", |w| w.calls("forget u1") == 1).await;
+    world.until("it is terminated", |w| w.calls("forget u1") == 1).await;
     assert_eq!(world.with(|s| s.lists), lists + 1);
     assert_eq!(world.calls("delete u1 30s"), 1);
     assert_eq!(world.calls("delete"), 1);
@@ -84,7 +84,7 @@ async fn t34_the_filter_is_asked_about_every_change() {
     assert!(asked.load(Ordering::Relaxed) >= 3);
     // A pod that no longer passes the filter counts as deleted.
     world.edit("u1", |p| p.metadata.labels = Some([("other".into(), String::new())].into()));
-    world.until("it is ended", |w| w.calls("forget u1") == 1).await;
+    world.until("it is terminated", |w| w.calls("forget u1") == 1).await;
     assert_eq!(world.calls("remove"), 0);
 }
 
@@ -113,7 +113,7 @@ async fn a_pod_that_the_runtime_lost_is_found_missing_by_the_slow_comparison() {
     world.with(|s| s.running.remove("u1"));
     world.until("it is made again", |w| w.calls("create u1") == 2).await;
     world.found(pod("x", "u9"), None);
-    world.until("what is not wanted is ended", |w| w.calls("delete u9") >= 1).await;
+    world.until("what is not wanted is terminated", |w| w.calls("delete u9") >= 1).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,7 +37,7 @@ impl OptionValue for Vec<String> {
         let mut all = Self::with_capacity(items.len());
         for item in items {
             let Some(text) = item.text() else {
-                let what = format!("needs a list of texts, one of them is {}", item.kind());
+                let what = format!("needs a list of strings, one of them is {}", item.kind());
                 fields.fail(field.name, item.at, what);
                 continue;
             };
@@ -49,8 +49,10 @@ impl OptionValue for Vec<String> {
         if matches!(field.kind, ValueKind::Command)
             && !all.first().is_some_and(|p| p.starts_with('/'))
         {
-            let what =
-                format!("names no program by its whole path: write such as {}", field.example);
+            let what = format!(
+                "names no program by its whole path: write, for example, {}",
+                field.example
+            );
             let at = fields.node(field.name)?.at;
             fields.fail(field.name, at, what);
         }
@@ -87,7 +89,7 @@ impl OptionValue for Vec<IpAddr> {
                 // The kubelet skips it; the section warns.
                 Err(_) if fields.dialect().is_some() => {}
                 Err(_) => {
-                    let what = "is no address: write such as 10.0.0.5 or fd00::5";
+                    let what = "is no address: write, for example, 10.0.0.5 or fd00::5";
                     fields.fail(field.name, at, format!("`{part}` {what}"));
                 }
             }
@@ -118,7 +120,7 @@ impl OptionValue for BTreeMap<String, String> {
     }
 }
 
-/// Grace periods of soft thresholds. A zero is an error only for a threshold that is in force: the kubelet accepts it
+/// Grace periods of soft thresholds. A zero is an error only for a threshold that is in effect: the kubelet accepts it
 /// for others.
 impl OptionValue for BTreeMap<String, Duration> {
     fn kind() -> ValueKind {

@@ -29,11 +29,15 @@ impl Decision {
                 }
             }
             Event::PodEvicted { pod, signal, took } => {
-                self.pod("podEvicted", pod, &format!("ended for {signal} in {}", duration(*took)));
+                self.pod(
+                    "podEvicted",
+                    pod,
+                    &format!("evicted for {signal}, terminated in {}", duration(*took)),
+                );
                 self.field("signal", *signal).field("tookSeconds", took.as_secs_f64());
             }
             Event::EvictionFailed { pod, signal, error } => {
-                self.pod("evictionFailed", pod, &format!("not ended for {signal}: {error}"));
+                self.pod("evictionFailed", pod, &format!("not evicted for {signal}: {error}"));
                 self.field("signal", *signal).field("error", error.as_str());
             }
             Event::EvictionShadowed { pod, signal, message } => {

@@ -179,7 +179,7 @@ fn what_is_wrong_with_containers_is_found() {
             "",
         ),
         (
-            "a kubelet beside that ends pods, too",
+            "a kubelet beside that terminates pods, too",
             |f| {
                 f.config.config.node.mode = Mode::Companion;
                 f.kubelet.processes = process("kubelet");
@@ -228,7 +228,7 @@ fn without_the_api_server_pods_end_as_the_configuration_says() {
         finding(&facts, "api").unwrap().title
     };
     assert!(title(WithoutApi::StopContainers).contains("through the container runtime"));
-    let wait = "would end only the pods of manifests (companionWithoutApi: wait)";
+    let wait = "would terminate only the pods of manifests (companionWithoutApi: wait)";
     assert!(title(WithoutApi::Wait).ends_with(wait));
 }
 
@@ -340,7 +340,7 @@ fn a_drained_node_and_one_that_was_given_notice_start_no_pod() {
             .map(|found| (found.severity, [found.fix, found.advice].concat()))
     };
     assert_eq!(closed(&[]), None);
-    assert_eq!(closed(&[ClosedBy::Startup, ClosedBy::Shutdown]), None, "it ends by itself");
+    assert_eq!(closed(&[ClosedBy::Startup, ClosedBy::Shutdown]), None, "it exits by itself");
     let (severity, fix) = closed(&[ClosedBy::Notice, ClosedBy::Drain]).unwrap();
     assert_eq!(severity, Warning);
     assert!(fix[0].contains("winddown undrain"), "{fix:?}");

@@ -157,7 +157,7 @@ fn what_is_wrong_with_the_node_is_found() {
             "writers",
             Warning,
             "configuration: /etc/winddown/config.yaml: it belongs to user 1000",
-            "if what is there is as you want it, run: chown root:root /etc/winddown/config.yaml",
+            "to accept it as it is, run: chown root:root /etc/winddown/config.yaml",
         ),
         (
             "a key that everybody may read",

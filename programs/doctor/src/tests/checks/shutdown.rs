@@ -126,7 +126,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "journalctl -u winddown -e",
         ),
         (
-            "a pod that holds shutdowns",
+            "a pod that blocks shutdowns",
             |f| known(&mut f.agent).guard = Some(guard(LockState::Held)),
             "guard",
             Info,
@@ -206,7 +206,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "systemctl unmask",
         ),
         (
-            "not all were ended",
+            "not all were terminated",
             |f| f.files.last = last("incomplete"),
             "last-shutdown",
             Info,
@@ -336,7 +336,7 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
     let mut facts = healthy();
     known(&mut facts.bus.login).delay = winddown_systemd::drop_in::INFINITY;
     let delay = finding(&facts, "delay").unwrap();
-    assert_eq!(delay.title, "logind waits an unlimited time, 32s are wanted");
+    assert_eq!(delay.title, "logind waits an unlimited time, 32s are required");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
         add(Duration::ZERO, "warn", sentences::shortage(report));
     }
     for at in &report.resumed {
-        add(*at, "warn", "The agent was restarted in the middle and went on".to_owned());
+        add(*at, "warn", "The agent was restarted in the middle and continued".to_owned());
     }
     for group in sentences::groups(report) {
         of_group(report, group, &mut add);
@@ -63,7 +63,7 @@ fn beginning(report: &ShutdownReport) -> String {
     let who = match report.trigger {
         Trigger::LoginManager => "The login manager announced that the node goes down",
         Trigger::Drill => "A rehearsal began",
-        Trigger::Drain => "An operator asked to empty the node",
+        Trigger::Drain => "An operator started a drain",
         Trigger::UnitStop => "The service was stopped while the machine went down",
         Trigger::Notice => "A notice began the run",
     };
@@ -86,7 +86,7 @@ fn of_group(
         return;
     };
     let (count, allowed) = (pod_count(group.pods.len()), in_seconds(group.allowed));
-    let mut asked = format!("{name}: {count} asked to end within {allowed}");
+    let mut asked = format!("{name}: {count} asked to terminate within {allowed}");
     let short = group.pods.iter().filter(|pod| pod.wanted_grace.is_some()).count();
     if short > 0 {
         asked.push_str(&format!("; less than its own grace for {}", pod_count(short)));
@@ -109,12 +109,16 @@ fn of_group(
         };
         let took = in_seconds(ended.saturating_sub(started));
         let over = pod_count(over);
-        add(ended, "", format!("{name}: {over} ended in {took}{spare}"));
+        add(ended, "", format!("{name}: {over} terminated in {took}{spare}"));
         return;
     }
     let names: Vec<String> = left.iter().map(|pod| pod.full_name()).collect();
     let names = names.join(", ");
-    add(ended, "bad", format!("{name}: time is over, {over} ended, not seen to end: {names}"));
+    add(
+        ended,
+        "bad",
+        format!("{name}: time is over, {over} terminated, not seen to terminate: {names}"),
+    );
 }
 
 /// When a pod was killed. The report does not contain the time of SIGKILL, but it is sent when the grace is over.

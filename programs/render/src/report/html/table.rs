@@ -7,7 +7,7 @@ use super::super::marks;
 use super::{Escaped, Markup, sentences};
 
 /// The headings, which also label the cells where the table is folded.
-const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
+const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "Outcome"];
 
 /// Writes the section.
 pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
@@ -44,7 +44,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     for (group, pods) in rest {
         let (group, count) = (Escaped(&group), pod_count(pods.len()));
         out.line(format_args!("<details>\n<summary>{group}: the other {count}</summary>"));
-        head(out, "Those that ended by themselves, and sooner; the slowest first.");
+        head(out, "Those that exited by themselves, and sooner; the slowest first.");
         out.line(format_args!("<tbody role=\"rowgroup\">"));
         pods.into_iter().for_each(|pod| row(pod, out));
         out.line(format_args!("</tbody>\n</table>\n</details>"));

@@ -58,15 +58,15 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
         section(&super::html(&run), "decisions", "li"),
         [
             "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s kept for the end",
-            "0.000 s 03:44:00.123 Notice from aws: gone at 12:00. The node ends 40 s after the start.",
+            "0.000 s 03:44:00.123 Notice from aws: gone at 12:00. The node goes down 40 s after the start.",
             "0.000 s 03:44:00.123 Pods were not ready for 1 s before the first SIGTERM.",
-            "1.000 s 03:44:01.123 plain: 2 pods asked to end within 20 s; less than its own grace \
+            "1.000 s 03:44:01.123 plain: 2 pods asked to terminate within 20 s; less than its own grace \
              for 1 pod",
-            "4.500 s 03:44:04.623 The agent was restarted in the middle and went on",
+            "4.500 s 03:44:04.623 The agent was restarted in the middle and continued",
             "21.000 s 03:44:21.123 default/slow: its grace of 20 s is over, killed: main",
-            "21.005 s 03:44:21.128 plain: 2 pods ended in 20 s, 9 s to spare",
-            "21.010 s 03:44:21.133 critical: 1 pod asked to end within 20 s",
-            "30.000 s 03:44:30.123 critical: time is over, 0 ended, not seen to end: default/stuck",
+            "21.005 s 03:44:21.128 plain: 2 pods terminated in 20 s, 9 s to spare",
+            "21.010 s 03:44:21.133 critical: 1 pod asked to terminate within 20 s",
+            "30.000 s 03:44:30.123 critical: time is over, 0 terminated, not seen to terminate: default/stuck",
             "31.000 s 03:44:31.123 last: spared, 1 pod",
             "31.000 s 03:44:31.123 Lock released",
         ]
@@ -95,7 +95,7 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
     assert_eq!(
         lines,
         [
-            "Pod Priority Grace Asked SIGTERM Exit How it ended",
+            "Pod Priority Grace Asked SIGTERM Exit Outcome",
             "priority 0 and above 2 pods · took 3 s of 30 s · held by default/db for the last 1.8 s",
             "default/db 0 20 s 0.000 0.003 3.012 by itself; 1 resource not released still held: /data",
             "default/web 0 20 s 0.000 0.003 1.250 by itself",
@@ -114,7 +114,7 @@ fn of_very_many_pods_the_failed_and_the_slowest_are_in_the_table_and_the_others_
     let (table, folded) = page.split_once("<details>").unwrap();
     let rows = |part: &str| part.matches("<th scope=\"row\"").count();
     assert_eq!((rows(table), rows(folded)), (40, 960));
-    assert!(table.contains("… 960 more: ended by themselves by 1.5 s; listed below"), "{table}");
+    assert!(table.contains("… 960 more: exited by themselves by 1.5 s; listed below"), "{table}");
     assert!(folded.contains("<summary>priority 0 and above: the other 960 pods</summary>"));
 }
 

@@ -54,7 +54,7 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
     let hooked = any_pod(|pod| sentences::before_sigterm(pod).is_some());
     out.line(format_args!(r#"<ul class="legend dim" aria-hidden="true">"#));
     for (class, meaning, _) in [
-        ("asked", "asked to end", true),
+        ("asked", "asked to terminate", true),
         ("term", "SIGTERM", true),
         ("bar", "ending", true),
         ("exit", "exit of the last container", true),
@@ -63,11 +63,11 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
         ("hook", "before SIGTERM (preStop hook)", hooked),
         ("held", "the group waits for this pod alone", held),
         ("kill", "SIGKILL, its grace was over", any(PodEnd::Killed)),
-        ("open", "not seen to end", any(PodEnd::StillRunning)),
-        ("soft", "still ending", any(PodEnd::Terminating)),
+        ("open", "not seen to terminate", any(PodEnd::StillRunning)),
+        ("soft", "still terminating", any(PodEnd::Terminating)),
         ("duck", "not ready, before SIGTERM", drained),
         ("span", "the group's time", true),
-        ("latest", "its latest end", true),
+        ("latest", "its deadline", true),
         ("reserve", "reserve at the end", true),
     ]
     .into_iter()
@@ -145,7 +145,7 @@ impl Timeline<'_> {
             (drain, "limit", "endpoint drain ends"),
             (Some(budget.pods), "limit", "pods' time ends"),
             (budget.delay, "limit", "logind's limit"),
-            (notice, "limit", "notice: node ends"),
+            (notice, "limit", "notice: node goes down"),
             (Some(report.took), "over", report.end_of_run()),
         ]
         .into_iter()

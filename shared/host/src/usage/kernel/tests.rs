@@ -135,7 +135,7 @@ async fn the_pods_cgroup_is_measured_on_both_versions_once_it_is_there() {
     assert!(reading.problems.is_empty(), "it comes with the first pod: {:?}", reading.problems);
     tree.write("cgroup/pods/memory.current", "many\n");
     let problems = tree.read().problems;
-    assert!(problems[0].to_string().contains("pods/memory.current: holds no number"));
+    assert!(problems[0].to_string().contains("pods/memory.current: contains no number"));
     tree.v2_cgroup("pods", "max\n");
     assert_eq!(kib(tree.read().stats.pods_memory), (300, 700, Some(800)));
     let mut tree = Tree::hybrid();

@@ -20,7 +20,7 @@ async fn a_held_pod_takes_the_room_of_a_job_that_completes_while_its_victim_stil
     tokio::time::sleep(secs(2)).await;
     c.node.runtime.exit(job.uid(), 0);
     settle().await;
-    assert!(c.runs(&dns) && c.runs(&a), "there was room before its victim had ended");
+    assert!(c.runs(&dns) && c.runs(&a), "there was room before its victim had terminated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,5 +72,5 @@ async fn pods_that_come_back_in_one_pass_are_asked_by_importance() {
     tokio::time::sleep(secs(5)).await;
     assert_eq!(node.runtime.starts()[6..], [pods[5].uid().clone()]);
     let preempts = |event: &Event| matches!(event, Event::PreemptionStarted { .. });
-    assert!(!events.events().iter().any(preempts), "nobody was let in to be ended at once");
+    assert!(!events.events().iter().any(preempts), "nobody was let in to be terminated at once");
 }

@@ -61,7 +61,7 @@ async fn a_refused_static_pod_starts_when_another_pod_has_left() {
     assert!(!c.runs(&web), "nothing has changed");
     c.node.want(&[&web]).await;
     sleep(2).await;
-    assert!(!c.runs(&web), "the other one is still ending");
+    assert!(!c.runs(&web), "the other one is still terminating");
     sleep(2).await;
     assert!(c.runs(&web));
     assert_eq!(c.node.said(&web), ("Running".into(), String::new()));

@@ -10,7 +10,7 @@ fn spot_actions_are_read() {
         ("terminate", "terminated"),
         ("stop", "stopped"),
         ("hibernate", "hibernated"),
-        ("something-new", "taken away"),
+        ("something-new", "reclaimed"),
     ] {
         let body = format!(r#"{{"action": "{action}", "time": "2017-09-18T08:22:00Z"}}"#);
         let announced = spot_action(&body).expect("an action");

@@ -73,11 +73,13 @@ async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_conse
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.protect(PROTECTED).await?;
     let unknown =
-        "! what may be against the end of pods is not known: the API server does not tell";
+        "! disruption budgets and eviction responders are unknown: the API server does not tell";
     machine.plans(unknown).await?;
     machine.lets_budgets_be_read().await;
     let (node, pod) = (&machine.node, PROTECTED);
-    machine.plans(&format!("! disruption budget {node}/{pod} refuses the end of {pod}")).await?;
+    machine
+        .plans(&format!("! disruption budget {node}/{pod} refuses the eviction of {pod}"))
+        .await?;
     let asked = machine.scenario.power_off().await?;
     machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, &machine);

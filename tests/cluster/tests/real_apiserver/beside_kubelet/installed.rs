@@ -22,7 +22,7 @@ async fn install(machine: &Machine, program: &str) -> TestResult {
     let node = &machine.scenario.node;
     let said = node.run(&[program, "install", "--companion"]).await?;
     for words in [
-        "the kubelet is kubelet.service, and it ends pods at a shutdown as well",
+        "the kubelet is kubelet.service, and it terminates pods at a shutdown as well",
         "/var/lib/kubelet/config.yaml",
         "shutdownGracePeriodByPodPriority has 3 groups",
         "systemctl restart kubelet",
@@ -35,7 +35,7 @@ async fn install(machine: &Machine, program: &str) -> TestResult {
         assert!(config.contains(line), "{line}: {config}");
     }
     let enabled = node.run(&["systemctl", "is-enabled", "winddown"]).await;
-    assert!(enabled.is_err(), "two agents would end the pods: {enabled:?}");
+    assert!(enabled.is_err(), "two agents would terminate the pods: {enabled:?}");
     Ok(())
 }
 

@@ -337,7 +337,7 @@ winddown uninstall --force; rm -r /etc/winddown";
         for deleted in join_all(group.iter().map(|pod| pods.delete(pod, &params))).await {
             deleted?;
         }
-        self.eventually("the pods have ended", async || {
+        self.eventually("the pods have terminated", async || {
             let logs = self.scenario.logs();
             group.iter().all(|pod| !logs[*pod].exits.is_empty())
         })
@@ -380,7 +380,10 @@ winddown uninstall --force; rm -r /etc/winddown";
         let others = self.scenario.logs();
         let last = others.values().flat_map(|log| &log.exits).max().ok_or("no pod exited")?;
         let early = Duration::from_nanos(last.saturating_sub(log.terms[0]));
-        assert!(early.is_zero(), "the static pod was asked {early:?} before the others had ended");
+        assert!(
+            early.is_zero(),
+            "the static pod was asked {early:?} before the others had terminated"
+        );
         Ok(())
     }
 

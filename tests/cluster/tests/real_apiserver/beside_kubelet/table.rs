@@ -19,8 +19,8 @@ const MARKS: [&str; 2] = [
     "<!-- End of the shutdowns beside a kubelet. -->",
 ];
 const HEAD: &str = "\
-| what happens | who ends the pods | power-off to last exit | longest pause between groups | last exit to lock's release | \
-ended by themselves | started again | static pod last | hooks run | sidecar last | grace that was kept | \
+| what happens | who terminates the pods | power-off to last exit | longest pause between groups | last exit to lock's release | \
+exited by themselves | started again | static pod last | hooks run | sidecar last | grace that was kept | \
 volumes free before the lock went | report |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
@@ -51,15 +51,15 @@ enum Scene {
 const SCENES: [(Scene, &str); 13] = [
     (Scene::Calm, "seven pods and a static one"),
     (Scene::VolumeInUse, "volumes of two of them are in use for 1.5 s longer"),
-    (Scene::ApiAway, "the API server is away"),
+    (Scene::ApiAway, "the API server is unavailable"),
     (Scene::ApiSilent, "the API server is silent"),
-    (Scene::Killed, "the one who ends them is killed in the middle"),
+    (Scene::Killed, "the one who terminates them is killed in the middle"),
     (Scene::HundredPods, "a hundred pods and a static one"),
     (Scene::ManyPods, "250 pods and a static one"),
     (Scene::Hooks, "hooks, a sidecar and a pod that ignores SIGTERM"),
-    (Scene::HooksAway, "the same, and the API server is away"),
-    (Scene::HooksKilled, "the same, and the one who ends them is killed during a hook"),
-    (Scene::Booted, "the API server is away since winddown and the kubelet started"),
+    (Scene::HooksAway, "the same, and the API server is unavailable"),
+    (Scene::HooksKilled, "the same, and the one who terminates them is killed during a hook"),
+    (Scene::Booted, "the API server is unavailable since winddown and the kubelet started"),
     (Scene::Refused, "a disruption budget refuses the end of one of them"),
     (Scene::Crio, "seven pods and a static one, in CRI-O"),
 ];
@@ -255,7 +255,7 @@ impl Account {
         let has_static = ends != Ends::Requests;
         let all: Vec<&PodLog> = logs.values().chain(has_static.then_some(&fixed)).collect();
         let exits = || all.iter().flat_map(|log| log.exits.iter().copied());
-        let last_exit = exits().max().ok_or("no pod ended by itself")?;
+        let last_exit = exits().max().ok_or("no pod exited by itself")?;
         let last_of_others = logs.values().flat_map(ends_of).max().copied();
         let lock_outlived = match ends {
             Ends::Requests => String::new(),

@@ -28,7 +28,7 @@ pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
                 let end = within(&log.exits, shutdown).next();
                 if end.is_some_and(|end| asked < end && asked < term + period_of(earlier)) {
                     return Err(format!(
-                        "{} was asked while {}, of a group before it, was still ending",
+                        "{} was asked while {}, of a group before it, was still terminating",
                         later.name, earlier.name
                     ));
                 }

@@ -24,7 +24,7 @@ pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
             None => return Err(format!("nobody saw {} end", life.pod)),
             Some(ended) if ended > released.saturating_add(READ) => {
                 let late = seconds(ended - released);
-                return Err(format!("{} ended {late} after the lock was released", life.pod));
+                return Err(format!("{} terminated {late} after the lock was released", life.pod));
             }
             Some(_) => {}
         }
@@ -67,7 +67,10 @@ pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
             alike.filter_map(|other| within(&record.logs[&other.name].terms, shutdown).next());
         let turn = asked.min().map_or(At::MAX, |turn| turn + SECOND / 2);
         if starts.iter().any(|start| *start > turn) {
-            return Err(format!("{} was started when its group had been asked to end", pod.name));
+            return Err(format!(
+                "{} was started when its group had been asked to terminate",
+                pod.name
+            ));
         }
     }
     Ok(())
@@ -99,7 +102,7 @@ pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
         let log = &record.logs[&pod.name];
         let lives = if gave_up_a_start(record) { 1 } else { log.starts.len() };
         if log.exits.len() < lives.min(log.starts.len()) {
-            return Err(format!("{} did not end by itself: {log:?}", pod.name));
+            return Err(format!("{} did not exit by itself: {log:?}", pod.name));
         }
     }
     Ok(())

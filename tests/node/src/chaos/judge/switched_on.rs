@@ -87,7 +87,7 @@ fn the_wait_is_reported(report: &Value) -> Verdict {
 
 fn nothing_ends_by_notice(record: &Record) -> Verdict {
     match record.reports.iter().any(|report| report["trigger"] == "notice") {
-        true => Err("pods ended for a notice that is hours away".to_owned()),
+        true => Err("pods terminated for a notice that is hours away".to_owned()),
         false => Ok(()),
     }
 }

@@ -266,7 +266,7 @@ fn a_report_may_be_missing_from_a_full_disk_if_the_agent_says_so() {
 #[test]
 fn a_pod_that_is_not_told_or_that_keeps_its_notice_is_noticed() {
     assert_eq!(broken(|r| log(r, "low").told.clear()), ["told"]);
-    assert_eq!(broken(|r| r.untimely.push("uid".into())), ["called off"]);
+    assert_eq!(broken(|r| r.untimely.push("uid".into())), ["cancelled"]);
 }
 
 /// Like [`broken`], with this feature enabled.
@@ -283,7 +283,7 @@ fn what_is_switched_on_and_does_nothing_is_noticed() {
     assert_eq!(broken_with(Feature::Guard, guard), ["switched on"]);
     let named = |r: &mut Record| {
         guard(r);
-        r.reports[0]["warnings"] = json!(["default/high-winddown-node held shutdowns"]);
+        r.reports[0]["warnings"] = json!(["default/high-winddown-node blocked shutdowns"]);
     };
     assert!(broken_with(Feature::Guard, named).is_empty());
 

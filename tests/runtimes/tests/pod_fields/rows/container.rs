@@ -28,7 +28,7 @@ pub(super) fn groups() -> Vec<Group> {
                 securityContext = {"runAsUser": 1000} => yes("a_container_runs_as_the_user_and_group_it_asks_for"), yes("a_containers_rights_are_its_own_before_its_pods_before_its_images");
                 startupProbe = {"tcpSocket": {"port": 80}} => yes("a_startup_probe_holds_up_what_comes_after_a_sidecar"), yes("the_other_probes_rest_until_the_startup_probe_has_passed");
                 stdin = true => no(), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
-                stdinOnce = true => harmless("means nothing without `stdin`"), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
+                stdinOnce = true => harmless("has no effect without `stdin`"), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
                 terminationMessagePath = "/dev/termination-log" => yes("a_container_runs_as_the_user_and_group_it_asks_for").but(json!("/tmp/message")), yes("a_mount_is_what_its_spec_says").but(json!("message"));
                 terminationMessagePolicy = "FallbackToLogsOnError" => yes("the_end_of_the_log_stands_in_for_an_empty_message"), yes("the_end_of_the_log_stands_in_for_an_empty_message");
                 tty = true => no(), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");

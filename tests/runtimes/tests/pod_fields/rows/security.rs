@@ -17,7 +17,7 @@ pub(super) fn groups() -> Vec<Group> {
                 runAsGroup = 5 => yes("a_container_runs_as_the_user_and_group_it_asks_for").but(json!(-1)), yes("a_container_finds_what_its_spec_promises").but(json!(-1));
                 runAsNonRoot = true with {"runAsUser": 5} => yes("each_field_that_cannot_be_honoured_is_named"), yes("run_as_non_root_is_checked_against_the_images_user");
                 runAsUser = 5 => yes("a_container_runs_as_the_user_and_group_it_asks_for").but(json!(-1)), yes("a_containers_rights_are_its_own_before_its_pods_before_its_images").but(json!(-1));
-                seLinuxChangePolicy = "Recursive" => harmless("means nothing without `seLinuxOptions`"), harmless("for volumes of storage drivers, which are refused");
+                seLinuxChangePolicy = "Recursive" => harmless("has no effect without `seLinuxOptions`"), harmless("for volumes of storage drivers, which are refused");
                 seLinuxOptions = {"level": "s0"} => no(), yes("profiles_and_labels_are_passed_on");
                 seccompProfile = {"type": "RuntimeDefault"} => no(), yes("a_containers_rights_are_its_own_before_its_pods_before_its_images");
                 supplementalGroups = [5] => yes("a_container_runs_as_the_user_and_group_it_asks_for").but(json!([-1])), yes("a_container_finds_what_its_spec_promises").but(json!([-1]));

@@ -123,7 +123,7 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
         "killed after 20 s · main",
         "STILL RUNS · main · still held",
         "spared",
-        "ended, not known when",
+        "terminated at an unknown time",
     ] {
         assert!(rows.iter().any(|text| text.ends_with(wanted)), "{wanted}: {rows:#?}");
     }
@@ -154,7 +154,7 @@ fn of_very_many_pods_the_failed_and_the_slowest_have_rows_and_the_others_one_tog
     }
     let page = timeline(&report(Outcome::Forced, 20_100, vec![group(0, Some((0, 20_100)), pods)]));
     assert_eq!(texts(&page, "pod").len(), 40, "the killed");
-    assert_eq!(texts(&page, "rest"), ["… 960 moreended by themselves by 1.5 s"]);
+    assert_eq!(texts(&page, "rest"), ["… 960 moreexited by themselves by 1.5 s"]);
     assert_eq!(page.matches("class=\"folded\"").count(), 1);
     assert!(page.len() < 60_000, "{} bytes", page.len());
 }
@@ -226,7 +226,7 @@ fn notice_lame_duck_and_restarts_are_in_the_picture_by_their_time() {
             "agent restarted 4.5 s",
             "lock released 8.2 s",
             "pods' time ends 30 s",
-            "notice: node ends 31 s",
+            "notice: node goes down 31 s",
             "logind's limit 32 s",
         ]
     );
