@@ -84,7 +84,7 @@ async fn a_controller_of_its_own_ends_pods() {
     agent.until("the pod too old", |status| ended(status, "web", "TooOld")).await;
     let metrics = agent.metrics();
     assert!(
-        metrics.contains("\nexample_agent_plugin_choices_total{plugin=\"max-age\"} 1\n"),
+        metrics.contains("\nexample_agent_plugin_terminations_total{plugin=\"max-age\"} 1\n"),
         "{metrics}"
     );
     assert!(metrics.contains("\nkubelet_active_pods{"), "{metrics}");

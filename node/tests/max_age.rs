@@ -46,7 +46,7 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
     let wanted = ["batch", "web", "critical"].map(|name| format!("default/{name}{node}"));
     assert_eq!(chosen, wanted, "one after the other, by priority");
     let why = status.decisions.iter().find(|decision| decision.kind == "killRequested").unwrap();
-    assert!(why.text.contains("(the plug-in max-age chose it)"), "{}", why.text);
+    assert!(why.text.contains("(chosen by the plug-in max-age)"), "{}", why.text);
 
     let said = |status: &Status| status.plugins.iter().any(|p| p.text == "no pod grows too old");
     let status = agent.until("told of by the plug-in", said).await;

@@ -136,7 +136,7 @@ mod tests {
         fs::remove_file(&there.file).unwrap();
         let lost = load().unwrap();
         assert_eq!((lost.origin, lost.config.node.mode), (Origin::LastInForce, Mode::Companion));
-        assert!(lost.stands_in().unwrap().contains("what was last in force counts"));
+        assert!(lost.stands_in().unwrap().contains("using the last configuration in effect"));
 
         put(root.path(), DEFAULT_FILE, &COMPANION.replace("companion", "standalone"));
         let back = load().unwrap();

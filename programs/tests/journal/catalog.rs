@@ -6,9 +6,11 @@ use std::process::Command;
 use winddown_daemon::logging::KINDS;
 
 /// Fields that a catalog text may name, as the journal has them.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 12] = [
     "POD_NAMESPACE",
     "POD_NAME",
+    "POD_CONTAINER",
+    "EXIT_CODE",
     "REASON",
     "SIGNAL",
     "PREEMPTOR",

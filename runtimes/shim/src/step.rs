@@ -31,8 +31,8 @@ mod tests {
         let table = [
             (Errno::EPERM, "cannot listen: the kernel, or SystemCallFilter= of the unit"),
             (Errno::ENOSYS, "cannot listen: the kernel, or SystemCallFilter= of the unit"),
-            (Errno::EMFILE, "cannot listen: too many files are open: end programs of this node"),
-            (Errno::ENFILE, "cannot listen: too many files are open: end programs of this node"),
+            (Errno::EMFILE, "cannot listen: too many files are open: stop programs on this node"),
+            (Errno::ENFILE, "cannot listen: too many files are open: stop programs on this node"),
             (Errno::ENOMEM, "cannot listen: no memory is left: free some on this node"),
             (Errno::ENODEV, "cannot listen: No such device (os error 19): the kernel's log may"),
         ];

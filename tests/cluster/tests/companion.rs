@@ -180,7 +180,7 @@ async fn a_request_that_fails_is_followed_by_an_eviction() {
     };
     let (stopped, ()) = tokio::join!(stop(&scene, &uid, 60), fails);
     let remark = stopped.unwrap().remark.unwrap();
-    assert!(remark.starts_with("its eviction responders (example.com/move) did not end it"));
+    assert!(remark.starts_with("its eviction responders (example.com/move) did not terminate it"));
     assert!(remark.ends_with("it is in a group"), "{remark}");
     assert_eq!(scene.server.count("create", "pods/eviction"), 1);
 }

@@ -50,7 +50,7 @@ async fn credentials_are_read_as_soon_as_the_last_of_their_files_is_there() {
     let kubeconfig = etc.join("kubelet.conf");
     let shared = shared(kubeconfig.clone());
     let joins = async {
-        misses(&shared, "kubelet.conf is not there").await;
+        misses(&shared, "kubelet.conf does not exist").await;
         let authority = CertificateParams::default().self_signed(&KeyPair::generate().unwrap());
         fs::create_dir_all(&etc).unwrap();
         fs::write(etc.join("ca.crt"), authority.unwrap().pem()).unwrap();
@@ -65,7 +65,7 @@ async fn credentials_are_read_as_soon_as_the_last_of_their_files_is_there() {
             "users": [{"name": "u", "user": {"tokenFile": lib.join("token")}}],
         });
         fs::write(&kubeconfig, config.to_string()).unwrap();
-        misses(&shared, "lib/kubelet/pki/token is not there").await;
+        misses(&shared, "lib/kubelet/pki/token does not exist").await;
         fs::create_dir_all(&lib).unwrap();
         fs::write(lib.join("token"), "abc").unwrap();
     };

@@ -116,6 +116,6 @@ mod tests {
             order(&all, &BTreeMap::new(), &after, &lives)
         };
         assert_eq!(early(vec![2 * second]), [""; 0]);
-        assert_eq!(early(vec![]), ["agent asked before queue ended"]);
+        assert_eq!(early(vec![]), ["agent asked before queue terminated"]);
     }
 }

@@ -55,7 +55,7 @@ async fn a_node_that_was_cut_off_at_its_end_tells_it_after_the_boot_and_starts_n
     }
     let report = bed.scenario.newest_report()?;
     assert_eq!(report["outcome"], "clean", "{report}");
-    let untold = report["statusesNotSent"].as_array().map_or(0, Vec::len);
+    let untold = report["unsentStatuses"].as_array().map_or(0, Vec::len);
     assert_eq!(untold, 7, "{report}");
 
     back_after_a_boot(&mut bed).await
@@ -85,7 +85,7 @@ async fn a_node_that_is_cut_off_between_its_groups_tells_the_rest_after_the_boot
         assert_eq!(bed.pod(&pod.name)?["status"]["phase"], "Running", "nobody could tell");
     }
     let report = bed.scenario.newest_report()?;
-    let untold = report["statusesNotSent"].as_array().cloned().unwrap_or_default();
+    let untold = report["unsentStatuses"].as_array().cloned().unwrap_or_default();
     let mut untold: Vec<_> = untold.iter().filter_map(Value::as_str).collect();
     untold.sort_unstable();
     assert_eq!(untold, ["default/agent-0", "default/queue-0", "default/queue-1"], "{report}");

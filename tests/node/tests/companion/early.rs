@@ -46,7 +46,7 @@ async fn the_lock_is_held_before_the_node_joins_and_credentials_are_read_as_they
     let test = "the_lock_is_held_before_the_node_joins_and_credentials_are_read_as_they_come";
     let Some(scenario) = begin(test).await? else { return Ok(()) };
     let node = &scenario.node;
-    says(&scenario, &format!("kubeconfig {KUBECONFIG} is not there")).await?;
+    says(&scenario, &format!("kubeconfig {KUBECONFIG} does not exist")).await?;
 
     let server = ApiServer::start().await?;
     let name = node.run(&["hostname"]).await?;
@@ -56,7 +56,7 @@ async fn the_lock_is_held_before_the_node_joins_and_credentials_are_read_as_they
     }))?;
     let _bridge = Bridge::open(node, server.address()).await?;
     node.write(KUBECONFIG, kubeconfig(&server), 0o600)?;
-    says(&scenario, &format!("client certificate {CERTIFICATE} is not there")).await?;
+    says(&scenario, &format!("client certificate {CERTIFICATE} does not exist")).await?;
 
     let user = format!("system:node:{name}");
     let identity = server.new_identity(&user, &["system:nodes"], DAY)?;

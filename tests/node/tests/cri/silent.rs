@@ -20,7 +20,7 @@ async fn pods_of_a_restarted_agent_end_in_order_by_signal_while_containerd_is_su
     scenario.node.run(&KILL).await?;
     scenario.another_agent_than(&old).await?;
     let said = scenario.text(&["status"]).await?;
-    assert!(said.contains("not known yet which pods run"), "{said}");
+    assert!(said.contains("running pods are not known yet"), "{said}");
     assert!(!said.contains("no pods"), "{said}");
     let said = scenario.text(&["plan", "shutdown"]).await?;
     assert!(!said.contains("no pods to terminate"), "{said}");

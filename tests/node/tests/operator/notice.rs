@@ -72,7 +72,7 @@ async fn a_drain_is_called_off_in_its_first_group_and_no_agent_resumes_it() -> T
     scenario.node.run(&["systemd-run", "--collect", "winddown", "drain"]).await?;
     scenario.someone_is_asked().await?;
     let text = scenario.text(&["status"]).await?;
-    assert!(text.contains("the node is being drained: 3 pods to go"), "{text}");
+    assert!(text.contains("the node is being drained: 3 pods remaining"), "{text}");
     println!("{}", scenario.text(&["undrain"]).await?);
     let again = async || scenario.logs()["web-0"].starts.len() == 2;
     scenario.node.wait_until("the pod that was asked to be back", SOON, again).await?;

@@ -60,7 +60,7 @@ async fn a_volume_that_is_in_use_is_named_with_its_holder_and_released_later() {
     stop(&runtime, &pod, 20).await;
     let error = error_chain(&runtime.clean_pod(pod.uid()).await.unwrap_err());
     let holder = format!("{shown} is in use by process {} (", std::process::id());
-    assert!(error.contains("the mounts of pod default/web") && error.contains(&holder), "{error}");
+    assert!(error.contains("the volumes of pod default/web") && error.contains(&holder), "{error}");
     assert_eq!(runtime.mounts(pod.uid()).await.unwrap(), [shown]);
     drop(file);
     // Errors are tried again, as the pod workers do: a sandbox's shim may be going as it is asked.

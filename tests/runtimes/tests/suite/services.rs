@@ -57,7 +57,7 @@ async fn a_pod_is_not_stopped_while_a_start_of_it_may_have_been_carried_out() {
     stage.units.hang(true);
     let grace = || Grace::fixed(secs(5));
     let error = runtime.stop_pod(pod.uid(), Some(&pod), grace()).await.unwrap_err();
-    assert!(error.to_string().contains("is not known"), "{error}");
+    assert!(error.to_string().contains("are unknown"), "{error}");
     stage.units.hang(false);
     runtime.stop_pod(pod.uid(), Some(&pod), grace()).await.unwrap();
     assert!(!runtime.list_pods().await.unwrap()[0].running);

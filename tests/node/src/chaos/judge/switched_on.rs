@@ -55,7 +55,8 @@ fn the_held_shutdown_is_reported(record: &Record, report: &Value) -> Verdict {
         return Ok(());
     };
     let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let is_named = warnings.clone().any(|said| said.contains(&pod.name) && said.contains("held"));
+    let is_named =
+        warnings.clone().any(|said| said.contains(&pod.name) && said.contains("blocked"));
     match is_named || is_new || record.at_rest.is_none() {
         true => Ok(()),
         false => Err(format!("the report does not name {}: {:?}", pod.name, report["warnings"])),

@@ -70,6 +70,8 @@ fn how(line: &str) -> How {
             "cp /etc/winddown/config.yaml new.yaml; winddown install --from new.yaml --force",
         ),
         "winddown install --runtime …" => Filled("winddown install --runtime process"),
+        "winddown describe POD" => Filled("winddown describe web-winddown-node"),
+        "winddown logs POD" => Filled("winddown logs web-winddown-node"),
         "winddown kill POD" => Filled("winddown kill web-winddown-node"),
         "winddown kill POD --grace 1s" => Filled("winddown kill web-winddown-node --grace 1s"),
         "winddown plan eviction -f FILE -o json"
