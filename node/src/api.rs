@@ -218,7 +218,7 @@ impl<R: Runtime> Node<R> {
         if !pod.is_static() {
             return refuse(
                 format!("{name} is a pod of the API server: its controller creates another one"),
-                "`winddown kill` terminates it",
+                "`winddown kill POD` terminates it",
             );
         }
         if !self.0.core.gate.reasons().is_empty() {

@@ -30,7 +30,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         }
         ("", "inspect") => "`winddown describe POD` shows all that is known of a pod",
         ("", "exec" | "attach" | "ssh") => {
-            "winddown runs no commands in containers: `crictl exec`, or `nsenter` for a process of the host"
+            "winddown runs no commands in containers: use crictl, or nsenter for a process of the host"
         }
         ("", "events" | "history") => {
             "`winddown status` shows the last decisions, `journalctl -u winddown -p notice` all of them"

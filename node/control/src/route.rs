@@ -190,7 +190,7 @@ async fn log<A: AgentApi>(
             ErrorCode::Unavailable,
             "too many clients read logs or watch the status already",
         )
-        .with_hint("stop a `winddown logs -f` or a `winddown status --watch`")
+        .with_hint("stop following a log, or a `winddown status --watch`")
     })?;
     let blocks = match shared.api.log(namespace, name, query).await {
         Err(error) if error.code == ErrorCode::NotFound => {
