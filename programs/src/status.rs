@@ -58,24 +58,13 @@ pub(super) fn find<'s>(
 ) -> Result<&'s PodStatus, CommandError> {
     let PodArgument { namespace, name } = wanted;
     let is_it = |pod: &&PodStatus| pod.namespace == *namespace && pod.name == *name;
-    let alike =
-        |pod: &&PodStatus| pod.name == *name || pod.name == format!("{name}-{}", status.node.name);
     if let Some(pod) = status.pods.iter().find(is_it) {
         return Ok(pod);
     }
     let what = format!("there is no pod {namespace}/{name} on this node");
     let error = CommandError::message(Exit::Failure, what);
-    let similar: Vec<String> = status
-        .pods
-        .iter()
-        .filter(alike)
-        .take(3)
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-        .collect();
-    Err(match similar.is_empty() {
-        true => error.with_hint("`winddown status` lists the pods"),
-        false => error.with_hint(format!("did you mean {}?", similar.join(" or "))),
-    })
+    let hint = status.similar_pods(namespace, name);
+    Err(error.with_hint(hint.unwrap_or_else(|| "`winddown status` lists the pods".to_owned())))
 }
 
 /// Prints an answer of the agent in any form.

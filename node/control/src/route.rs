@@ -138,13 +138,8 @@ async fn kill<A: AgentApi>(
     tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "kill requested");
     tokio::select! {
         answer = shared.api.kill(namespace, name, body) => match answer {
-            Err(error) if error.code == ErrorCode::NotFound => {
-                Err(match similar(&shared.api.status(), namespace, name) {
-                    Some(hint) => error.with_hint(hint),
-                    None => error,
-                })
-            }
-            answer => Ok(respond::json(&Envelope::new(answer?))),
+            Err(error) => Err(with_similar_pods(shared, error, namespace, name)),
+            Ok(answer) => Ok(respond::json(&Envelope::new(answer))),
         },
         () = shared.stop.cancelled() => Err(stopping("the kill continues")),
     }
@@ -163,6 +158,22 @@ async fn release<A: AgentApi>(
     may_change(peer)?;
     tracing::info!(%peer, namespace, name, "release of a pod's hold requested");
     Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
+}
+
+/// Adds the pods of a similar name to the error that there is none of this name.
+fn with_similar_pods<A: AgentApi>(
+    shared: &ServerShared<A>,
+    error: ApiError,
+    namespace: &str,
+    name: &str,
+) -> ApiError {
+    if error.code != ErrorCode::NotFound {
+        return error;
+    }
+    match shared.api.status().similar_pods(namespace, name) {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
 }
 
 /// Sends the log of a container, which may have secrets: only those who may change the node's state may read it.
@@ -192,15 +203,8 @@ async fn log<A: AgentApi>(
         )
         .with_hint("stop following a log, or a `winddown status --watch`")
     })?;
-    let blocks = match shared.api.log(namespace, name, query).await {
-        Err(error) if error.code == ErrorCode::NotFound => {
-            return Err(match similar(&shared.api.status(), namespace, name) {
-                Some(hint) => error.with_hint(hint),
-                None => error,
-            });
-        }
-        blocks => blocks?,
-    };
+    let blocks = shared.api.log(namespace, name, query).await;
+    let blocks = blocks.map_err(|error| with_similar_pods(shared, error, namespace, name))?;
     let blocks = blocks.map(move |block| {
         let _until_the_end = &permit;
         block.unwrap_or_else(|error| {
@@ -433,17 +437,4 @@ fn not_found(path: &str) -> ApiError {
 
 fn stopping(what: &str) -> ApiError {
     ApiError::new(ErrorCode::Unavailable, format!("the agent is stopping; {what}"))
-}
-
-/// Suggests pods whose names differ only in the suffix that static pods get (the node's name) or in the namespace.
-fn similar(status: &Status, namespace: &str, name: &str) -> Option<String> {
-    let alike: Vec<String> = status
-        .pods
-        .iter()
-        .filter(|pod| pod.name == name || pod.name == format!("{name}-{}", status.node.name))
-        .filter(|pod| pod.namespace != namespace || pod.name != name)
-        .take(3)
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-        .collect();
-    (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_host::OneThread;
+use winddown_shared::display::truncated;
 use winddown_shim::log;
 
 /// How long the end of a log may take to be read.
@@ -33,8 +34,7 @@ pub(crate) fn last_line(text: &str) -> Option<Arc<str>> {
     if line.len() <= LONGEST_LINE {
         return Some(line.into());
     }
-    let fits = |(at, letter): &(usize, char)| at + letter.len_utf8() <= LONGEST_LINE;
-    let start: String = line.char_indices().take_while(fits).map(|(_, letter)| letter).collect();
+    let start = truncated(line, LONGEST_LINE);
     Some(format!("{start}…").into())
 }
 

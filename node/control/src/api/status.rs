@@ -366,6 +366,19 @@ pub struct ConfigStatus {
 }
 
 impl Status {
+    /// Suggests pods whose names differ only in the suffix that static pods get (the node's name) or in the namespace.
+    pub fn similar_pods(&self, namespace: &str, name: &str) -> Option<String> {
+        let alike: Vec<String> = self
+            .pods
+            .iter()
+            .filter(|pod| pod.name == name || pod.name == format!("{name}-{}", self.node.name))
+            .filter(|pod| pod.namespace != namespace || pod.name != name)
+            .take(3)
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+            .collect();
+        (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
+    }
+
     /// Creates an empty status: no lock, no pods, no decisions.
     pub fn new(time: WallTime, node: NodeStatus) -> Self {
         Self {
