@@ -144,7 +144,7 @@ impl RunRecord {
         let started = Duration::from_millis(self.started_boot_ms);
         let elapsed = now.saturating_sub(started);
         let reason = self.report.trigger.kill_reason();
-        let counts = move |pod: &PodReport| !called_off || !pod.end.is_over();
+        let counts = move |pod: &PodReport| !called_off || !pod.end.has_terminated();
         self.report.pods().filter(move |(_, pod)| counts(pod)).filter_map(move |(group, pod)| {
             let until = pod.asked? + pod.grace;
             if called_off && until <= elapsed {
@@ -157,7 +157,7 @@ impl RunRecord {
             }));
             let until = started + until.min(group.latest_end);
             let mut kill = EarlierKill::new(request, until);
-            kill.has_terminated = pod.end.is_over();
+            kill.has_terminated = pod.end.has_terminated();
             Some((PodUid::new(pod.uid.as_str()), kill))
         })
     }

@@ -321,9 +321,10 @@ fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>)
             let _ = events.send(told);
         }
     }
+    let ended = [PodEnd::Exited, PodEnd::Killed, PodEnd::Gone];
     let left = [PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
     let _ = events.send(DrainEvent::Finished {
-        terminated: report.count(PodEnd::Exited) + report.count(PodEnd::Killed),
+        terminated: ended.map(|end| report.count(end)).iter().sum(),
         forced: report.count(PodEnd::Killed),
         still_running: left.map(|end| report.count(end)).iter().sum(),
         took_seconds: report.took.as_secs_f64(),
@@ -341,6 +342,6 @@ fn remaining(pod: &PodReport) -> Option<DrainEvent> {
             Some(DrainEvent::PodStillRunning { namespace, name, message })
         }
         PodEnd::NotDrainable => Some(DrainEvent::PodNotDrained { namespace, name, message }),
-        PodEnd::Exited | PodEnd::Killed | PodEnd::Spared | PodEnd::Survives => None,
+        PodEnd::Exited | PodEnd::Killed | PodEnd::Gone | PodEnd::Spared | PodEnd::Survives => None,
     }
 }

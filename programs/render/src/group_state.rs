@@ -20,6 +20,8 @@ impl GroupState {
         let is_called_off = phase == Phase::Cancelled;
         match (group.started, group.finished) {
             (_, true) if group.terminated >= group.pods => Self::Done,
+            // Its pods were gone when the agent came back.
+            (false, _) if group.pods > 0 && group.terminated >= group.pods => Self::Done,
             (true, _) if is_called_off => Self::CalledOff,
             (false, _) if is_called_off => Self::Spared,
             (_, true) => Self::TimeIsOver,
@@ -56,6 +58,7 @@ mod tests {
         };
         for (group, phase, wanted) in [
             (group(false, false, 0), Phase::Running, "waits"),
+            (group(false, false, 2), Phase::Done, "done"),
             (group(true, false, 1), Phase::Running, "ending"),
             (group(true, true, 2), Phase::Running, "done"),
             (group(true, true, 1), Phase::Done, "time is over"),

@@ -66,6 +66,7 @@ struct Tally {
     killed: usize,
     ended: usize,
     left: usize,
+    gone: usize,
     ending: usize,
     spared: usize,
     survived: usize,
@@ -192,14 +193,16 @@ impl Tally {
     fn of(report: &ShutdownReport) -> Self {
         let (survived, stay) = (report.count(PodEnd::Survives), report.count(PodEnd::NotDrainable));
         let (killed, left) = (report.count(PodEnd::Killed), report.count(PodEnd::StillRunning));
+        let gone = report.count(PodEnd::Gone);
         let took = in_seconds(report.took);
         Self {
             is_drain: report.trigger == Trigger::Drain,
             pods_unknown: report.pods_unknown,
             total: report.pods().count() - survived - stay,
             killed,
-            ended: report.count(PodEnd::Exited) + killed,
+            ended: report.count(PodEnd::Exited) + killed + gone,
             left,
+            gone,
             ending: report.count(PodEnd::Terminating) + left,
             spared: report.count(PodEnd::Spared),
             survived,
@@ -211,7 +214,7 @@ impl Tally {
 
     /// Whether nothing is known of how pods were left, if they were.
     fn is_end_unknown(&self) -> bool {
-        self.left == 0 && !self.pods_unknown
+        self.left == 0 && self.gone == 0 && !self.pods_unknown
     }
 
     /// How far a run came that did not go on to its end.
@@ -244,12 +247,15 @@ impl Tally {
     }
 
     fn incomplete(&self) -> String {
-        let Self { left, total, time, .. } = self;
+        let Self { left, gone, total, time, .. } = self;
         let pods = pod_count(*total);
         if self.is_end_unknown() {
             return format!(": the state of the pods is unknown, after {time}.");
         }
         match (left, self.is_drain) {
+            (0, _) if !self.pods_unknown => format!(
+                ": {gone} of {pods} were gone when the agent came back, in an unknown order, after {time}."
+            ),
             (0, _) => format!(
                 ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),

@@ -171,6 +171,7 @@ fn summary(report: &ShutdownReport) -> String {
         (PodEnd::Killed, "killed"),
         (PodEnd::Terminating, "still terminating"),
         (PodEnd::StillRunning, "not seen to terminate"),
+        (PodEnd::Gone, "gone when the agent came back"),
     ] {
         let count = report.count(end);
         if count > 0 {

@@ -118,6 +118,8 @@ pub enum PodEnd {
     NotDrainable,
     /// It was not seen to stop.
     StillRunning,
+    /// It was gone when the next agent looked. No agent saw it stop, and the runtime does not say when it did.
+    Gone,
 }
 
 // === impl GroupReport ===
@@ -128,9 +130,10 @@ impl GroupReport {
         groups.iter().filter(|group| group.is_spared()).count()
     }
 
-    /// Whether it has pods that were to be stopped, and none of them was requested to stop.
-    fn is_spared(&self) -> bool {
-        self.started.is_none() && self.pods.iter().any(|pod| pod.end != PodEnd::Survives)
+    /// Whether it has pods that were to be stopped and are left, and none of them was requested to stop.
+    pub fn is_spared(&self) -> bool {
+        let is_left = |pod: &PodReport| !pod.end.has_terminated() && pod.end != PodEnd::Survives;
+        self.started.is_none() && self.pods.iter().any(is_left)
     }
 
     /// Whether this is a group of ordinary pods, in an order by roles.
@@ -159,6 +162,11 @@ impl PodEnd {
     /// Whether the pod was seen to stop.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Exited | Self::Killed)
+    }
+
+    /// Whether the pod has terminated, seen or not.
+    pub fn has_terminated(self) -> bool {
+        self.is_over() || self == Self::Gone
     }
 }
 

@@ -134,7 +134,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         self.answers(Wait::More).await
     }
 
-    /// Marks pods of an earlier agent's run that are not listed as ended.
+    /// Marks pods of an earlier agent's run that are not listed as gone.
     pub(super) fn settle_missing(&mut self) {
         if self.discovery.missing.is_empty() {
             return;

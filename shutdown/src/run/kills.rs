@@ -230,9 +230,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let end = match answer {
             // It had stopped before, and none of its containers was running any more.
             Ok(stopped) if counted && stopped.containers.is_empty() => was,
-            // It had exited before this agent asked it again: the runtime knows when.
+            // It had exited before this agent asked it again: if any, the runtime knows when.
             Ok(stopped) if !first && stopped.containers.is_empty() => {
-                report.end_as(Some(now), &stopped);
+                report.end_unseen();
                 self.discovery.ask_how_it_ended(self.killer, pod.uid(), place);
                 report.end
             }
@@ -268,7 +268,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 group.forced += usize::from(end == PodEnd::Killed);
             }
         });
-        if end.is_over() {
+        if end.has_terminated() {
             self.release(place, &pod);
         }
     }

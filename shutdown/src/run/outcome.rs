@@ -55,7 +55,9 @@ pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome 
     let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| match pod.end {
         PodEnd::Exited | PodEnd::Survives | PodEnd::NotDrainable => Outcome::Clean,
         PodEnd::Killed => Outcome::Forced,
-        PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Spared => Outcome::Incomplete,
+        PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Spared | PodEnd::Gone => {
+            Outcome::Incomplete
+        }
     });
     let unknown = pods_unknown.then_some(Outcome::Incomplete);
     ends.chain(unknown).max().unwrap_or(Outcome::Clean)

@@ -12,7 +12,8 @@ use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
 /// The error of a pod that ended unobserved.
-const UNSEEN: &str = "it terminated while no agent was running";
+const UNSEEN: &str =
+    "it was gone when the agent came back, and the runtime does not say when it terminated";
 /// How long to wait, at the end of a run, for the runtime to report such ends.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -154,7 +155,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             self.order.progress.group(index, |progress| {
                 progress.pods = group.pods.len();
                 progress.forced = forced;
-                progress.ended = forced + count(PodEnd::Exited);
+                progress.ended = forced + count(PodEnd::Exited) + count(PodEnd::Gone);
                 progress.started = group.started.map(|offset| (begun + offset).min(now));
                 progress.finished = group.ended.map(|offset| (begun + offset).min(now));
             });
@@ -179,11 +180,11 @@ impl PodReport {
         }
     }
 
-    /// Marks a pod that no longer exists as exited unobserved. Returns false if its end was known already.
+    /// Marks a pod that no longer exists as gone. Returns false if its end was known already.
     pub(super) fn end_unseen(&mut self) -> bool {
         let is_news = !self.end.is_over();
         if is_news {
-            (self.end, self.error) = (PodEnd::Exited, Some(UNSEEN.into()));
+            (self.end, self.error) = (PodEnd::Gone, Some(UNSEEN.into()));
         }
         is_news
     }

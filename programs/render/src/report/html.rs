@@ -103,6 +103,7 @@ impl Page<'_> {
             (PodEnd::Killed, "needed SIGKILL", "warn"),
             (PodEnd::StillRunning, "not seen to terminate", "bad"),
             (PodEnd::Terminating, "still terminating", "warn"),
+            (PodEnd::Gone, "gone when the agent came back", "bad"),
             (PodEnd::Spared, "spared", "dim"),
             (PodEnd::Survives, "survived", "good"),
             (PodEnd::NotDrainable, "stay", "dim"),

@@ -20,8 +20,8 @@ impl BarTimes {
     pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {
         let asked = pod.asked?;
         let term = pod.sigterm.unwrap_or(asked).max(asked);
-        // A pod that exited while no agent ran has no known exit time: no bar is drawn.
-        let unseen = if pod.end == PodEnd::Exited { term } else { took };
+        // A pod that exited unseen has no known exit time: no bar is drawn.
+        let unseen = if matches!(pod.end, PodEnd::Exited | PodEnd::Gone) { term } else { took };
         let end = pod.exit.unwrap_or(unseen).max(term);
         // The report does not contain the time of SIGKILL, but it is sent when the grace is over.
         let over = asked.saturating_add(pod.grace).clamp(term, end);
@@ -35,7 +35,7 @@ pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
         PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => "dim",
-        PodEnd::StillRunning => "bad",
+        PodEnd::StillRunning | PodEnd::Gone => "bad",
         _ => "warn",
     }
 }
@@ -49,6 +49,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         (PodEnd::Killed, None) => "killed".to_owned(),
         (PodEnd::StillRunning, _) => "STILL RUNS".to_owned(),
         (PodEnd::Terminating, _) => "was still terminating".to_owned(),
+        (PodEnd::Gone, _) => "gone".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
         (PodEnd::Survives, _) => "survived".to_owned(),
         (PodEnd::NotDrainable, _) => "stays".to_owned(),

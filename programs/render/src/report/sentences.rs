@@ -231,7 +231,7 @@ const FINE_SEVERITY: u8 = 4;
 pub(super) fn severity(pod: &PodReport) -> u8 {
     match pod.end {
         PodEnd::StillRunning => 0,
-        PodEnd::Killed => 1,
+        PodEnd::Killed | PodEnd::Gone => 1,
         _ if !pod.mounts.is_empty() => 2,
         PodEnd::Terminating => 3,
         PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => FINE_SEVERITY,
@@ -256,7 +256,8 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
         (None, _) if group.pods.iter().all(|pod| pod.end == PodEnd::Survives) => {
             said.push_str(" · survived");
         }
-        (None, _) => said.push_str(" · spared"),
+        (None, _) if group.is_spared() => said.push_str(" · spared"),
+        (None, _) => said.push_str(" · not asked to terminate"),
     }
     said
 }
@@ -272,6 +273,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         PodEnd::Exited => String::new(),
         PodEnd::Killed => format!("killed{containers}"),
         PodEnd::Terminating => "was still terminating".into(),
+        PodEnd::Gone => "gone when the agent came back".into(),
         PodEnd::Spared => "spared".into(),
         PodEnd::Survives => "survived the soft-reboot".into(),
         PodEnd::NotDrainable => {

@@ -210,6 +210,18 @@ fn who_asked_is_said_as_far_as_it_is_known() {
 }
 
 #[test]
+fn pods_that_were_gone_are_named_and_their_group_was_not_spared() {
+    let gone = vec![pod("web", PodEnd::Gone, None, None)];
+    let report = report(Outcome::Incomplete, 1500, vec![group(7, None, gone)]);
+    let text = text(&report, false);
+    assert!(text.contains("1 pod · not asked to terminate"), "{text}");
+    assert!(
+        text.contains("default/web") && text.contains("gone when the agent came back"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_spared_group_is_one_line() {
     let spared = vec![pod("c", PodEnd::Spared, None, None)];
     let report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);

@@ -61,7 +61,8 @@ fn table(
     paint: Paint,
 ) -> fmt::Result {
     writeln!(out, "\n{} · {}", sentences::group(group), sentences::group_facts(group))?;
-    if group.started.is_none() {
+    let any_terminated = group.pods.iter().any(|pod| pod.end.has_terminated());
+    if group.started.is_none() && !any_terminated {
         return Ok(());
     }
     let head = format!(
@@ -101,7 +102,7 @@ fn table(
 /// The style of a remark.
 fn style(pod: &PodReport) -> Style {
     match pod.end {
-        PodEnd::StillRunning => BAD,
+        PodEnd::StillRunning | PodEnd::Gone => BAD,
         PodEnd::Killed | PodEnd::Terminating => WARN,
         _ if !pod.mounts.is_empty() => WARN,
         _ => DIM,

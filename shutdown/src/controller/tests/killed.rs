@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
-use winddown_shared::{LockState, Pod};
+use winddown_shared::{Event, LockState, Pod};
 
 use super::agents::{Agent, Arrivals, Site};
 use super::two_fields;
@@ -126,8 +126,10 @@ async fn killed_at_any_step(site: fn() -> Site) {
             let reports = site.reports.all();
             assert_eq!(reports.len(), 1, "{says}: one report");
             assert_eq!(reports[0].pods().count(), 5, "{says}: a whole one");
-            let ended = |end: PodEnd| matches!(end, PodEnd::Exited | PodEnd::Killed);
-            assert!(reports[0].pods().all(|(_, pod)| ended(pod.end)), "{says}: {reports:?}");
+            assert!(
+                reports[0].pods().all(|(_, pod)| pod.end.has_terminated()),
+                "{says}: {reports:?}"
+            );
             let slack = if before_any_record { away + secs(1) } else { Duration::ZERO };
             assert!(reports[0].took <= secs(30) + slack, "{says}: {:?}", reports[0].took);
             assert!(reports[0].took <= took + away + secs(1) + slack, "{says}");
@@ -169,6 +171,39 @@ async fn the_next_agent_gives_the_rest_of_the_grace_and_says_that_it_went_on() {
         (quick.exit, quick.error.as_deref()),
         (Some(secs(3)), None),
         "as the first agent saw"
+    );
+}
+
+/// As with a runtime in the agent's own memory: neither pod was seen to terminate, and one was never asked to.
+#[tokio::test(start_paused = true)]
+async fn pods_that_die_with_the_agent_are_gone_and_their_shutdown_is_not_clean() {
+    let pods = [(pod("web", None, Some(20)), secs(6)), (pod("dns", CRITICAL, Some(9)), secs(1))];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(1)).await;
+    site.kill(first).await;
+    site.world.pods_are_lost();
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+
+    let report = &site.reports.all()[0];
+    let ends: Vec<_> = report.pods().map(|(_, pod)| (&*pod.name, pod.end, pod.exit)).collect();
+    assert_eq!(ends, [("web", PodEnd::Gone, None), ("dns", PodEnd::Gone, None)]);
+    let why =
+        "it was gone when the agent came back, and the runtime does not say when it terminated";
+    assert!(report.pods().all(|(_, pod)| pod.error.as_deref() == Some(why)));
+    assert!(!report.outcome.text().is_graceful);
+    let said = report.headline();
+    let wanted = "Incomplete shutdown: 2 of 2 pods were gone when the agent came back, in an unknown order, after ";
+    assert!(said.starts_with(wanted), "{said}");
+    assert!(report.groups.iter().all(|group| !group.is_spared()));
+    let progress = second.progress.subscribe().borrow().clone();
+    assert!(progress.groups.iter().all(|group| group.ended == group.pods), "{progress:?}");
+    let last = site.recorder.events().pop();
+    assert!(
+        matches!(last, Some(Event::ShutdownFinished { left: 0, unknown: true, .. })),
+        "{last:?}"
     );
 }
 

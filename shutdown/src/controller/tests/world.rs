@@ -194,6 +194,12 @@ impl World {
         NodeEndListener::lame_duck(self, reason, true);
     }
 
+    /// All pods are gone, as if they had been threads of the agent.
+    pub(super) fn pods_are_lost(&self) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        state.lives.iter_mut().for_each(|life| life.gone = life.gone.or(Some((now, true))));
+    }
+
     /// From now on there is no agent to send SIGKILL.
     pub(super) fn agent_is_gone(&self) {
         let mut state = self.lock();

@@ -267,6 +267,7 @@ fn a_run_is_clean_only_if_the_end_of_each_pod_was_seen() {
         (PodEnd::StillRunning, Outcome::Incomplete, Outcome::Incomplete),
         (PodEnd::Terminating, Outcome::Incomplete, Outcome::CutOff),
         (PodEnd::Spared, Outcome::Incomplete, Outcome::Incomplete),
+        (PodEnd::Gone, Outcome::Incomplete, Outcome::Incomplete),
     ] {
         let pods =
             || vec![pod("seen", PodEnd::Exited, Some(0), Some(1)), pod("web", end, None, None)];

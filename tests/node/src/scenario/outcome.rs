@@ -113,7 +113,7 @@ impl Scenario {
 }
 
 /// Whether the end of a pod is unknown. What a killed agent had seen but not recorded is lost, and the next one reports
-/// it as unknown.
+/// it as gone.
 pub(crate) fn has_unknown_end(pod: &Value) -> bool {
-    pod["error"].as_str().is_some_and(|text| text.contains("no agent was there"))
+    pod["outcome"] == "gone"
 }
