@@ -156,8 +156,9 @@ else
 endif
 
 pages: ## Write the tables that programs make into the pages; PICTURES=1 also draws docs/img, of runs (root)
-	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- --into README.md
+	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- --into docs/reference/support.md
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
+	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown --test all the_page_on
 ifneq ($(PICTURES),)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --package winddown

@@ -364,6 +364,18 @@ const WORDS: usize = 25_000;
 /// The most pages of docs/.
 const PAGES: usize = 30;
 
+/// The most words, counted likewise, of the pages at the repository's top and of the one on its tests.
+const WORDS_OF_PAGES: [(&str, usize); 1] = [("README.md", 700)];
+
+#[test]
+fn the_pages_that_are_read_first_are_short() {
+    for (page, most) in WORDS_OF_PAGES {
+        let text = std::fs::read_to_string(root().join(page)).expect(page);
+        let words = words_by_hand(&text);
+        assert!(words <= most, "{page} has {words} words, and {most} at most");
+    }
+}
+
 #[test]
 fn at_most_30_pages_are_written_by_hand_with_less_than_25_000_words() {
     let mut pages = markdown(&root().join("docs"));
