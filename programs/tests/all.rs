@@ -23,3 +23,4 @@ mod secrets;
 mod signals;
 mod test_programs;
 mod ups_hook;
+mod written;

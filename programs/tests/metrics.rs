@@ -10,6 +10,7 @@
 pub(crate) mod bed;
 mod parser;
 mod scrape;
+mod table;
 
 use bed::{Bed, pod, samples, secs, value};
 use winddown_shared::{LockState, Runtime};
