@@ -1,4 +1,9 @@
 //! Eviction signals and the resources behind them: a table of each. Nothing else lists them.
+//!
+//! A new signal is a row here, as is a new resource; a new condition is a row of `PressureCondition`. Its figure of the
+//! node is a field of `NodeStats`, which `shared/host/src/usage/kernel.rs` reads; that of a pod is a field of `PodStats`,
+//! with its row in `runtimes/engine/src/stats/figures.rs`. Add it to the table in `docs/explanation/eviction.md`; the
+//! compiler and the tests name the rest.
 
 use std::fmt;
 use std::str::FromStr;

@@ -359,13 +359,18 @@ fn read_sources(directory: &Path, all: &mut String) {
 }
 
 /// The maximum size of docs/, in words as `wc -w` counts them, including tables and blocks.
-const WORDS: usize = 25_000;
+const WORDS: usize = 20_000;
 
 /// The most pages of docs/.
 const PAGES: usize = 30;
 
 /// The most words, counted likewise, of the pages at the repository's top and of the one on its tests.
-const WORDS_OF_PAGES: [(&str, usize); 1] = [("README.md", 700)];
+const WORDS_OF_PAGES: [(&str, usize); 4] = [
+    ("README.md", 700),
+    ("ARCHITECTURE.md", 1700),
+    ("CONTRIBUTING.md", 1000),
+    ("tests/README.md", 1200),
+];
 
 #[test]
 fn the_pages_that_are_read_first_are_short() {
@@ -377,7 +382,7 @@ fn the_pages_that_are_read_first_are_short() {
 }
 
 #[test]
-fn at_most_30_pages_are_written_by_hand_with_less_than_25_000_words() {
+fn at_most_30_pages_are_written_by_hand_with_less_than_20_000_words() {
     let mut pages = markdown(&root().join("docs"));
     // Examples are counted with the code.
     let examples = root().join("docs/examples");

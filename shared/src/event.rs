@@ -1,7 +1,7 @@
 //! One typed event per decision.
 //!
 //! The same value yields the log line, the metric, the Kubernetes Event and the line in the report,
-//! so they cannot contradict each other.
+//! so they cannot contradict each other. A new kind of decision is a variant of [`Event`].
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -10,6 +10,14 @@
 //! it; its bounds follow, and for a path what root does with it ([`Trust`]). [`mod@reference`] is the table of these
 //! fields. Reading, printing, reloads and [`Config::rooted`] walk it; the default file, winddown.yaml(5) and the schema
 //! are generated from it.
+//!
+//! # Adding an option
+//!
+//! Take the kubelet's name if the kubelet has the option. Add one field to the `options!` of its section: the manual's
+//! text as its doc comment, type, default, `live` or `at_restart`, bounds, and for a path what root does with it
+//! (`trusted`). Its `check` checks the option's own text; the section's `relate` checks options against each other. Add a
+//! broken value to the table of bad input (`programs/tests/data/bad`) and, if the kubelet has the option, a row to the
+//! options in `docs/differences.md`.
 
 mod access;
 mod changes;

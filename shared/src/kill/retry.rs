@@ -1,6 +1,7 @@
 //! How a stop that failed is retried, and when it is given up: the one table from which every loop that retries a stop
 //! takes its delays, until there is none left. `make lint` refuses any other back-off in the files of these loops, and a
-//! loop that waits for ever after its last delay.
+//! loop that waits for ever after its last delay. A new loop takes a row of its own:
+//! `for delay in Retry::KILL.within(time)`.
 
 use std::time::Duration;
 

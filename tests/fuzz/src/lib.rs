@@ -7,6 +7,9 @@
 //!
 //! Laws about what a crate keeps to itself are in that crate's `fuzzing` module, beside the code, and its own tests
 //! call [`short`]. The others are in `tests/targets`. This library depends on no crate of winddown.
+//!
+//! What reads something new from outside gets a target and a directory of seeds. `tests/fuzz/run.sh 60 TARGET` runs it for
+//! a minute; a finding becomes a seed.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 

@@ -1,7 +1,8 @@
 //! The platforms on which winddown is tested: systemd, control groups, runtimes, and how often.
 //!
 //! `make pages` writes the table into documents, and a test fails if theirs is outdated. A
-//! [`Scenario`](crate::scenario::Scenario) refuses to run on a platform that is not in the list.
+//! [`Scenario`](crate::scenario::Scenario) refuses to run on a platform that is not in the list. A new kind of node is a
+//! recipe in `tests/node/base.sh`, a line of `KINDS` and, with the runtime, one of `TRIED`.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,13 @@
 //! What goes beyond the three controllers is a plug-in that one commit can delete: no other part of the node, and none of
 //! the crates below it, names one.
+//!
+//! To delete one: `cargo run -p xtask -- plugins` prints the files that name it. Delete its folder, its lines there, its
+//! page and its row in `BEYOND`.
+//!
+//! To add a plug-in of the node's own: add a feature to `winddown-node` and a module of that name with an `impl
+//! NodePlugin`, whose `register` adds to the `PluginRegistry` its admission checks, its section of the status, its answers
+//! on the control socket, what it offers to others (`links.rs`) and, with `start`, its tasks. Add it to each list that
+//! uses it (`daemon`, `programs/src/drill.rs`), to `PLUGINS` in `plugins.rs`, and to `node/tests/left_out.rs`.
 
 use std::path::Path;
 

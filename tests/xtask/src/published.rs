@@ -1,5 +1,9 @@
 //! The crates that can be published. The tests check that each has what a registry and the reader of its page need;
 //! `make crates` checks that the packages build.
+//!
+//! To publish: add the repository's address to `[workspace.package]` and to each of them, raise the version there and in
+//! `[workspace.dependencies]`, run `make crates`, and publish in the order that `make published` prints. All else says
+//! `publish = false` until someone asks.
 
 use std::collections::BTreeMap;
 use std::path::Path;

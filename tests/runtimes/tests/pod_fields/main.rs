@@ -1,5 +1,9 @@
 //! One table of what each runtime makes of each field of a pod (`rows`). It has every field that the API's own types
 //! have, says what the runtimes' checks say, names the tests that show what is done, and is docs/pod-fields.md.
+//!
+//! A row names, for each runtime, the test that shows the field supported or refused, or the reason why the runtime may
+//! ignore it. Only the runtime's `check_supported` has the text of a refusal; `make pages` copies it into the page. If a
+//! newer version of the API has fields without a row, the test names them.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
