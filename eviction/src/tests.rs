@@ -60,20 +60,16 @@ pub(crate) fn changed(
 
 /// The stats of a pod that uses this much memory.
 pub(crate) fn memory(quantity: &str) -> PodStats {
-    {
-        let mut stats = PodStats::default();
-        stats.memory_working_set = Some(bytes(quantity));
-        stats
-    }
+    let mut stats = PodStats::default();
+    stats.memory_working_set = Some(bytes(quantity));
+    stats
 }
 
 /// The stats of a pod with this many tasks.
 pub(crate) fn tasks(count: u64) -> PodStats {
-    {
-        let mut stats = PodStats::default();
-        stats.tasks = Some(count);
-        stats
-    }
+    let mut stats = PodStats::default();
+    stats.tasks = Some(count);
+    stats
 }
 
 /// The stats of a pod whose container `main` has this much in its writable layer and its logs.

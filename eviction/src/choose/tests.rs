@@ -233,6 +233,29 @@ async fn a_pod_that_did_not_end_within_its_own_grace_is_hurried_when_there_is_no
     assert_eq!(verdicts, [CandidateVerdict::Stuck, CandidateVerdict::Chosen]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_is_overdue_at_the_moment_at_which_it_is_due() {
+    let evicted = ending(1, true, Some(PressureCondition::Memory)).unwrap();
+    assert!(evicted.is_victim(evicted.due - Duration::from_nanos(1)));
+    assert!(!evicted.is_victim(evicted.due));
+    let asked_by_others = ending(1, true, None).unwrap();
+    assert!(!asked_by_others.is_victim(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_has_in_swap_is_shown_only_where_memory_is_short() {
+    let mut stats = memory("1Gi");
+    stats.swap = Some(7);
+    let node = [(pod("web", 0, &[]), Some(stats), None)];
+    let candidates = [candidate(&node[0], false)];
+    let shown = |signal| {
+        let shortage = Shortage { signal, ..act(true, "1Gi") };
+        choose(&shortage, &candidates, &policy(), Instant::now()).considered[0].swap
+    };
+    assert_eq!(shown(Signal::MemoryAvailable), Some(7));
+    assert_eq!(shown(Signal::PidAvailable), None);
+}
+
 #[test]
 fn grace_is_a_second_for_hard_thresholds_and_at_most_the_pods_own_for_soft_ones() {
     let secs = |seconds| Some(Duration::from_secs(seconds));
