@@ -46,7 +46,8 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Stops every container of the pod: preStop hook, SIGTERM, grace period, SIGKILL. No container is killed before its
     /// grace is over. What still runs when the grace is over is killed. Resolves when nothing of the pod runs, and
-    /// [`pod_status`](Self::pod_status) and [`list_pods`](Self::list_pods) say so.
+    /// [`pod_status`](Self::pod_status) and [`list_pods`](Self::list_pods) say so. It does not wait for the rest of the
+    /// grace, for which the next pods of a shutdown would wait too.
     ///
     /// `pod` is `None` for a pod that is not configured; only its UID is known. `grace` may shrink
     /// during the call, and the shorter one must take effect at once. Stopping a stopped or unknown pod succeeds.
@@ -69,6 +70,11 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// The current state of the pod's containers. A container that has exited stays in it, with how it exited, until
     /// [`forget_pod`](Self::forget_pod). A pod that the runtime does not know has none.
+    ///
+    /// An exit that was observed has `started_at` and `finished_at`: without them, the report of a shutdown that an earlier
+    /// agent began calls the pod gone. Each restart adds one to `restart_count`, and `last_exit` has how the run before
+    /// exited. While a container waits for its restart backoff it is `Waiting` and has that exit as `last_exit`: one that
+    /// stays `Exited` is done for good.
     ///
     /// # Errors
     /// The runtime did not answer; the containers are unknown, not empty.

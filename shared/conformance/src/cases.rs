@@ -1,12 +1,16 @@
 //! The cases, one for each promise.
 
+mod crashes;
 mod ends;
 mod next_agent;
 mod remains;
 mod starts;
 mod stops;
 
+use tokio::time::timeout;
+
 use crate::promise::cases;
+use crate::steps::PATIENCE;
 use crate::{BrokenPromise, RuntimeUnderTest};
 
 /// Hands the names of all cases to a macro: `for_each_case! { [then] words }` becomes
@@ -21,13 +25,18 @@ macro_rules! for_each_case {
             a_sync_that_was_dropped_starts_nothing_after_the_stop
             a_pod_that_was_stopped_starts_again
             calls_for_one_pod_do_not_wait_for_another
+            a_crashed_container_is_restarted
+            a_restart_is_counted
+            a_container_in_back_off_waits
             an_exit_is_shown_with_its_code
+            an_exit_has_its_times
             an_exit_is_announced
             a_pod_that_has_ended_for_good_is_not_started_again
             a_container_gets_sigterm_and_its_time
             a_container_that_ignores_sigterm_keeps_its_whole_grace
             a_container_that_outlasts_its_grace_is_killed
             a_grace_that_is_shortened_holds_at_once
+            a_stop_does_not_wait_for_the_rest_of_the_grace
             nothing_runs_when_a_stop_has_resolved
             a_stopped_pod_can_be_stopped_again
             a_pod_can_be_stopped_by_its_uid_alone
@@ -60,9 +69,21 @@ cases! {
     calls_for_one_pod_do_not_wait_for_another, "sync_pod",
         "The workers never run two calls for one UID at the same time; calls for different pods run in parallel.",
         starts::in_parallel;
+    a_crashed_container_is_restarted, "sync_pod",
+        "Starts what should run and does not, and restarts what may be restarted and whose backoff is over.",
+        crashes::restarted;
+    a_restart_is_counted, "pod_status",
+        "Each restart adds one to `restart_count`, and `last_exit` has how the run before exited.",
+        crashes::counted;
+    a_container_in_back_off_waits, "pod_status",
+        "While a container waits for its restart backoff it is `Waiting` and has that exit as `last_exit`",
+        crashes::waits;
     an_exit_is_shown_with_its_code, "pod_status",
         "A container that has exited stays in it, with how it exited, until `forget_pod`.",
         ends::with_code;
+    an_exit_has_its_times, "pod_status",
+        "An exit that was observed has `started_at` and `finished_at`",
+        ends::with_times;
     an_exit_is_announced, "changes",
         "UIDs of pods that changed by themselves (a container exited, became ready).",
         ends::announced;
@@ -81,6 +102,9 @@ cases! {
     a_grace_that_is_shortened_holds_at_once, "stop_pod",
         "`grace` may shrink during the call, and the shorter one must take effect at once.",
         stops::shortened;
+    a_stop_does_not_wait_for_the_rest_of_the_grace, "stop_pod",
+        "It does not wait for the rest of the grace",
+        stops::prompt;
     nothing_runs_when_a_stop_has_resolved, "stop_pod",
         "Resolves when nothing of the pod runs, and `pod_status` and `list_pods` say so.",
         stops::over;

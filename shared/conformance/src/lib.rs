@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cases;
+mod pods;
 mod promise;
 mod steps;
 mod subject;

@@ -29,7 +29,10 @@ macro_rules! cases {
             pub async fn $case<S: RuntimeUnderTest>(subject: &S) -> Result<(), BrokenPromise> {
                 let (case, method, promise) = (stringify!($case), $method, $promise);
                 let broken = |found| BrokenPromise { case, method, promise, found };
-                $try(subject).await.map_err(broken)
+                let limit = 10 * S::PATIENCE;
+                let tried = PATIENCE.scope(S::PATIENCE, $try(subject));
+                let late = |_| Err(format!("the case is not over after {limit:?}"));
+                timeout(limit, tried).await.unwrap_or_else(late).map_err(broken)
             }
         )*
 

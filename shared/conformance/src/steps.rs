@@ -11,14 +11,24 @@ use winddown_shared::{
 
 use crate::{PodBehaviour, RuntimeUnderTest};
 
-/// How long what has to happen may take. A real runtime on a busy machine may need a minute to start a container.
-pub(crate) const CONDITION_TIMEOUT: Duration = Duration::from_secs(120);
+tokio::task_local! {
+    /// See [`RuntimeUnderTest::PATIENCE`].
+    pub(crate) static PATIENCE: Duration;
+}
+
+/// How long what has to happen may take.
+pub(crate) fn patience() -> Duration {
+    PATIENCE.with(|patience| *patience)
+}
+
 /// How much longer than its grace a stop may take, and how far a call may be from its time.
 pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A grace in which every container that hears SIGTERM has ended.
-pub(crate) const AMPLE_GRACE: Duration = Duration::from_secs(60);
+pub(crate) const AMPLE_GRACE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest time between two syncs of a container that waits to be restarted.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// What went wrong, for people.
 pub(crate) type Step<T = ()> = Result<T, String>;
@@ -39,7 +49,7 @@ pub(crate) async fn until_running<S: RuntimeUnderTest>(
     runtime: &S::Runtime,
     pod: &Pod,
 ) -> Step<ContainerStatus> {
-    let deadline = Instant::now() + CONDITION_TIMEOUT;
+    let deadline = Instant::now() + patience();
     loop {
         let seen = match bounded("sync_pod", runtime.sync_pod(pod)).await {
             Ok(synced) => match &synced.status.containers[..] {
@@ -52,9 +62,8 @@ pub(crate) async fn until_running<S: RuntimeUnderTest>(
             Err(error) => error,
         };
         if Instant::now() > deadline {
-            return Err(format!(
-                "the pod does not run {CONDITION_TIMEOUT:?} after its first sync: {seen}"
-            ));
+            let patience = patience();
+            return Err(format!("the pod does not run {patience:?} after its first sync: {seen}"));
         }
         sleep(5 * LOOK_INTERVAL).await;
     }
@@ -62,16 +71,61 @@ pub(crate) async fn until_running<S: RuntimeUnderTest>(
 
 /// Waits until the pod's container has exited.
 pub(crate) async fn until_exited<R: Runtime>(runtime: &R, pod: &Pod) -> Step<ContainerExit> {
-    let deadline = Instant::now() + CONDITION_TIMEOUT;
+    let deadline = Instant::now() + patience();
     loop {
         let status = status(runtime, pod.uid()).await?;
         if let Some(exit) = exit_of(&status) {
             return Ok(exit.clone());
         }
         if Instant::now() > deadline {
-            return Err(format!("the pod has not exited within {CONDITION_TIMEOUT:?}: {status:?}"));
+            let patience = patience();
+            return Err(format!("the pod has not exited within {patience:?}: {status:?}"));
         }
         sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// A container of a pod that crashed.
+pub(crate) struct Crash {
+    /// Its state in each answer of `sync_pod` until it ran again.
+    pub(crate) meanwhile: Vec<ContainerStatus>,
+    /// When it ran again; none if it has not within the time that a case waits.
+    pub(crate) restarted: Option<ContainerStatus>,
+}
+
+/// Runs a pod that crashes, as the pod workers do, until it runs again.
+pub(crate) async fn crash<S: RuntimeUnderTest>(
+    subject: &S,
+    code: i32,
+) -> Step<(S::Runtime, Pod, Crash)> {
+    let runtime = subject.open().await;
+    let pod = subject.pod("crashing", PodBehaviour::Crashes(code));
+    eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+    let deadline = Instant::now() + patience();
+    let has_exited = |one: &ContainerStatus| {
+        one.last_exit.is_some() || matches!(one.state, ContainerState::Exited(_))
+    };
+    while !status(&runtime, pod.uid()).await?.containers.iter().any(has_exited) {
+        if Instant::now() > deadline {
+            return Err(format!("the pod has not crashed within {:?}", patience()));
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+    let (deadline, mut meanwhile) = (Instant::now() + patience(), Vec::new());
+    loop {
+        let synced = eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+        let [one] = &synced.status.containers[..] else {
+            return Err(format!("one container is shown as {:?}", synced.status.containers));
+        };
+        let restarted = is_running(one).then(|| one.clone());
+        if restarted.is_some() || Instant::now() > deadline {
+            return Ok((runtime, pod, Crash { meanwhile, restarted }));
+        }
+        meanwhile.push(one.clone());
+        sleep(
+            synced.again_in.map_or(LOOK_INTERVAL, |wait| wait.clamp(LOOK_INTERVAL, LONGEST_WAIT)),
+        )
+        .await;
     }
 }
 
@@ -103,7 +157,7 @@ pub(crate) async fn eventually<T, F>(what: &str, mut call: impl FnMut() -> F) ->
 where
     F: Future<Output = Result<T, RuntimeError>>,
 {
-    let deadline = Instant::now() + CONDITION_TIMEOUT;
+    let deadline = Instant::now() + patience();
     loop {
         match bounded(what, call()).await {
             Ok(done) => return Ok(done),
@@ -160,9 +214,9 @@ pub(crate) async fn bounded<T>(
     what: &str,
     call: impl Future<Output = Result<T, RuntimeError>>,
 ) -> Step<T> {
-    match timeout(CONDITION_TIMEOUT, call).await {
+    match timeout(patience(), call).await {
         Ok(answer) => answer.map_err(|error| failed(what, &error)),
-        Err(_) => Err(format!("{what} has not answered within {CONDITION_TIMEOUT:?}")),
+        Err(_) => Err(format!("{what} has not answered within {:?}", patience())),
     }
 }
 

@@ -1,5 +1,8 @@
 //! What the suite is given.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use winddown_shared::{Pod, Runtime};
 
 /// A runtime on trial: how to open it, and pods for it.
@@ -14,18 +17,25 @@ pub trait RuntimeUnderTest {
     /// the next agent then has to find that none runs.
     const PODS_OUTLIVE_THE_AGENT: bool = true;
 
+    /// How long what has to happen may take: a container starts, exits, is restarted, a call answers. A case is over after
+    /// ten times that. A runtime whose containers take long to start on a busy machine says more.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
     /// Opens the runtime as an agent does when it starts. The suite drops one before it opens the next, without a word:
     /// as when an agent is killed.
     fn open(&self) -> impl Future<Output = Self::Runtime>;
 
-    /// A pod of this name, with one container that behaves so. Its UID differs from those of pods of other names.
-    fn pod(&self, name: &str, behaviour: PodBehaviour) -> Pod;
+    /// A pod of this name, with one container that behaves so. Its UID differs from those of pods of other names. By default
+    /// [`PodBehaviour::pod`].
+    fn pod(&self, name: &str, behaviour: PodBehaviour) -> Pod {
+        behaviour.pod(name)
+    }
 
     /// Resolves when the pod's container, which runs, hears signals. The first process of a container that is sent
-    /// SIGTERM before it has set its handler runs on. By default at once.
+    /// SIGTERM before it has set its handler runs on. By default after a second.
     fn hears_signals(&self, pod: &Pod) -> impl Future<Output = ()> {
         let _ = pod;
-        async {}
+        sleep(Duration::from_secs(1))
     }
 
     /// Makes what is below the runtime unreachable from now on, such as a daemon that it calls. Returns false, the default,
@@ -44,4 +54,7 @@ pub enum PodBehaviour {
     IgnoresSigterm,
     /// It exits with this code within some seconds, without having been asked. The pod's restart policy is `Never`.
     Exits(i32),
+    /// The same, each time it is started, with the restart policy `Always`. A restart backoff is less than
+    /// [`RuntimeUnderTest::PATIENCE`].
+    Crashes(i32),
 }

@@ -1,13 +1,11 @@
 //! Pods that end by themselves.
 
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use winddown_shared::Runtime as _;
 
 use crate::promise::ensure;
-use crate::steps::{
-    CONDITION_TIMEOUT, KILL_TIMEOUT, Step, bounded, eventually, exit_of, status, until_exited,
-};
+use crate::steps::{KILL_TIMEOUT, Step, bounded, eventually, exit_of, status, until_exited};
 use crate::{PodBehaviour, RuntimeUnderTest};
 
 pub(super) async fn with_code<S: RuntimeUnderTest>(subject: &S) -> Step {
@@ -22,6 +20,17 @@ pub(super) async fn with_code<S: RuntimeUnderTest>(subject: &S) -> Step {
     Ok(())
 }
 
+pub(super) async fn with_times<S: RuntimeUnderTest>(subject: &S) -> Step {
+    let (runtime, pod) = (subject.open().await, subject.pod("job", PodBehaviour::Exits(4)));
+    eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+    let exit = until_exited(&runtime, &pod).await?;
+    let (Some(started), Some(finished)) = (exit.started_at, exit.finished_at) else {
+        return Err(format!("the container has exited, and is shown without both times: {exit:?}"));
+    };
+    ensure!(started <= finished, "the container started at {started} and exited at {finished}");
+    Ok(())
+}
+
 pub(super) async fn announced<S: RuntimeUnderTest>(subject: &S) -> Step {
     let (runtime, pod) = (subject.open().await, subject.pod("job", PodBehaviour::Exits(3)));
     let mut changes = runtime.changes();
@@ -30,7 +39,7 @@ pub(super) async fn announced<S: RuntimeUnderTest>(subject: &S) -> Step {
         // What the start announced is not the exit.
         while !matches!(changes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
     }
-    let told = timeout(CONDITION_TIMEOUT, async {
+    let told = async {
         loop {
             match changes.recv().await {
                 Ok(uid) if uid != *pod.uid() => {}
@@ -42,12 +51,17 @@ pub(super) async fn announced<S: RuntimeUnderTest>(subject: &S) -> Step {
                 Err(RecvError::Closed) => return Err("the channel is closed".to_owned()),
             }
         }
-    });
-    told.await.unwrap_or_else(|_| {
-        Err(format!(
-            "the container exits within seconds, and {CONDITION_TIMEOUT:?} later it is not announced"
-        ))
-    })
+    };
+    let silent = async {
+        until_exited(&runtime, &pod).await?;
+        sleep(KILL_TIMEOUT).await;
+        Err(format!("the container has exited, and {KILL_TIMEOUT:?} later it is not announced"))
+    };
+    tokio::select! {
+        biased;
+        told = told => told,
+        silent = silent => silent,
+    }
 }
 
 pub(super) async fn for_good<S: RuntimeUnderTest>(subject: &S) -> Step {
@@ -56,10 +70,9 @@ pub(super) async fn for_good<S: RuntimeUnderTest>(subject: &S) -> Step {
     until_exited(&runtime, &pod).await?;
     for wait in [None, Some(KILL_TIMEOUT / 10)] {
         let synced = bounded("sync_pod", runtime.sync_pod(&pod)).await?;
-        let shown = exit_of(&synced.status).map(|exit| exit.exit_code);
         let found = &synced.status.containers;
         ensure!(
-            shown == Some(5),
+            exit_of(&synced.status).is_some(),
             "its policy is Never, it has exited, and sync_pod says {found:?}"
         );
         sleep(wait.unwrap_or_default()).await;

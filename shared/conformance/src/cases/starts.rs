@@ -7,7 +7,7 @@ use winddown_shared::{Grace, Runtime as _};
 
 use crate::promise::ensure;
 use crate::steps::{
-    AMPLE_GRACE, CONDITION_TIMEOUT, Step, bounded, end, is_running, listed, running, status, stop,
+    AMPLE_GRACE, Step, bounded, end, is_running, listed, patience, running, status, stop,
     stop_within, until_running,
 };
 use crate::{PodBehaviour, RuntimeUnderTest};
@@ -56,7 +56,7 @@ pub(super) async fn dropped<S: RuntimeUnderTest>(subject: &S) -> Step {
 
 pub(super) async fn again<S: RuntimeUnderTest>(subject: &S) -> Step {
     let (runtime, pod) = running(subject, PodBehaviour::UntilStopped).await?;
-    for _ in 0..3 {
+    for _ in 0..2 {
         stop(&runtime, &pod, AMPLE_GRACE).await?;
         let began = Instant::now();
         until_running(subject, &runtime, &pod).await?;
@@ -70,9 +70,9 @@ pub(super) async fn again<S: RuntimeUnderTest>(subject: &S) -> Step {
 pub(super) async fn in_parallel<S: RuntimeUnderTest>(subject: &S) -> Step {
     let (runtime, slow) = running(subject, PodBehaviour::IgnoresSigterm).await?;
     let other = subject.pod("other", PodBehaviour::UntilStopped);
-    let start = timeout(CONDITION_TIMEOUT, until_running(subject, &runtime, &other));
+    let start = timeout(patience(), until_running(subject, &runtime, &other));
     tokio::pin!(start);
-    let stop = runtime.stop_pod(slow.uid(), Some(&slow), Grace::fixed(5 * CONDITION_TIMEOUT));
+    let stop = runtime.stop_pod(slow.uid(), Some(&slow), Grace::fixed(5 * patience()));
     let started = tokio::select! {
         biased;
         _ = stop => start.await,

@@ -70,6 +70,19 @@ pub(super) async fn over<S: RuntimeUnderTest>(subject: &S) -> Step {
     found.map_err(|why| format!("stop_pod has resolved, and {why}"))
 }
 
+pub(super) async fn prompt<S: RuntimeUnderTest>(subject: &S) -> Step {
+    let (runtime, pod) = running(subject, PodBehaviour::UntilStopped).await?;
+    let began = Instant::now();
+    let stopped = stop(&runtime, &pod, AMPLE_GRACE).await?;
+    let took = began.elapsed();
+    // Whether it got SIGTERM is the subject of another case.
+    ensure!(
+        stopped.forced() || took < AMPLE_GRACE / 2,
+        "the container exits as soon as it gets SIGTERM, and the stop took {took:?} of {AMPLE_GRACE:?}"
+    );
+    Ok(())
+}
+
 pub(super) async fn repeated<S: RuntimeUnderTest>(subject: &S) -> Step {
     let (runtime, pod) = running(subject, PodBehaviour::UntilStopped).await?;
     for _ in 0..3 {

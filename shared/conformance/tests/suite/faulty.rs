@@ -9,8 +9,8 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep, sleep_until};
 use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{
-    ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime,
-    RuntimeError, RuntimePod, SyncedPod, WallTime,
+    ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus, PodStopped,
+    PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod, WallTime,
 };
 
 /// How a runtime breaks its promises.
@@ -21,13 +21,18 @@ pub(crate) enum Fault {
     StartsLate,
     StartsNoneAgain,
     OneCallAtATime,
+    NeverRestarts,
+    CountsNoRestart,
+    ShowsBackOffAsExited,
     LosesExitCodes,
+    LosesTimes,
     AnnouncesNothing,
     RestartsWhatHasEnded,
     SendsNoSigterm,
     KillsEarly,
     NeverKills,
     KeepsTheFirstGrace,
+    WaitsTheWholeGrace,
     StillShownAsRunning,
     StopsOnce,
     StopsOnlyWhatIsConfigured,
@@ -49,13 +54,18 @@ pub(crate) const ALL: &[(Fault, &str)] = &[
     (Fault::StartsLate, "a_sync_that_was_dropped_starts_nothing_after_the_stop"),
     (Fault::StartsNoneAgain, "a_pod_that_was_stopped_starts_again"),
     (Fault::OneCallAtATime, "calls_for_one_pod_do_not_wait_for_another"),
+    (Fault::NeverRestarts, "a_crashed_container_is_restarted"),
+    (Fault::CountsNoRestart, "a_restart_is_counted"),
+    (Fault::ShowsBackOffAsExited, "a_container_in_back_off_waits"),
     (Fault::LosesExitCodes, "an_exit_is_shown_with_its_code"),
+    (Fault::LosesTimes, "an_exit_has_its_times"),
     (Fault::AnnouncesNothing, "an_exit_is_announced"),
     (Fault::RestartsWhatHasEnded, "a_pod_that_has_ended_for_good_is_not_started_again"),
     (Fault::SendsNoSigterm, "a_container_gets_sigterm_and_its_time"),
     (Fault::KillsEarly, "a_container_that_ignores_sigterm_keeps_its_whole_grace"),
     (Fault::NeverKills, "a_container_that_outlasts_its_grace_is_killed"),
     (Fault::KeepsTheFirstGrace, "a_grace_that_is_shortened_holds_at_once"),
+    (Fault::WaitsTheWholeGrace, "a_stop_does_not_wait_for_the_rest_of_the_grace"),
     (Fault::StillShownAsRunning, "nothing_runs_when_a_stop_has_resolved"),
     (Fault::StopsOnce, "a_stopped_pod_can_be_stopped_again"),
     (Fault::StopsOnlyWhatIsConfigured, "a_pod_can_be_stopped_by_its_uid_alone"),
@@ -85,7 +95,17 @@ struct Memory {
     syncs: u32,
     stops: HashMap<PodUid, u32>,
     cleaned: HashSet<PodUid>,
+    crashes: HashMap<PodUid, Crash>,
     is_stopping: bool,
+}
+
+/// What is known of a pod that has crashed.
+#[derive(Clone, Default)]
+struct Crash {
+    exit: Option<ContainerExit>,
+    restarts: u32,
+    /// When the restart backoff is over, while it lasts.
+    until: Option<Instant>,
 }
 
 impl Faulty {
@@ -104,6 +124,55 @@ impl Faulty {
 
     fn was_stopped(&self, uid: &PodUid) -> bool {
         self.memory().stops.contains_key(uid)
+    }
+
+    /// Restarts a pod that has exited by itself after a backoff, of which nothing is left to the fake runtime.
+    async fn restart(&self, uid: &PodUid) {
+        let status = self.runtime.pod_status(uid).await.unwrap_or_default();
+        let exit = status.containers.iter().find_map(|one| match &one.state {
+            ContainerState::Exited(exit) => Some(exit.clone()),
+            _ => None,
+        });
+        let Some(exit) = exit else { return };
+        let backoff = if self.has(Fault::NeverRestarts) { 24 * 60 * 60 } else { 2 };
+        let mut memory = self.memory();
+        let crash = memory.crashes.entry(uid.clone()).or_default();
+        crash.exit = Some(exit);
+        let over = Instant::now() + Duration::from_secs(backoff);
+        if *crash.until.get_or_insert(over) <= Instant::now() {
+            crash.restarts += 1;
+            crash.until = None;
+            self.runtime.revive(uid);
+        }
+    }
+
+    /// Shows the containers with their restarts, and otherwise than they are.
+    fn shown(&self, uid: &PodUid, status: &mut PodRuntimeStatus) {
+        let was_stopped = self.was_stopped(uid);
+        let crash = self.memory().crashes.get(uid).cloned().unwrap_or_default();
+        for one in &mut status.containers {
+            (one.restart_count, one.last_exit) = (crash.restarts, crash.exit.clone());
+            if crash.until.is_some() && !was_stopped {
+                let (reason, message) = ("CrashLoopBackOff".into(), String::new());
+                one.state = ContainerState::Waiting { reason, message };
+            }
+            self.spoil(one);
+        }
+    }
+
+    /// Shows a container otherwise than it is.
+    fn spoil(&self, one: &mut ContainerStatus) {
+        match (self.fault, &mut one.state) {
+            (Some(Fault::LosesExitCodes), ContainerState::Exited(exit)) => exit.exit_code = 0,
+            (Some(Fault::LosesTimes), ContainerState::Exited(exit)) => exit.finished_at = None,
+            (Some(Fault::CountsNoRestart), _) => one.restart_count = 0,
+            (Some(Fault::ShowsBackOffAsExited), state @ ContainerState::Waiting { .. }) => {
+                if let Some(exit) = one.last_exit.clone() {
+                    *state = ContainerState::Exited(exit);
+                }
+            }
+            _ => {}
+        }
     }
 
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
@@ -167,10 +236,15 @@ impl Runtime for Faulty {
             synced.status = self.runtime.pod_status(pod.uid()).await?;
             return Ok(synced);
         }
+        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        if policy == Some("Always") && !self.was_stopped(pod.uid()) {
+            self.restart(pod.uid()).await;
+        }
         synced = self.runtime.sync_pod(pod).await?;
+        self.shown(pod.uid(), &mut synced.status);
         let before = self.memory().syncs;
         self.memory().syncs += 1;
-        if self.has(Fault::RestartsWhatHasEnded) {
+        if self.has(Fault::RestartsWhatHasEnded) && policy == Some("Never") {
             shown_as_running(&mut synced.status);
         }
         for one in &mut synced.status.containers {
@@ -227,6 +301,11 @@ impl Runtime for Faulty {
             Some(Fault::KeepsTheFirstGrace) => {
                 self.runtime.stop_pod(uid, pod, Grace::fixed(grace.remaining())).await
             }
+            Some(Fault::WaitsTheWholeGrace) if runs => {
+                let stopped = self.runtime.stop_pod(uid, pod, grace.clone()).await;
+                grace.expired().await;
+                stopped
+            }
             Some(Fault::RefusesTheNextStop) => {
                 if std::mem::replace(&mut self.memory().is_stopping, true) {
                     return Err(failure("a stop is under way"));
@@ -241,13 +320,7 @@ impl Runtime for Faulty {
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         let mut status = self.runtime.pod_status(uid).await?;
-        let is_lost = self.has(Fault::LosesExitCodes);
-        for one in &mut status.containers {
-            let ContainerState::Exited(exit) = &mut one.state else { continue };
-            if is_lost {
-                exit.exit_code = 0;
-            }
-        }
+        self.shown(uid, &mut status);
         let was_cleaned = self.memory().cleaned.contains(uid);
         if self.has(Fault::StillShownAsRunning) && self.was_stopped(uid) && !was_cleaned {
             let was_killed = |one: &ContainerStatus| matches!(&one.state, ContainerState::Exited(exit) if exit.exit_code == 137);

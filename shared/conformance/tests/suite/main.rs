@@ -4,12 +4,15 @@
 
 mod faulty;
 
+use std::cell::RefCell;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use winddown_runtime_conformance::{
     PodBehaviour, RuntimeUnderTest, cases, conformance_tests, for_each_case,
 };
-use winddown_shared::testing::{FakeRuntime, pod_with};
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{Pod, PodUid};
 
 use faulty::{Fault, Faulty};
@@ -18,22 +21,26 @@ use faulty::{Fault, Faulty};
 struct Scripted {
     runtime: FakeRuntime,
     fault: Option<Fault>,
+    /// What makes containers exit.
+    exits: RefCell<JoinSet<()>>,
 }
 
 impl Scripted {
     fn new(fault: Option<Fault>) -> Self {
-        Self { runtime: FakeRuntime::default(), fault }
+        Self { runtime: FakeRuntime::default(), fault, exits: RefCell::default() }
     }
 
     /// Ends the pod's container a while after it has started.
-    fn ends(&self, uid: PodUid, code: i32) {
+    fn ends(&self, uid: PodUid, code: i32, times: u32) {
         let runtime = self.runtime.clone();
-        tokio::spawn(async move {
-            while !runtime.runs(&uid) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+        self.exits.borrow_mut().spawn(async move {
+            for _ in 0..times {
+                while !runtime.runs(&uid) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                runtime.exit(&uid, code);
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            runtime.exit(&uid, code);
         });
     }
 }
@@ -46,21 +53,16 @@ impl RuntimeUnderTest for Scripted {
     }
 
     fn pod(&self, name: &str, behaviour: PodBehaviour) -> Pod {
-        let uid = PodUid::new(format!("uid-{name}"));
-        let policy = match behaviour {
-            PodBehaviour::UntilStopped => "Always",
+        let pod = behaviour.pod(name);
+        match behaviour {
+            PodBehaviour::UntilStopped => {}
             PodBehaviour::IgnoresSigterm => {
-                self.runtime.stop_takes(&uid, Duration::from_secs(24 * 60 * 60));
-                "Always"
+                self.runtime.stop_takes(pod.uid(), Duration::from_secs(24 * 60 * 60));
             }
-            PodBehaviour::Exits(code) => {
-                self.ends(uid.clone(), code);
-                "Never"
-            }
-        };
-        pod_with(uid.as_str(), name, |pod| {
-            pod.spec.get_or_insert_default().restart_policy = Some(policy.to_owned());
-        })
+            PodBehaviour::Exits(code) => self.ends(pod.uid().clone(), code, 1),
+            PodBehaviour::Crashes(code) => self.ends(pod.uid().clone(), code, 3),
+        }
+        pod
     }
 
     async fn cut_off(&self) -> bool {
@@ -69,8 +71,16 @@ impl RuntimeUnderTest for Scripted {
     }
 }
 
-async fn broken(fault: Option<Fault>) -> Vec<(&'static str, String)> {
-    let broken = cases::try_all(async || Scripted::new(fault)).await;
+/// The promises that a runtime with this fault breaks. Notes when each case began.
+async fn broken(
+    fault: Option<Fault>,
+    begins: &RefCell<Vec<Instant>>,
+) -> Vec<(&'static str, String)> {
+    let broken = cases::try_all(async || {
+        begins.borrow_mut().push(Instant::now());
+        Scripted::new(fault)
+    });
+    let broken = broken.await;
     broken.into_iter().map(|broken| (broken.case, broken.to_string())).collect()
 }
 
@@ -80,15 +90,33 @@ fn names() -> Vec<&'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_keeps_its_promises_passes_every_case() {
-    assert_eq!(broken(None).await, []);
+    assert_eq!(broken(None, &RefCell::default()).await, []);
+}
+
+#[test]
+fn a_ready_made_pod_says_how_it_behaves() {
+    for behaviour in [
+        PodBehaviour::UntilStopped,
+        PodBehaviour::IgnoresSigterm,
+        PodBehaviour::Exits(0),
+        PodBehaviour::Crashes(-1),
+    ] {
+        assert_eq!(PodBehaviour::of(&behaviour.pod("web")), Some(behaviour));
+    }
+    assert_eq!(PodBehaviour::of(&winddown_shared::testing::pod("web")), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_broken_promise_fails_its_own_case_and_no_other() {
     for &(fault, case) in faulty::ALL {
-        let broken = broken(Some(fault)).await;
+        let begins = RefCell::default();
+        let broken = broken(Some(fault), &begins).await;
         let cases: Vec<&str> = broken.iter().map(|(case, _)| *case).collect();
         assert_eq!(cases, [case], "{fault:?}: {broken:?}");
+        let (nth, begins) = (names().iter().position(|name| *name == case), begins.into_inner());
+        let ended = begins.get(nth.unwrap() + 1).copied().unwrap_or_else(Instant::now);
+        let took = ended - begins[nth.unwrap()];
+        assert!(took < Duration::from_secs(30), "{fault:?}: known only after {took:?}");
     }
     let tried: Vec<&str> = faulty::ALL.iter().map(|(_, case)| *case).collect();
     assert_eq!(tried, names(), "each case, in their order, is shown to fail");

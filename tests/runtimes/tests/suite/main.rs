@@ -33,8 +33,9 @@ mod suite;
 mod told;
 mod units;
 
+use stage::{OnStage, Stage};
 use stages::{Fake, Processes, Real, Services};
-use winddown_runtime_conformance::for_each_case;
+use winddown_runtime_conformance::{RuntimeUnderTest, for_each_case};
 
 macro_rules! on_stage {
     ($module:ident $from:ident $stage:ident => $($scenario:ident)*) => {
@@ -54,18 +55,29 @@ macro_rules! on_stage {
     };
 }
 
+/// The same with the pods of the suite, as for a runtime of one's own.
+struct ReadyMade<S>(S);
+
+impl<S: Stage> RuntimeUnderTest for ReadyMade<S> {
+    type Runtime = S::Runtime;
+
+    async fn open(&self) -> S::Runtime {
+        self.0.open().await
+    }
+}
+
 /// What any runtime must do: the cases that runtimes of others run as well.
 macro_rules! keeps_promises {
-    ($module:ident $stage:ident => $($case:ident)*) => {
+    ($module:ident $subject:ident $stage:ident => $($case:ident)*) => {
         mod $module {
-            use crate::stage::{OnStage, Stage as _, kept};
+            use crate::stage::{Stage as _, kept};
 
             $(
                 #[tokio::test]
                 async fn $case() {
                     match crate::$stage::missing() {
                         None => {
-                            let subject = OnStage(crate::$stage::set().await);
+                            let subject = crate::$subject(crate::$stage::set().await);
                             kept(winddown_runtime_conformance::cases::$case(&subject).await);
                         }
                         Some(why) => crate::bed::skip(stringify!($case), why),
@@ -76,10 +88,11 @@ macro_rules! keeps_promises {
     };
 }
 
-for_each_case! { [keeps_promises] any_on_fake Fake }
-for_each_case! { [keeps_promises] any_on_containerd Real }
-for_each_case! { [keeps_promises] any_on_processes Processes }
-for_each_case! { [keeps_promises] any_on_services Services }
+for_each_case! { [keeps_promises] any_on_fake OnStage Fake }
+for_each_case! { [keeps_promises] any_on_containerd OnStage Real }
+for_each_case! { [keeps_promises] any_on_processes OnStage Processes }
+for_each_case! { [keeps_promises] ready_made_on_processes ReadyMade Processes }
+for_each_case! { [keeps_promises] any_on_services OnStage Services }
 suite::common_scenarios!(on_stage on_fake suite Fake);
 suite::common_scenarios!(on_stage on_containerd suite Real);
 suite::common_scenarios!(on_stage on_processes suite Processes);

@@ -11,7 +11,7 @@ use winddown_runtimes::process::CrashBackoff;
 use winddown_runtimes::process::{ProcessConfig, ShimCommand};
 use winddown_shared::{Pod, PodUid, Runtime};
 
-use crate::bed::{ACT, Act, Gate, POLITE, STUBBORN, clock, eventually, pod, run};
+use crate::bed::{ACT, Act, Gate, PATIENCE, POLITE, STUBBORN, clock, eventually, pod, run};
 
 /// A runtime and what it runs on, each test's own.
 pub(crate) trait Stage: Sized {
@@ -113,6 +113,8 @@ pub(crate) struct OnStage<S>(pub(crate) S);
 impl<S: Stage> RuntimeUnderTest for OnStage<S> {
     type Runtime = S::Runtime;
 
+    const PATIENCE: Duration = PATIENCE;
+
     async fn open(&self) -> S::Runtime {
         self.0.open().await
     }
@@ -122,6 +124,7 @@ impl<S: Stage> RuntimeUnderTest for OnStage<S> {
             PodBehaviour::UntilStopped => (POLITE, "Always"),
             PodBehaviour::IgnoresSigterm => (STUBBORN, "Always"),
             PodBehaviour::Exits(code) => (Act::exits(code), "Never"),
+            PodBehaviour::Crashes(code) => (Act::exits(code), "Always"),
         };
         let containers = [self.0.container("main", act)];
         pod(name, &json!({"restartPolicy": policy, "containers": containers}))
