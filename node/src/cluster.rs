@@ -178,6 +178,7 @@ impl Membership {
             .settings(node)
             .ping(ping)
             .events(events.clone())
+            .field_manager(product.name())
             .build()?;
         let config = PodControllerConfig {
             hold_back: Some(hold_back),

@@ -85,6 +85,7 @@ impl<R: Runtime> Core<R> {
         let (kills, pending_kills) = kept.unzip();
         let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins, &parts.product));
         let recorder = Arc::clone(&recorders) as Arc<dyn Recorder>;
+        parts.runtime.identify_as(&parts.product.program());
         let statuses = StatusStore::default();
         let syncer = RuntimeSyncer::new(
             Arc::clone(&parts.runtime),

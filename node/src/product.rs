@@ -58,6 +58,12 @@ impl Product {
         format!("{}/{}", self.name, self.version)
     }
 
+    /// The name and the version, for the user agent of probes (`kube-probe/NAME-VERSION`).
+    #[must_use]
+    pub(crate) fn program(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+
     /// Checks that no metric of a plug-in could be one of its own.
     ///
     /// # Errors

@@ -135,6 +135,12 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = recorder;
     }
 
+    /// Names the program that the runtime is part of, as `NAME-VERSION`, for those to whom it sends requests, such as
+    /// probed containers. A runtime that sends none ignores it. Must return at once.
+    fn identify_as(&self, program: &str) {
+        let _ = program;
+    }
+
     /// Announces that all pods are about to terminate, or (`None`) no longer are. What a pod learns from its own
     /// termination is more precise: [`stop_pod`](Self::stop_pod) has the reason and the time. Must return at once.
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
 use super::conditions::{self, NodeHealth};
+use super::cordon::FIELD_MANAGER;
 use super::desired::NodeFacts;
 use super::events::starting;
 use super::handle::{DesiredState, NodeControllerHandle, NodeState};
@@ -111,6 +112,7 @@ pub struct NodeControllerBuilder<P = NoPing> {
     settings: NodeSettings,
     ping: P,
     events: Option<Events>,
+    field_manager: Arc<str>,
 }
 
 /// The state that all parts of the controller share.
@@ -122,6 +124,7 @@ struct Core {
     clock: WallClock,
     settings: NodeSettings,
     events: Option<Events>,
+    field_manager: Arc<str>,
     facts: watch::Receiver<NodeFacts>,
     desired: watch::Receiver<DesiredState>,
     answers: watch::Receiver<PingAnswer>,
@@ -148,6 +151,7 @@ impl NodeController {
             settings: NodeSettings::default(),
             ping: NoPing,
             events: None,
+            field_manager: FIELD_MANAGER.into(),
         }
     }
 }
@@ -186,8 +190,25 @@ impl<P: Ping> NodeControllerBuilder<P> {
     /// Checks with `ping` whether pods can run. Without it only [`NodeControllerHandle::set_ready`] decides that.
     #[must_use]
     pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q> {
-        let Self { api, leases, name, facts, clock, settings, events, .. } = self;
-        NodeControllerBuilder { api, leases, name, facts, clock, settings, ping, events }
+        let Self { api, leases, name, facts, clock, settings, events, field_manager, .. } = self;
+        NodeControllerBuilder {
+            api,
+            leases,
+            name,
+            facts,
+            clock,
+            settings,
+            ping,
+            events,
+            field_manager,
+        }
+    }
+
+    /// Writes as this field manager: the name of the program. Without it, as `winddown`.
+    #[must_use]
+    pub fn field_manager(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.field_manager = name.into();
+        self
     }
 
     /// Sends events about the node to `events`. Without it none are sent.
@@ -202,7 +223,7 @@ impl<P: Ping> NodeControllerBuilder<P> {
     /// # Errors
     /// When a setting is out of range.
     pub fn build(self) -> Result<(NodeController<P>, NodeControllerHandle), NodeSettingsError> {
-        let Self { api, leases, name, facts, clock, settings, ping, events } = self;
+        let Self { api, leases, name, facts, clock, settings, ping, events, field_manager } = self;
         let settings = settings.checked(&name)?;
         let (desired, receiver) = watch::channel(DesiredState::new());
         let (answers, answered) = watch::channel(PingAnswer::Waiting);
@@ -221,6 +242,7 @@ impl<P: Ping> NodeControllerBuilder<P> {
             clock,
             settings,
             events,
+            field_manager,
             facts,
             desired: receiver,
             answers: answered,

@@ -19,7 +19,7 @@ pub const TAINT: &str = "winddown.dev/cordoned";
 
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// The name under which this agent's writes appear in `metadata.managedFields`.
+/// The name under which winddown's writes appear in `metadata.managedFields`.
 pub(super) const FIELD_MANAGER: &str = "winddown";
 
 /// What keeps pods off a node. Each is set, owned and removed separately: an API server may allow only one.
@@ -78,7 +78,7 @@ pub(super) fn decide(
     barrier: Barrier,
     wanted_mark: Option<&Mark>,
     node: &Node,
-    ready: bool,
+    (ready, field_manager): (bool, &str),
 ) -> CordonStep {
     let is_set = barrier.is_set(node);
     let Some(mark) = barrier.mark_of(node) else {
@@ -87,7 +87,7 @@ pub(super) fn decide(
             _ => CordonStep::Nothing,
         };
     };
-    let ours = is_set && !mark.released && !barrier.is_of_others(node);
+    let ours = is_set && !mark.released && !barrier.is_of_others(node, field_manager);
     match wanted_mark {
         Some(_) if ours => CordonStep::Nothing,
         Some(wanted_mark) if wanted_mark.is_same(&mark) && mark.released => CordonStep::Nothing,
@@ -167,7 +167,7 @@ impl Barrier {
     /// Whether the API server records that another client last changed it. This reveals a cordon
     /// that was removed and set again while this agent was not running. All taints are one field
     /// there, whose owner says nothing about this agent's.
-    fn is_of_others(self, node: &Node) -> bool {
+    fn is_of_others(self, node: &Node, field_manager: &str) -> bool {
         if self == Self::Taint {
             return false;
         }
@@ -178,7 +178,7 @@ impl Barrier {
         let mut known = false;
         let ours = owners.any(|entry| {
             known = true;
-            entry.manager.as_deref() == Some(FIELD_MANAGER)
+            entry.manager.as_deref() == Some(field_manager)
         });
         known && !ours
     }

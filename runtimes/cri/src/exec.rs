@@ -59,11 +59,15 @@ fn output_tail(stdout: &[u8], stderr: &[u8]) -> String {
 ///
 /// # Errors
 /// The service does not answer, or reports that it is not serving.
-pub(super) async fn ask_grpc(uri: &str, service: &str) -> Result<(), ActionError> {
+pub(super) async fn ask_grpc(
+    uri: &str,
+    service: &str,
+    user_agent: &str,
+) -> Result<(), ActionError> {
     let no = |error: tonic::Status| ActionError::NoAnswer(io::Error::other(error));
     let channel = GrpcEndpoint::from_shared(uri.to_owned())
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
-        .user_agent(concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION")))
+        .user_agent(user_agent.to_owned())
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
         .connect()
         .await
@@ -129,12 +133,12 @@ mod tests {
         });
         let server = tonic::transport::Server::builder().add_service(service);
         let serving = tokio::spawn(server.serve_with_incoming(incoming));
-        ask_grpc(&uri, "well").await.unwrap();
-        let error = ask_grpc(&uri, "ill").await.unwrap_err();
+        ask_grpc(&uri, "well", "agent").await.unwrap();
+        let error = ask_grpc(&uri, "ill", "agent").await.unwrap_err();
         assert!(
             matches!(&error, ActionError::NoAnswer(e) if e.to_string().contains("NOT_SERVING"))
         );
         serving.abort();
-        assert!(ask_grpc("http://127.0.0.1:1", "").await.is_err());
+        assert!(ask_grpc("http://127.0.0.1:1", "", "agent").await.is_err());
     }
 }

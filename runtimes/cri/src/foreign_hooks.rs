@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::{sleep, timeout};
 use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::Action;
+use winddown_engine::pods::DEFAULT_USER_AGENT;
 
 use super::api::Container;
 use super::begun_hooks::BegunHooks;
@@ -59,7 +60,7 @@ pub(super) async fn run(
         _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
         Some(Action::Exec(command)) => return exec(client, container, command, within).await,
         Some(Action::Http(request)) => {
-            timeout(within, async { request.ask().await.map(drop) }).await
+            timeout(within, async { request.ask(DEFAULT_USER_AGENT).await.map(drop) }).await
         }
         Some(Action::Tcp(endpoint)) => timeout(within, endpoint.connect()).await,
     };

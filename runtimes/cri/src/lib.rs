@@ -305,6 +305,10 @@ impl Runtime for CriRuntime {
         self.context.pods.record_to(recorder);
     }
 
+    fn identify_as(&self, program: &str) {
+        self.context.pods.identify_as(program);
+    }
+
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
         self.context.termination_notices.announce(ending, &self.context.pods);
     }
@@ -384,7 +388,7 @@ impl Driver for CriContext {
     }
 
     async fn ask_grpc(&self, uri: &str, service: &str) -> Result<(), ActionError> {
-        exec::ask_grpc(uri, service).await
+        exec::ask_grpc(uri, service, &self.pods.user_agent()).await
     }
 
     async fn make_room(

@@ -138,7 +138,10 @@ pub(crate) async fn act<D: Driver>(
     let asked = async {
         match action {
             Action::Sleep(length) => tokio::time::sleep(*length).await,
-            Action::Http(get) => return get.ask().await.map_err(ActionError::NoAnswer),
+            Action::Http(get) => {
+                let agent = driver.pods().user_agent();
+                return get.ask(&agent).await.map_err(ActionError::NoAnswer);
+            }
             Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer)?,
             Action::Grpc { uri, service } => driver.ask_grpc(uri, service).await?,
             Action::Exec(_) => {}

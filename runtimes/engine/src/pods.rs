@@ -14,12 +14,16 @@ use crate::pod::{PodEntry, RunScope};
 /// How many changes a slow reader may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
 
+/// The user agent of probes and hooks of winddown.
+pub const DEFAULT_USER_AGENT: &str = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
+
 /// The pods that a runtime knows, and their spontaneous changes.
 pub struct Pods<B: RunScope> {
     known: Mutex<PodUidMap<Arc<PodEntry<B>>>>,
     changes: broadcast::Sender<PodUid>,
     /// Weak, because the recorder may hold the runtime.
     recorder: Mutex<Weak<dyn Recorder>>,
+    user_agent: Mutex<Arc<str>>,
     /// Reads the last lines of containers.
     pub(crate) last_lines: LastLines,
 }
@@ -31,6 +35,7 @@ impl<B: RunScope> Default for Pods<B> {
             known: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_CAPACITY),
             recorder,
+            user_agent: Mutex::new(DEFAULT_USER_AGENT.into()),
             last_lines: LastLines::default(),
         }
     }
@@ -77,6 +82,16 @@ impl<B: RunScope> Pods<B> {
     /// Sends [events](Self::record_event) to this recorder from now on.
     pub fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         *self.recorder.lock() = Arc::downgrade(recorder);
+    }
+
+    /// Sends probes and hooks as this program, `NAME-VERSION`, from now on.
+    pub fn identify_as(&self, program: &str) {
+        *self.user_agent.lock() = format!("kube-probe/{program}").into();
+    }
+
+    /// The user agent of probes and hooks.
+    pub fn user_agent(&self) -> Arc<str> {
+        Arc::clone(&self.user_agent.lock())
     }
 
     /// The recorder of events, if there is one.

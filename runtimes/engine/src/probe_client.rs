@@ -91,12 +91,12 @@ impl HttpGet {
         Some(Self { endpoint, is_tls, request })
     }
 
-    /// Sends the request. A status from 200 to 299 is a success. A redirect is followed as long as it names the same
+    /// Sends the request as `user_agent`, unless the spec names another. A status from 200 to 299 is a success. A redirect is followed as long as it names the same
     /// host; any other redirect is a success too, with the kubelet's warning.
     ///
     /// # Errors
     /// Another status, too many redirects, no HTTP, no listener, or the request in the spec cannot be sent.
-    pub async fn ask(&self) -> io::Result<Option<String>> {
+    pub async fn ask(&self, user_agent: &str) -> io::Result<Option<String>> {
         let (path, headers) = self
             .request
             .as_ref()
@@ -106,7 +106,7 @@ impl HttpGet {
         for _ in 0..MAX_REQUESTS {
             let ProbeEndpoint { host, port } = &to.endpoint;
             let moved = to.endpoint != self.endpoint;
-            let request = to.request(headers, moved);
+            let request = to.request(headers, moved, user_agent);
             let answer = exchange((host, *port), to.is_tls, request).await?;
             let next = match answer.status {
                 301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
@@ -139,13 +139,17 @@ struct To {
 
 impl To {
     /// `moved`: a redirect led to another endpoint, so the spec's `Host` is replaced.
-    fn request(&self, headers: &HeaderMap, moved: bool) -> Request<Empty<Bytes>> {
+    fn request(&self, headers: &HeaderMap, moved: bool, user_agent: &str) -> Request<Empty<Bytes>> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from(self.path.clone());
         *request.headers_mut() = headers.clone();
         if moved && let Ok(host) = HeaderValue::try_from(self.endpoint.authority()) {
             request.headers_mut().insert(HOST, host);
         }
+        if let Ok(agent) = HeaderValue::try_from(user_agent) {
+            request.headers_mut().entry(USER_AGENT).or_insert(agent);
+        }
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         request
     }
 
@@ -191,11 +195,10 @@ fn read(
     let path = PathAndQuery::try_from(escaped(path))
         .map_err(|error| format!("httpGet.path is no path: {error}"))?;
     let host = endpoint.authority();
-    let agent = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
     let too_many = |_| "httpGet.httpHeaders are too many".to_owned();
     let mut headers = HeaderMap::new();
     let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
-    let defaults = [("host", &*host), ("user-agent", agent)];
+    let defaults = [("host", &*host)];
     for (name, value) in of_spec.chain(defaults) {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|error| format!("httpGet: {error}"))?;
@@ -207,7 +210,6 @@ fn read(
             headers.try_append(name, value).map_err(too_many)?;
         }
     }
-    headers.try_insert(CONNECTION, HeaderValue::from_static("close")).map_err(too_many)?;
     Ok((path, headers))
 }
 
@@ -273,6 +275,8 @@ mod tests {
 
     use super::*;
 
+    const AGENT: &str = "kube-probe/my-agent-7.1";
+
     fn container() -> api::Container {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
         serde_json::from_value(json!({"name": "main", "ports": ports})).unwrap()
@@ -325,8 +329,8 @@ mod tests {
         .await;
         result.unwrap();
         let lines: Vec<&str> = request.lines().collect();
-        let agent = concat!("User-Agent: kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
-        assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", agent, "Connection: close", ""]);
+        let agent = format!("User-Agent: {AGENT}");
+        assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", &agent, "Connection: close", ""]);
     }
 
     #[test]
@@ -410,8 +414,8 @@ mod tests {
         };
         tokio::select! {
             // A request that cannot be sent makes no connection.
-            result = async { get.ask().await }, if get.request.is_err() => (result, String::new()),
-            both = async { tokio::join!(get.ask(), served) } => both,
+            result = async { get.ask(AGENT).await }, if get.request.is_err() => (result, String::new()),
+            both = async { tokio::join!(get.ask(AGENT), served) } => both,
         }
     }
 
@@ -474,7 +478,7 @@ mod tests {
         };
         let get = get(json!({"port": port, "path": path, "scheme": scheme}));
         tokio::select! {
-            outcome = get.ask() => outcome.map_err(|error| error.to_string()),
+            outcome = get.ask(AGENT) => outcome.map_err(|error| error.to_string()),
             () = serving => unreachable!(),
         }
     }

@@ -11,7 +11,6 @@ use tracing::{info, warn};
 use winddown_shared::error_chain;
 
 use super::{Core, Registration};
-use crate::node::cordon::FIELD_MANAGER;
 use crate::node::desired::NodeFacts;
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
@@ -72,8 +71,10 @@ impl Core {
     }
 
     async fn create(&self, node: &Node) -> Result<Node, Fault> {
-        let params =
-            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let params = PostParams {
+            field_manager: Some(self.field_manager.to_string()),
+            ..PostParams::default()
+        };
         self.bounded(self.api.create(&params, node)).await
     }
 

@@ -15,7 +15,7 @@ use super::registering::Registered;
 use super::{Core, NodeScope};
 use crate::node::attempt::WriteAttempt;
 use crate::node::conditions;
-use crate::node::cordon::{self, Barrier, CordonReason, FIELD_MANAGER, Mark};
+use crate::node::cordon::{self, Barrier, CordonReason, Mark};
 use crate::node::events::changes;
 use crate::node::fault::Fault;
 use crate::node::handle::DesiredState;
@@ -201,7 +201,8 @@ impl<'a> NodeWriter<'a> {
         let whole = core.settings.scope == NodeScope::Whole;
         let ready = core.is_ready(node);
         let barrier = |barrier, wanted_mark| {
-            let step = cordon::decide(barrier, wanted_mark, node, ready);
+            let step =
+                cordon::decide(barrier, wanted_mark, node, (ready, &self.core.field_manager));
             cordon::patch(barrier, &step, node)
         };
         let cordon = barrier(Barrier::Cordon, wanted_mark.as_ref());
@@ -325,8 +326,10 @@ impl<'a> NodeWriter<'a> {
 
 impl Core {
     async fn patch(&self, kind: WriteKind, patch: &Value) -> Result<Node, Fault> {
-        let params =
-            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams {
+            field_manager: Some(self.field_manager.to_string()),
+            ..PatchParams::default()
+        };
         let patch = Patch::Strategic(patch);
         match kind {
             WriteKind::Status => {

@@ -124,6 +124,10 @@ impl Runtime for ConfiguredRuntime {
         each!(self, runtime => runtime.record_to(recorder));
     }
 
+    fn identify_as(&self, program: &str) {
+        each!(self, runtime => runtime.identify_as(program));
+    }
+
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         each!(self, runtime => runtime.survives_soft_reboot(uid))
     }

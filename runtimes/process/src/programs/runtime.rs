@@ -101,6 +101,10 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         self.context.pods.record_to(recorder);
     }
 
+    fn identify_as(&self, program: &str) {
+        self.context.pods.identify_as(program);
+    }
+
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
         self.context.termination_notices.announce(ending, &self.context.pods);
     }
