@@ -113,7 +113,13 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     };
     let is_read = facts.config.is_read();
     let found = checks.iter().filter_map(|check| check(facts));
-    found.filter(|found| is_read || !OF_THE_CONFIGURATION.contains(&found.id)).collect()
+    let found = found.filter(|found| is_read || !OF_THE_CONFIGURATION.contains(&found.id));
+    let other = facts.agent.known().and_then(|status| status.node.product.as_deref());
+    let known = |found: Finding| match other {
+        Some(other) => found.without_fix(other),
+        None => found,
+    };
+    found.map(known).collect()
 }
 
 impl Check {

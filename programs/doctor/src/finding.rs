@@ -119,6 +119,21 @@ impl Severity {
 // === impl Finding ===
 
 impl Finding {
+    /// The same about an agent of another product, whose unit is not known: the commands would be about winddown's.
+    #[must_use]
+    pub(super) fn without_fix(mut self, product: &str) -> Self {
+        let count = self.fix.len() + self.advice.len();
+        self.fix.clear();
+        self.fix_id = None;
+        self.advice.retain(|advice| !(advice.contains("systemctl") && advice.contains("winddown")));
+        if self.advice.len() < count {
+            self.advice.push(format!(
+                "the agent is part of {product}, whose manual says how to restart it"
+            ));
+        }
+        self
+    }
+
     /// Adds a line of evidence. Long lines are cut; lines beyond the eighth and empty lines are
     /// dropped.
     #[must_use]

@@ -15,7 +15,7 @@ use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
 use winddown_control::api::{
-    LockState, NodeStage, Phase, ProtectionReason, ProtectionState, Status,
+    LockState, NodeStage, NodeStatus, Phase, ProtectionReason, ProtectionState, Status,
 };
 
 /// Before this version the SysV commands, run as root, bypassed logind (systemd#22058).
@@ -39,22 +39,8 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "without a running agent nothing terminates the pods in order",
     );
-    let own = env!("CARGO_PKG_VERSION");
     match &facts.agent {
-        Fact::Known(status) => {
-            let (node, version) = (&status.node, &status.node.version);
-            let up = age(i64::try_from(node.uptime_seconds).unwrap_or(i64::MAX));
-            let seen = format!("process {}, version {version}, up {up}", node.pid);
-            Some(if version == own || version.is_empty() {
-                CHECK.ok("the agent runs and answers").saw(seen)
-            } else {
-                CHECK
-                    .info("the running agent is of another version than this command")
-                    .saw(seen)
-                    .saw(format!("this command: version {own}"))
-                    .fix(Fix::AgentVersion, [RESTART])
-            })
-        }
+        Fact::Known(status) => Some(answers(CHECK, &status.node)),
         Fact::Unknown(NotObserved::NotLive | NotObserved::Denied, _) => {
             CHECK.not_observed("the agent's status", &facts.agent)
         }
@@ -92,6 +78,24 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             Some(CHECK.warning("the agent could not be asked").saw(why).advise(LOG))
         }
     }
+}
+
+/// The finding about an agent that answers.
+fn answers(check: Check, node: &NodeStatus) -> Finding {
+    let (own, version) = (env!("CARGO_PKG_VERSION"), &node.version);
+    let up = age(i64::try_from(node.uptime_seconds).unwrap_or(i64::MAX));
+    let seen = format!("process {}, version {version}, up {up}", node.pid);
+    if let Some(product) = &node.product {
+        return check.ok(format!("the agent of {product} runs and answers")).saw(seen);
+    }
+    if version == own || version.is_empty() {
+        return check.ok("the agent runs and answers").saw(seen);
+    }
+    check
+        .info("the running agent is of another version than this command")
+        .saw(seen)
+        .saw(format!("this command: version {own}"))
+        .fix(Fix::AgentVersion, [RESTART])
 }
 
 /// Whether an agent runs that probably listens on a socket that only the configuration names.

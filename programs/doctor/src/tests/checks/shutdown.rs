@@ -33,6 +33,20 @@ fn an_agent_whose_socket_only_an_unread_configuration_names_is_not_taken_for_gon
     assert_eq!(found(&facts), [Problem, Warning]);
 }
 
+/// Its version is its own, and its unit is not winddown's.
+#[test]
+fn an_agent_of_another_product_is_neither_compared_with_winddown_nor_restarted_as_winddown() {
+    let mut facts = healthy();
+    let node = &mut known(&mut facts.agent).node;
+    (node.product, node.version) = (Some("my-agent".to_owned()), "7.1".to_owned());
+    let agent = finding(&facts, "agent").unwrap();
+    assert_eq!((agent.severity, &*agent.title), (Well, "the agent of my-agent runs and answers"));
+    known(&mut facts.agent).shutdown_plan.enabled = false;
+    let periods = finding(&facts, "periods").unwrap();
+    assert!(periods.fix.is_empty() && periods.fix_id.is_none(), "{periods:?}");
+    assert!(periods.advice.iter().any(|advice| advice.contains("my-agent")), "{periods:?}");
+}
+
 fn guard(state: LockState) -> GuardStatus {
     let pod =
         BlockingPod { namespace: "batch".into(), name: "backup".into(), ..BlockingPod::default() };
