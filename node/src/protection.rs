@@ -23,6 +23,8 @@ pub struct ProtectionFacts {
     pub agent_wants: Duration,
     /// How long the login manager waits at most.
     pub delay: Option<Duration>,
+    /// Whether the agent rehearses: its lock is not the login manager's.
+    pub is_rehearsal: bool,
     /// The node's kubelet.
     pub kubelet: KubeletFacts,
 }
@@ -91,6 +93,7 @@ fn state_of(reason: ProtectionReason) -> ProtectionState {
         | Why::NoAgent
         | Why::Disabled
         | Why::LockNotHeld
+        | Why::Rehearsal
         | Why::NoDelay
         | Why::NotACompanion
         | Why::None
@@ -147,6 +150,7 @@ impl ProtectionFacts {
         match (self.agent_runs, self.agent_lock, self.delay) {
             (Some(false), ..) => ProtectionReason::NoAgent,
             (None, ..) => ProtectionReason::AgentUnknown,
+            _ if self.is_rehearsal => ProtectionReason::Rehearsal,
             _ if self.agent_wants.is_zero() => ProtectionReason::Disabled,
             (_, Some(false), _) => ProtectionReason::LockNotHeld,
             (_, None, _) => ProtectionReason::LockUnknown,

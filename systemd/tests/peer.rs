@@ -40,7 +40,8 @@ async fn a_shutdown_is_announced_waits_for_the_release_and_tells_its_kind() {
     let logind = StandIn::new(Duration::from_secs(30)).with_metadata();
     let inhibitor = start(&logind, Duration::from_secs(30), root.path());
     let mut state = inhibitor.state();
-    until(&mut state, "held", |s| s.lock == LockState::Held).await;
+    let held = until(&mut state, "held", |s| s.lock == LockState::Held).await;
+    assert!(held.is_rehearsal, "no machine waits for a stand-in");
     assert_eq!(logind.held(), 1);
 
     let down = tokio::spawn({

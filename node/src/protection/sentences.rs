@@ -31,6 +31,7 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         Why::NoAgent => "no agent answers: nothing terminates the pods in order",
         Why::Disabled => "graceful shutdown is switched off: a shutdown kills the pods",
         Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",
+        Why::Rehearsal => "this agent only rehearses: no shutdown of this node waits for it",
         Why::NoDelay => "logind does not wait for any lock: a shutdown kills the pods",
         Why::None => "there is neither an agent nor a kubelet: nothing terminates pods in order",
         Why::KubeletDisabled => {
@@ -59,6 +60,7 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
 pub(super) fn next(reason: Why) -> &'static str {
     match reason {
         Why::LockHeld => "",
+        Why::Rehearsal => "an agent that is to protect the node needs logind, not a stand-in",
         Why::NotACompanion => {
             "`winddown doctor` has each step by which it terminates the kubelet's pods"
         }

@@ -12,6 +12,7 @@ fn alone() -> ProtectionFacts {
         agent_lock: Some(true),
         agent_wants: LONG,
         delay: Some(LONG),
+        is_rehearsal: false,
         kubelet: seen(KubeletPresence::Absent, Duration::ZERO, false),
     }
 }
@@ -148,6 +149,7 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
     let unread = KubeletFacts { wants: None, ..seen(Runs, off, true) };
     let impatient = |facts| ProtectionFacts { delay: Some(SHORT), ..facts };
     let down = |facts| ProtectionFacts { agent_runs: Some(false), ..facts };
+    let rehearsal = ProtectionFacts { is_rehearsal: true, ..alone() };
     let switched_off = ProtectionFacts { agent_wants: off, ..alone() };
     let cases = [
         (alone(), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),
@@ -197,6 +199,7 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
         ),
         (down(companion()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
         (down(alone()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
+        (rehearsal, Why::Rehearsal, TerminatedBy::None, Some(0.0)),
         (of(alone(), hidden), Why::KubeletUnknown, TerminatedBy::Unknown, Some(32.0)),
         (switched_off, Why::Disabled, TerminatedBy::None, Some(0.0)),
         (of(kubelet(), seen(Absent, off, false)), Why::None, TerminatedBy::None, Some(0.0)),

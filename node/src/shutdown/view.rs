@@ -214,6 +214,7 @@ impl<R: Runtime> Joined<R> {
             agent_lock: Some(matches!(said.lock, LockState::Held | LockState::Released)),
             agent_wants: if policy.is_enabled() { policy.delay_wanted() } else { Duration::ZERO },
             delay: said.delay,
+            is_rehearsal: said.is_rehearsal || self.trigger == Trigger::Drill,
             kubelet: *self.kubelet.found().borrow(),
         })
     }

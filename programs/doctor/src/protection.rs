@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_config::Mode;
-use winddown_control::api::Protection;
+use winddown_control::api::{Protection, ProtectionReason};
 use winddown_host::OneThread;
 use winddown_node::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 use winddown_systemd::Bus;
@@ -91,6 +91,9 @@ impl Facts {
                 false => Duration::ZERO,
             },
             delay: self.delay(),
+            is_rehearsal: status
+                .and_then(|status| status.protection.as_ref())
+                .is_some_and(|protection| protection.reason == ProtectionReason::Rehearsal),
             kubelet: of_kubelet(&self.kubelet, &self.bus.login),
         }
     }

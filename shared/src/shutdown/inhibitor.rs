@@ -33,6 +33,8 @@ pub struct InhibitorState {
     pub delay: Option<Duration>,
     /// The file that sets `delay`, if that is less than what was requested.
     pub delay_set_by: Option<Arc<str>>,
+    /// Whether this is a stand-in for a login manager, for which no shutdown of the machine waits.
+    pub is_rehearsal: bool,
 }
 
 impl InhibitorState {
@@ -47,6 +49,7 @@ impl InhibitorState {
             request: None,
             delay: None,
             delay_set_by: None,
+            is_rehearsal: false,
         }
     }
 }

@@ -74,6 +74,15 @@ pub(super) struct BusCalls {
 // === impl Bus ===
 
 impl Bus {
+    /// Whether a stand-in answers in place of logind.
+    pub(super) fn is_stand_in(&self) -> bool {
+        match self {
+            Bus::System | Bus::Address(_) => false,
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(_) => true,
+        }
+    }
+
     /// Returns a builder for a connection.
     pub(crate) fn builder(&self) -> zbus::Result<Builder<'_>> {
         Ok(match self {

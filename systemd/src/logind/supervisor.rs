@@ -406,6 +406,7 @@ impl Supervisor {
         (new.since, new.kind) = (facts.since, facts.kind);
         new.request = facts.request.clone().filter(is_known);
         (new.delay, new.delay_set_by) = (self.delay, self.delay_set_by.clone());
+        new.is_rehearsal = self.config.bus.is_stand_in();
         self.state.send_if_modified(|state| {
             let changed = *state != new;
             if changed {

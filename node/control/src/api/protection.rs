@@ -79,6 +79,8 @@ pub enum ProtectionReason {
     Disabled,
     /// The agent holds no shutdown lock.
     LockNotHeld,
+    /// The agent rehearses, with a stand-in for the login manager.
+    Rehearsal,
     /// The login manager does not wait at all.
     NoDelay,
     /// A kubelet has pods here, and the agent is not its companion.
