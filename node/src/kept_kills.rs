@@ -42,6 +42,9 @@ struct KeptKill {
     /// Whether the file stays when the pod has terminated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_kept_after_end: bool,
+    /// Whether the pod has terminated: neither that nor the request is news to the next agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_terminated: bool,
 }
 
 // === impl KeptKills ===
@@ -94,6 +97,7 @@ impl KeptKills {
             until_boot_ms: self.boot_ms_after(grace),
             status,
             is_kept_after_end: is_static && by.restart_condition().is_kept_after_end(),
+            has_terminated: false,
         };
         {
             let mut ending = self.ending.lock();
@@ -107,9 +111,16 @@ impl KeptKills {
     }
 
     fn has_stopped(&self, pod: &PodRef) {
-        let outlasts = self.ending.lock().get(&pod.uid).is_none_or(|kept| kept.is_kept_after_end);
-        if !outlasts {
-            self.forget(pod);
+        let outlasts = match self.ending.lock().get_mut(&pod.uid) {
+            None => return,
+            Some(kept) => {
+                kept.has_terminated = true;
+                kept.is_kept_after_end
+            }
+        };
+        match outlasts {
+            true => self.write(pod),
+            false => self.forget(pod),
         }
     }
 
@@ -154,11 +165,12 @@ impl KeptKills {
                 let _ = std::fs::remove_file(&file);
                 return Ok(());
             };
-            if written == Some(kept.until_boot_ms) {
+            let state = (kept.until_boot_ms, kept.has_terminated);
+            if written == Some(state) {
                 return Ok(());
             }
             kept_file::write(&file, &kept)?;
-            written = Some(kept.until_boot_ms);
+            written = Some(state);
         }
     }
 
@@ -193,7 +205,9 @@ impl KeptKill {
         );
         let status = self.status.clone();
         let request = KillRequest::new(by).with_evict(evict).with_status(status);
-        EarlierKill::new(request, Duration::from_millis(self.until_boot_ms))
+        let mut kill = EarlierKill::new(request, Duration::from_millis(self.until_boot_ms));
+        kill.has_terminated = self.has_terminated;
+        kill
     }
 }
 
@@ -297,6 +311,7 @@ mod tests {
         }
         let (kept, found) = open(state.path(), "boot", 105);
         assert_eq!(found.keys().collect::<Vec<_>>(), [&PodUid::new("a")]);
+        assert!(found[&PodUid::new("a")].has_terminated, "the earlier agent has logged it");
         // The successor asks again, with a grace period that it has rounded up.
         kept.record(&asked("a", KillReason::Eviction));
         let (kept, found) = open(state.path(), "boot", 110);
