@@ -108,9 +108,13 @@ impl Rejection {
         Self { retryable, ..self }
     }
 
-    /// The message with the kubelet's prefix, as in the status.
+    /// The message with the kubelet's prefix, as in the status. One that begins with these words says them once.
     pub fn status_message(&self) -> String {
-        format!("Pod was rejected: {}", self.message)
+        let prefix = "Pod was rejected";
+        match self.message.starts_with(prefix) {
+            true => self.message.to_string(),
+            false => format!("{prefix}: {}", self.message),
+        }
     }
 }
 

@@ -591,10 +591,7 @@ async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_adm
     node.want(&[&web]).await;
     let status = node.statuses.get(web.uid()).unwrap();
     assert_eq!(status.reason.as_deref(), Some("NodeShutdown"));
-    assert_eq!(
-        status.message.as_deref(),
-        Some("Pod was rejected: Pod was rejected as the node is shutting down.")
-    );
+    assert_eq!(status.message.as_deref(), Some("Pod was rejected as the node is shutting down."));
     node.gate.send_replace(GateState::Open);
     settle().await;
     assert_eq!(node.said(&web), ("Running".into(), String::new()));
