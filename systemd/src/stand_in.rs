@@ -251,7 +251,8 @@ impl StandIn {
         }
     }
 
-    /// Sets `PreparingForShutdown` without a signal, as seen by a receiver that was not connected.
+    /// Sets `PreparingForShutdown` without a signal, as seen by a receiver that was not connected. Not async, unlike
+    /// [`prepare_for_shutdown`](Self::prepare_for_shutdown): nothing is sent.
     pub fn set_preparing(&self, preparing: bool) {
         self.0.inner.lock().preparing = preparing;
         self.changed();

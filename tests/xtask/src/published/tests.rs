@@ -117,6 +117,18 @@ fn a_readme_names_the_features_and_what_it_takes_to_build() {
     }
 }
 
+/// What a feature adds is on the page of a crate only if that is built with it.
+#[test]
+fn the_pages_on_docs_rs_show_every_feature() {
+    for (name, one) in all_published() {
+        let built = &one["metadata"]["docs"]["rs"]["features"];
+        let built = if built.is_null() { Vec::new() } else { texts(built) };
+        for feature in one["features"].as_object().unwrap().keys() {
+            assert!(built.contains(&&**feature), "{name}: docs.rs builds it without {feature}");
+        }
+    }
+}
+
 /// The targets of the links of a page.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     page.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0))
