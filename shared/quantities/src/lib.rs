@@ -7,6 +7,7 @@
 //! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
 
 mod go_duration;
+pub mod printable;
 mod quantity;
 pub mod readable;
 mod seconds_up;
