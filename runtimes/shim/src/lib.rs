@@ -20,7 +20,6 @@
 //! log, and kills the command when the agent closes the pipe (the time is up, or the agent is gone).
 
 pub mod exit;
-pub mod fault;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

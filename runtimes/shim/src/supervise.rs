@@ -17,7 +17,6 @@ use winddown_shared::{WallClock, WallTime};
 use super::log::Stream;
 use super::output::{ContainerOutput, LAST_CHUNKS, OutputPipe};
 use super::{exit, launcher, tree};
-use crate::fault;
 use crate::members::PROCS;
 use crate::order::Order;
 use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
@@ -81,7 +80,6 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
     let order: Order =
         serde_json::from_slice(&json).map_err(|e| format!("the order is not complete: {e}"))?;
     exit::reserve(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    fault::point("supervisor-before-launch");
     let (child, out) = spawn_launcher(&order)?;
     let mut running = Running::new(child, out, &order, signals, wall)?;
     let me = i32::try_from(std::process::id()).unwrap_or(0);
@@ -95,9 +93,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
     // From here on readers of the directory know the pid; only then may the command run.
     record::write(&dir.join(record::STARTED), &started, false)
         .map_err(|e| format!("{e}: {}", e.source))?;
-    fault::point("supervisor-before-handover");
     running.hand_over(&order)?;
-    fault::point("supervisor-after-handover");
     Ok((order, running))
 }
 
@@ -251,10 +247,8 @@ impl<'a> Running<'a> {
         let started_at = self.started_at;
         let seen = exit::ObservedExit { status, started_at, finished_at, ran, log_tail };
         let record = exit::describe(dir, order, seen);
-        fault::point("supervisor-before-exit-record");
         // If even the reserved space is not enough, the agent reports an unknown exit.
         let written = exit::write(dir, record);
-        fault::point("supervisor-before-end-all");
         tree::end_all(&order.proc_root, &order.command.cgroups);
         if let Some(output) = &mut self.output {
             output.copy(LAST_CHUNKS, |_| {});

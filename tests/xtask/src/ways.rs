@@ -15,7 +15,7 @@ struct Way {
     instead: &'static str,
 }
 
-const WAYS: [Way; 2] = [
+const WAYS: [Way; 3] = [
     Way {
         words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
         places: &[
@@ -31,6 +31,11 @@ const WAYS: [Way; 2] = [
         words: &["PoisonError", ".is_poisoned()"],
         places: &["shared/src/base/lock.rs"],
         instead: "a lock that stays usable after a panic is `winddown_shared::Mutex`",
+    },
+    Way {
+        words: &["debug_assertions"],
+        places: &[],
+        instead: "what tests run does what ships does: a fault comes from outside, by a preloaded library",
     },
 ];
 
@@ -122,6 +127,8 @@ mod tests {
         assert_eq!(wrong.len(), 1);
         assert!(wrong[0].starts_with("node/src/core.rs:2: a delay doubles in"), "{wrong:?}");
         assert!(second_ways("shared/src/base/backoff.rs", by_hand).is_empty());
+        let of_tests_only = second_ways("node/src/core.rs", "    #[cfg(debug_assertions)]\n");
+        assert!(of_tests_only[0].contains("core.rs:1: what tests run does"), "{of_tests_only:?}");
     }
 
     #[test]

@@ -21,7 +21,6 @@ use rustix::pipe::fcntl_setpipe_size;
 use winddown_engine::container_plan;
 use winddown_host::{ready::Ready, regular};
 use winddown_shared::{Pod, RuntimeError, error_chain};
-use winddown_shim::fault;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, RecordError};
 
@@ -113,14 +112,10 @@ impl<'a> Attempt<'a> {
         if is_supervised(&draft.dir).is_ok_and(|is_supervised| !is_supervised) {
             let _ = std::fs::remove_dir_all(&draft.dir);
         }
-        fault::point("agent-before-attempt-dir");
         // Fails if it exists: the same attempt is never started twice.
         std::fs::create_dir(&draft.dir).map_err(RecordError::new("create", &draft.dir))?;
         record::make_passage(&draft.dir)?;
-        fault::point("agent-after-attempt-dir");
-        let written = draft.write(|| Ok(()));
-        fault::point("agent-after-attempt-record");
-        written
+        draft.write(|| Ok(()))
     }
 
     /// Starts the supervisor and waits until it reports that the container runs.
@@ -174,11 +169,7 @@ impl<'a> Attempt<'a> {
         command.arg0(SHIM);
         command.args(&shim.args).arg("run").arg(&self.draft.dir).env_clear();
         command.stdin(Stdio::piped()).stdout(report_end).stderr(Stdio::from(lock));
-        #[cfg(debug_assertions)]
-        command.envs(std::env::vars_os().filter(|(name, _)| name == "WINDDOWN_FAULT"));
-        fault::point("agent-before-supervisor");
         let mut child = command.spawn().map_err(broken("cannot start the supervisor"))?;
-        fault::point("agent-after-supervisor");
         let pid = i32::try_from(child.id()).unwrap_or(0);
         // It is our child and not reaped yet, so the pid cannot have been reused.
         let opened = Process::open_any(pid).and_then(|p| p.ok_or(io::ErrorKind::NotFound.into()));
@@ -195,7 +186,6 @@ impl<'a> Attempt<'a> {
             // EPIPE: the supervisor has failed and reports why through the other pipe.
             let _ = send(&mut stdin, &order);
         }
-        fault::point("agent-after-order");
         Ok((Arc::new(process), File::from(OwnedFd::from(report))))
     }
 
