@@ -14,8 +14,6 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +24,6 @@ static HANDLER: OnceLock<Box<dyn OnTaskFailure>> = OnceLock::new();
 pub trait OnTaskFailure: Send + Sync + 'static {
     /// Called when a critical task has failed, on the thread on which it ran, once per failure.
     fn failed(&self, failure: &TaskFailure);
-
-    /// Resolves when `task` should fail on purpose, for a test; `None`, the default, never does.
-    fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
-        let _ = task;
-        None
-    }
 }
 
 /// The failure of a critical task.
@@ -65,8 +57,7 @@ pub fn spawn<T: Send + 'static>(
     name: &'static str,
     task: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
-    let fault = HANDLER.get().and_then(|handler| handler.fault(name));
-    tokio::spawn(Supervised { name, fault, task })
+    tokio::spawn(Supervised { name, task })
 }
 
 /// Like [`spawn`], for a task that runs until `stop`, and is dropped then: if it ends earlier, that is reported too.
@@ -110,7 +101,6 @@ pin_project! {
     /// the task twice: as its argument and where it awaits it.
     struct Supervised<F> {
         name: &'static str,
-        fault: Option<BoxFuture<'static, ()>>,
         #[pin]
         task: F,
     }
@@ -121,12 +111,7 @@ impl<F: Future> Future for Supervised<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            if this.fault.as_mut().is_some_and(|fault| fault.poll_unpin(cx).is_ready()) {
-                resume_unwind(Box::new("a test asked for it"));
-            }
-            this.task.poll(cx)
-        }));
+        let polled = catch_unwind(AssertUnwindSafe(|| this.task.poll(cx)));
         polled.unwrap_or_else(|panic| {
             let text = panic_text(panic.as_ref()).to_owned();
             report(&TaskFailure { task: this.name, panic: Some(text) });
@@ -158,10 +143,6 @@ mod tests {
         fn failed(&self, failure: &TaskFailure) {
             FAILED.lock().push(failure.clone());
         }
-
-        fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
-            (task == "is told to fail").then(|| std::future::ready(()).boxed())
-        }
     }
 
     fn failures_of(task: &str) -> Vec<Option<String>> {
@@ -180,9 +161,6 @@ mod tests {
         assert_eq!(failures_of("panics"), [Some("broken".to_owned())]);
 
         let pending = std::future::pending::<()>;
-        assert!(spawn("is told to fail", pending()).await.is_err());
-        assert_eq!(failures_of("is told to fail"), [Some("a test asked for it".to_owned())]);
-
         let stop = CancellationToken::new();
         spawn_until("ends", stop.clone(), async {}).await.unwrap();
         assert_eq!(failures_of("ends"), [None]);

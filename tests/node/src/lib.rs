@@ -37,6 +37,7 @@ pub mod oom_killers;
 pub mod packages;
 pub mod platforms;
 mod pods;
+pub mod preload;
 pub mod restarts;
 pub mod scenario;
 mod seeded_rng;

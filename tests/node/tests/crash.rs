@@ -1,12 +1,13 @@
 //! The agent is killed at every step of a shutdown that it writes down, on a real node: systemd
 //! starts it again, and it takes the run up where the record says it stood.
 //!
-//! The record is watched from outside; the kill comes some microseconds after the step is written.
+//! After each record that it writes it is held up until it is killed or may go on, so that no step is missed.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
+use winddown_node_tests::preload::{self, HeldAgent, HeldAgents};
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 use winddown_node_tests::{PodBehavior, Process, TestPod};
 
@@ -42,11 +43,6 @@ impl Step {
         Self::Reporting,
         Self::Released,
     ];
-
-    /// Whether the machine may be off before it is seen: it is over in a fraction of a second.
-    fn is_one_of_the_last(self) -> bool {
-        matches!(self, Self::Reporting | Self::Released)
-    }
 
     fn is_reached(self, record: &Value) -> bool {
         let phase = record["phase"].as_str().unwrap_or_default();
@@ -114,24 +110,22 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     let Some(mut scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
+    preload::into_agent(&scenario.node).await?;
     scenario.start().await?;
-    let mut agent = scenario.agent().await?;
+    let held = HeldAgents::of(&scenario.node)?;
     let asked = scenario.power_off().await?;
-    let mut killed = 0;
-    for (n, step) in steps.iter().enumerate() {
-        if n > 0 {
-            let Some(next) = next_agent(&mut scenario).await? else {
-                assert!(step.is_one_of_the_last(), "the machine is off before {step:?}");
-                break;
-            };
-            agent = next;
-        }
-        reaches(&mut scenario, &agent, *step).await?;
+    for (killed, step) in steps.iter().enumerate() {
+        let agent = reaches(&mut scenario, &held, *step).await;
+        let (agent, held_up) =
+            agent.map_err(|error| format!("{error}; {killed} agents were killed"))?;
         agent.kill()?;
-        killed += 1;
+        drop(held_up);
     }
-    assert!(killed >= steps.len().min(5), "{steps:?}: only {killed} agents were killed");
+    held.release()?;
     scenario.node.wait_off(Duration::from_secs(40)).await?;
+    let said = scenario.node.journal(&["--unit=winddown"]).await?;
+    let killed = said.matches("code=killed, status=9/KILL").count();
+    assert_eq!(killed, steps.len(), "not every kill met an agent: {said}");
 
     let (_, last_exit) = scenario.assert_ended_within(AWAY)?;
     scenario.lock_outlived(last_exit).await?;
@@ -152,50 +146,35 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     Ok(())
 }
 
-/// The agent that systemd starts after the last one was killed. None if the machine goes down first: an agent
-/// that was killed while it reported may have given the lock back, and on a busy machine its last steps may be
-/// over before it is seen.
-async fn next_agent(scenario: &mut Scenario) -> TestResult<Option<Process>> {
-    let until = Instant::now() + SOON;
-    while scenario.node.is_on() {
-        if let Some(agent) = scenario.node.process(&["/usr/bin/winddownd"]) {
-            return Ok(Some(agent));
-        }
-        if Instant::now() > until {
-            return Err("no agent was started, and the machine is still on".into());
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(None)
-}
-
-/// Waits until the record says so. A record is whole or not there, so one that cannot be read is an error. The last
-/// steps are over in a fraction of a second: once the last group is asked, the agent is suspended while its record is
-/// read, and runs for a moment only in between.
+/// Waits until the record says so, and returns the agent that wrote it, which is held up for as long as the
+/// second is there. A record is whole or not there,
+/// so one that cannot be read is an error.
 ///
 /// # Errors
-/// The machine is off before the step is seen, so that nothing can be killed.
-async fn reaches(scenario: &mut Scenario, agent: &Process, step: Step) -> TestResult {
+/// The machine goes off before, which an agent that holds the lock does not let it.
+async fn reaches(
+    scenario: &mut Scenario,
+    held: &HeldAgents,
+    step: Step,
+) -> TestResult<(Process, HeldAgent)> {
     // A busy machine may be slow; what took too long is judged by the report.
     let until = Instant::now() + Duration::from_secs(60);
-    let mut is_near = false;
+    let mut seen = "none".to_owned();
     while scenario.node.is_on() {
-        if is_near {
-            agent.hang()?;
-        }
-        if let Ok(text) = scenario.node.read(RECORD) {
+        if let Ok(Some(agent)) = held.waiting() {
+            seen = scenario.node.read(RECORD)?;
             let record =
-                serde_json::from_str(&text).map_err(|error| format!("{RECORD}: {error}"))?;
+                serde_json::from_str(&seen).map_err(|error| format!("{RECORD}: {error}"))?;
             if step.is_reached(&record) {
-                return Ok(());
+                return Ok((scenario.agent().await?, agent));
             }
-            is_near = step.is_one_of_the_last() && Step::Group(2).is_reached(&record);
+            agent.go_on()?;
         }
-        agent.go_on()?;
         if Instant::now() > until {
-            return Err(format!("the record never said {step:?}").into());
+            return Err(format!("the record never said {step:?}, but last: {seen}").into());
         }
-        tokio::time::sleep(Duration::from_millis(if is_near { 1 } else { 5 })).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    Err(format!("the machine is off before {step:?}").into())
+    Err(format!("the lock was lost: the machine is off before {step:?}; the last record: {seen}")
+        .into())
 }

@@ -5,6 +5,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use winddown_shared::critical;
+
+use super::{EndProcess, TASK_LOST};
+use crate::logging::Log;
 
 /// Calls that start a task or a thread whose panic would go unnoticed.
 const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
@@ -61,6 +67,95 @@ const ALLOWED: [(&str, usize, &str); 36] = [
     ("systemd/src/logind/bus/signal_verification.rs", 1, ONCE),
     ("systemd/src/units/client.rs", 2, "the connection ends with its reader, and another is made"),
 ];
+
+/// The tasks without which an agent would stay alive and do nothing, each with the file that starts it. Without quotes in
+/// the source, it is a variable: `name` of each plug-in and of each task of the pod workers.
+const TASKS: [(&str, &str); 46] = [
+    ("Node object", "node/src/cluster/start.rs"),
+    ("a shutdown's progress", "programs/daemon/src/service.rs"),
+    ("changes of services", "runtimes/process/src/systemd/listen.rs"),
+    ("changes of the runtime", "node/src/lib.rs"),
+    ("connection to the API server", "node/src/cluster/start.rs"),
+    ("container runtime", "runtimes/cri/src/open.rs"),
+    ("control server", "node/src/lib.rs"),
+    ("control server", "programs/daemon/src/service.rs"),
+    ("drain", "node/src/shutdown/drain.rs"),
+    ("end of a container", "runtimes/cri/src/exits.rs"),
+    ("events", "node/src/cluster/start.rs"),
+    ("eviction", "node/src/pressure.rs"),
+    ("intake", "node/src/core.rs"),
+    ("login manager", "systemd/src/logind.rs"),
+    ("manifests", "node/src/core.rs"),
+    ("manifests", "programs/daemon/src/service.rs"),
+    ("mirror pods", "node/src/cluster/start.rs"),
+    ("name", "node/src/lib.rs"),
+    ("name", "shared/src/workers.rs"),
+    ("name.as_str()", "node/src/plugin.rs"),
+    ("nodes that go down first", "node/src/cluster/after_nodes.rs"),
+    ("notices", "node/src/shutdown.rs"),
+    ("ordered start", "node/src/ordered_start.rs"),
+    ("outbox", "node/src/cluster/start.rs"),
+    ("pods of the API", "node/src/cluster/start.rs"),
+    ("pods of the kubelet", "programs/daemon/src/service/companion.rs"),
+    ("prober of a container", "runtimes/engine/src/probing.rs"),
+    ("reader of the Node object", "node/src/cluster/node_object.rs"),
+    ("readiness of the API's pods", "node/src/cluster/start.rs"),
+    ("serving certificate", "programs/daemon/src/service/node_api.rs"),
+    ("settings", "node/src/lib.rs"),
+    ("shutdown block", "systemd/src/logind/block.rs"),
+    ("shutdown guard", "node/src/guard.rs"),
+    ("source of notices", "programs/daemon/src/service/notices.rs"),
+    ("state of admission", "node/src/fit.rs"),
+    ("state of the API server", "node/src/cluster/start.rs"),
+    ("statuses after a boot", "node/src/cluster/start.rs"),
+    ("statuses for the outbox", "node/src/cluster/start.rs"),
+    ("teller of the cluster", "node/src/cluster/node_object.rs"),
+    ("units of systemd", "systemd/src/units/client.rs"),
+    ("volumes from the API", "node/src/cluster/start.rs"),
+    ("wanted pods", "node/src/lib.rs"),
+    ("watcher of a container", "runtimes/cri/src/exits.rs"),
+    ("watcher of a container", "runtimes/process/src/process/watcher.rs"),
+    ("watcher of a container", "runtimes/process/src/systemd/end.rs"),
+    ("writer of termination notices", "runtimes/engine/src/termination_notices.rs"),
+];
+
+#[test]
+fn each_task_that_the_agent_depends_on_is_started_as_such() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut found = Vec::new();
+    for sources in sources(root) {
+        look(&sources, &mut |path, text| {
+            let file = path.strip_prefix(root).unwrap().display().to_string();
+            for call in ["critical::spawn(", "critical::spawn_until(", "critical::spawn_stopping("]
+            {
+                let names = text.split(call).skip(1).map(|rest| rest.split(',').next().unwrap());
+                found.extend(
+                    names.map(|name| (name.trim().trim_matches('"').to_owned(), file.clone())),
+                );
+            }
+        });
+    }
+    found.sort();
+    let listed = TASKS.map(|(task, file)| (task.to_owned(), file.to_owned()));
+    assert_eq!(found, listed);
+}
+
+#[tokio::test]
+async fn the_panic_of_a_task_that_the_agent_depends_on_ends_its_process_with_a_code_of_its_own() {
+    const ITSELF: &str = "WINDDOWN_TEST_LOSES_A_TASK";
+    if std::env::var_os(ITSELF).is_some() {
+        assert!(critical::on_failure(EndProcess(Log::to(|line| eprintln!("{line}")))));
+        let _ = critical::spawn("intake", async { std::panic::panic_any("broken") }).await;
+        return;
+    }
+    let name =
+        "the_panic_of_a_task_that_the_agent_depends_on_ends_its_process_with_a_code_of_its_own";
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", &format!("end_process::tests::{name}"), "--nocapture"]);
+    let ended = again.env(ITSELF, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(TASK_LOST.into()), "{said}");
+}
 
 #[test]
 fn no_long_lived_task_is_started_bare() {

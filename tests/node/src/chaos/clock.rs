@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::Command;
 
-use crate::Node;
 use crate::scenario::TestResult;
+use crate::{Node, preload};
 
 const LIBRARY: &str = "/usr/local/lib/winddown-clock.so";
 /// The file that the library reads: the offset in seconds, in eight bytes.
@@ -15,17 +14,9 @@ const JUMP: &str = "/run/clock-jump";
 /// Compiles the library, which all nodes share.
 ///
 /// # Errors
-/// There is no C compiler, or it rejects the source.
+/// Same as for [`preload::compile`].
 pub(super) fn compile(into: &Path) -> TestResult {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/chaos/clock.c");
-    let output = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-        .args([into, &source])
-        .output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-    }
+    preload::compile("chaos/clock.c", into)
 }
 
 /// Makes all programs of a running node use this clock when they are started.

@@ -42,7 +42,11 @@ impl Process {
         self.send(Signal::CONT)
     }
 
-    fn send(&self, signal: Signal) -> io::Result<()> {
+    /// Sends the process a signal.
+    ///
+    /// # Errors
+    /// Same as for [`Self::kill`].
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
         match pidfd_send_signal(&self.0, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
