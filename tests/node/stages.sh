@@ -26,6 +26,10 @@ stage() {
     printf '%-9s %-7s %3d minutes\n' "$name" "$result" $((($(date +%s) - begun + 30) / 60)) >>"$results"
 }
 
+# All that runs on nodes runs the programs of which the packages are made.
+WINDDOWN_PROGRAMS=$(tests/node/programs.sh release) || exit
+export WINDDOWN_PROGRAMS
+
 tool() { $cargo run --quiet --package winddown-node-tests --bin "$@"; }
 
 # What uses all processors does not run beside the tests.

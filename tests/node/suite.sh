@@ -29,21 +29,16 @@ fi
 # the matter where it cannot be made.
 [ "$(id -u)" != 0 ] || make --no-print-directory node-base >/dev/null &
 
-# The programs that tests on nodes run are those that ship: the tests' own build of them has more
-# features. They are built once, before the first test is timed, and not while one runs. Without symbols,
-# because nodes read them. A new file each time: a node may still have the last one.
-cargo build --package winddown --bins || exit
-mkdir -p "$target/shipped"
-for program in winddown winddownd winddown-shim; do
-    rm -f "$target/shipped/$program"
-    strip -o "$target/shipped/$program" "$target/debug/$program" || exit
-done
+# Built once, before the first test is timed, and not while one runs. The long form has them of the profile of the packages
+# that it makes.
+profile=dev
+[ -z "${WINDDOWN_LONG:-}" ] || profile=release
+WINDDOWN_PROGRAMS=$(tests/node/programs.sh $profile) || exit
+export WINDDOWN_PROGRAMS
 # What an embedder's agent does on a node is shown by the example of its README.
 cargo build --package winddown-node --example agent --features process,systemd || exit
 strip -o "$target/shipped/example-agent.new" "$target/debug/examples/agent" || exit
 mv "$target/shipped/example-agent.new" "$target/shipped/example-agent"
-WINDDOWN_PROGRAMS=$(realpath "$target/shipped")
-export WINDDOWN_PROGRAMS
 
 # Cargo says how each program is run. --show-output, because a passing test's SKIPPED line is otherwise kept
 # from us. The list is one of cargo's own, because a path may hold blanks.

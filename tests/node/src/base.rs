@@ -343,11 +343,18 @@ impl Base {
 /// # Errors
 /// [`Unavailable::Build`] if they do not compile.
 pub async fn programs() -> Result<PathBuf, Unavailable> {
-    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    match std::env::var_os("WINDDOWN_PROGRAMS") {
-        Some(path) => Ok(PathBuf::from(path)),
-        None => BUILT.get_or_try_init(build_programs).await.cloned(),
-    }
+    static KNOWN: OnceCell<PathBuf> = OnceCell::const_new();
+    let known = KNOWN.get_or_try_init(async || {
+        let programs = match std::env::var_os("WINDDOWN_PROGRAMS") {
+            Some(path) => PathBuf::from(path),
+            None => build_programs().await?,
+        };
+        // Which build that is: see programs.sh.
+        let build = std::fs::read_to_string(programs.join("build")).unwrap_or_default();
+        println!("PROGRAMS: {}: {build}", programs.display());
+        Ok(programs)
+    });
+    known.await.cloned()
 }
 
 /// `node/examples/agent.rs`, built: from the directory of the programs under test if it is there.

@@ -9,8 +9,8 @@ mod network;
 mod process;
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -398,6 +398,25 @@ impl Node {
                 .map_or(Ok(()), fs::create_dir_all)
                 .and_then(|()| fs::hard_link(&program, &target));
             linked.or_else(|_| self.install(&program, &path))
+        })
+    }
+
+    /// Fails if the node has other programs of winddown than those of this directory.
+    ///
+    /// # Errors
+    /// The first that differs, or an error of the operating system.
+    pub(crate) fn has_programs(&self, programs: &Path) -> Result<(), NodeError> {
+        ["winddown", "winddownd", "winddown-shim"].iter().try_for_each(|name| {
+            let (ours, path) =
+                (programs.join(name), self.written_path(&format!("/usr/bin/{name}")));
+            let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+            let is_ours = || Ok(id(&ours)? == id(&path)? || fs::read(&ours)? == fs::read(&path)?);
+            let wrong = match is_ours() {
+                Ok(true) => return Ok(()),
+                Ok(false) => io::Error::other(format!("it is not {}", ours.display())),
+                Err(error) => error,
+            };
+            Err(NodeError::File { path, source: wrong })
         })
     }
 

@@ -16,7 +16,8 @@ use tokio::net::UnixStream;
 use crate::crio::{self, Crio};
 use crate::installation::Installation;
 use crate::{
-    Flavour, Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, read_pod_log,
+    Flavour, Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, programs,
+    read_pod_log,
 };
 
 pub(crate) use outcome::has_unknown_end;
@@ -32,8 +33,8 @@ pub const SOON: Duration = Duration::from_secs(20);
 const STARTED: Duration = Duration::from_secs(45);
 /// The same with the node's own kernel, where a process takes much longer to start.
 const STARTED_ON_OWN_KERNEL: Duration = Duration::from_secs(240);
-/// How long the next agent may take to hold the lock. It takes less than half a second on an idle machine.
-pub const LOCK_BACK: Duration = Duration::from_secs(4);
+/// How long the next agent may take to hold the lock, as promised. It takes less than half a second on an idle machine.
+pub const LOCK_BACK: Duration = Duration::from_secs(2);
 
 /// A node with winddown installed, and the pods to run on it.
 #[derive(Debug)]
@@ -161,8 +162,9 @@ impl Scenario {
         Ok(Some(scenario))
     }
 
-    /// Starts the agent, and waits for its pods and its lock.
+    /// Starts the agent, and waits for its pods and its lock. Fails if the node has another agent than that under test.
     pub async fn start(&self) -> TestResult {
+        self.node.has_programs(&programs().await?)?;
         if let Err(error) = self.node.run(&["systemctl", "start", "winddown"]).await {
             let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
             return Err(format!("{error}\n{journal}").into());

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Builds the programs that tests on nodes run, without symbols, into target/shipped, and prints that path.
+#
+#   tests/node/programs.sh PROFILE
+#
+# They are those that ship: the tests' own build of them has more features. New files each time: a node may still have the
+# last ones. `target/shipped/build` tells them apart; each run of tests says it.
+set -eu
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-target}
+profile=$1
+[ "$profile" = dev ] && built=$target/debug || built=$target/$profile
+${CARGO:-cargo} build --profile "$profile" --package winddown --bins >&2
+mkdir -p "$target/shipped"
+for program in winddown winddownd winddown-shim; do
+    rm -f "$target/shipped/$program"
+    strip -o "$target/shipped/$program" "$built/$program"
+done
+commit=$(git rev-parse --short HEAD 2>/dev/null) || commit=unknown
+[ -z "$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || commit="$commit, changed"
+cd "$target/shipped"
+{
+    echo "$(./winddown version | head -n 1), profile $profile, commit $commit"
+    sha256sum winddown winddownd winddown-shim
+} >build
+pwd
