@@ -199,6 +199,9 @@ fn a_mirror_that_an_older_list_lacks_is_seen_again() {
 fn only_mirrors_count_as_mirrors() {
     let mirrors = mirrors();
     mirrors.api_saw(&pod("ordinary"));
+    let mut annotated = pod("annotated").object().clone();
+    annotated.metadata.annotations = Some([("team".to_owned(), "web".to_owned())].into());
+    mirrors.api_saw(&Pod::new(annotated).unwrap());
     assert_eq!(mirrors.count(), 0);
 }
 

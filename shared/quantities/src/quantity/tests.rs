@@ -173,11 +173,12 @@ struct Written {
 prop_compose! {
     fn written()(
         negative: bool,
-        digits in 0_u32..10_000_000,
-        decimals in 0_u32..7,
+        digits in 0_u64..10_000_000,
+        // A binary amount of nine decimals is exact in nano-units.
+        decimals in 0_u32..13,
         suffix in 0..SUFFIXES.len(),
     ) -> Written {
-        let scale = 10_u32.pow(decimals);
+        let scale = 10_u64.pow(decimals);
         let (whole, part) = (digits / scale, digits % scale);
         let width = decimals as usize;
         let fraction = if width == 0 { String::new() } else { format!(".{part:0width$}") };

@@ -167,6 +167,7 @@ async fn a_drain_leaves_the_node_ready_and_says_how_far_it_is() {
     agent.told().await;
     assert_eq!(ready_is(&server).0, "True");
     assert_eq!(condition(&server, DRAIN_IN_PROGRESS)["status"], "True");
+    assert_ne!(condition(&server, DRAINED)["status"], "True", "pods still run");
     assert_eq!(there(&server)["spec"]["unschedulable"], true);
     agent.handle.set_draining(DrainingNode::Done);
     agent.told().await;
