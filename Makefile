@@ -159,6 +159,7 @@ pages: ## Write the tables that programs make into the pages; PICTURES=1 also dr
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- --into docs/reference/support.md
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown --test all the_page_on
+	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown --test docs the_page_on_reliability
 ifneq ($(PICTURES),)
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --package winddown

@@ -1,6 +1,7 @@
-//! tests/security.md: each test that it names exists.
+//! Pages that claim what tests show: each test that they name exists. docs/explanation/reliability.md also says with which
+//! versions of systemd; a program writes that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::{members, root};
@@ -85,4 +86,73 @@ fn every_test_that_the_page_on_security_names_is_there() {
             );
         }
     }
+}
+
+/// The versions of systemd with which a text of tests of nodes runs those that it defines, or that named one.
+fn versions(text: &str, test: Option<&str>) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    for piece in text.split("on_each_release!(").skip(1) {
+        let (head, _) = piece.split_once(':').unwrap_or_default();
+        if test.is_none_or(|test| head.trim_end().ends_with(test)) {
+            found.extend(["257", "262"]);
+            found.extend((!head.contains("since 257")).then_some("252"));
+        }
+    }
+    // A test of its own: from its attribute to the next one.
+    let is_it = |one: &&str| test.is_none_or(|test| one.contains(&format!("fn {test}(")));
+    for one in text.split("#[tokio::test").skip(1).filter(is_it) {
+        let signs = [("Suite::Sid", "262"), ("Suite::Trixie", "257"), ("Need::Controllers", "257")];
+        let later = signs.iter().find(|(sign, _)| one.contains(sign));
+        found.insert(later.map_or("252", |(_, version)| version));
+    }
+    found
+}
+
+/// The last cell of a row of the page on reliability.
+fn versions_of(shown_by: &str) -> String {
+    let folder = root().join("tests/node/tests");
+    let named: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+    let is_file = |name: &&&str| name.ends_with(".rs");
+    let tests: Vec<&str> =
+        named.iter().filter(|name| name.contains("_") && !is_file(name)).copied().collect();
+    let mut found = BTreeSet::new();
+    for file in named.iter().filter(is_file) {
+        let text = std::fs::read_to_string(folder.join(file));
+        let text = text.unwrap_or_else(|error| panic!("{file}, named by the page: {error}"));
+        let whole = versions(&text, None);
+        assert!(!whole.is_empty(), "{file} has no test");
+        // A macro of the file's own may define a test that the page names.
+        let here: Vec<_> = tests.iter().filter(|test| text.contains(**test)).collect();
+        assert_eq!(here.len(), tests.len(), "{file} has not all of {tests:?}");
+        for test in here {
+            let of_test = versions(&text, Some(test));
+            found.extend(if of_test.is_empty() { whole.clone() } else { of_test });
+        }
+        found.extend(tests.is_empty().then_some(whole).into_iter().flatten());
+    }
+    assert!(!found.is_empty(), "no test of a node shows it: {shown_by}");
+    found.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_page_on_reliability_names_tests_that_are_there_and_the_versions_of_systemd_that_they_run_with()
+ {
+    let path = root().join("docs/explanation/reliability.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let (before, table) = page.split_once("| promise | shown by | systemd |\n").expect("the table");
+    let (table, after) = table.split_once("\n\n").expect("the end of the table");
+    let mut rows: Vec<String> = table.lines().map(str::to_owned).collect();
+    assert!(rows.len() >= 12, "{}", rows.len());
+    for row in rows.iter_mut().skip(1) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let [promise, shown_by, _] = cells.as_slice() else { panic!("not three cells: {row}") };
+        *row = format!("|{promise} | {shown_by} | {} |", versions_of(shown_by));
+    }
+    let written =
+        format!("{before}| promise | shown by | systemd |\n{}\n\n{after}", rows.join("\n"));
+    if std::env::var_os("WINDDOWN_WRITE_PAGES").is_some() {
+        std::fs::write(&path, &written).expect("the page");
+        return;
+    }
+    assert!(page == written, "`make pages` writes the last cells: {rows:#?}");
 }
