@@ -1,7 +1,7 @@
 //! Libraries in C that are preloaded into a node's programs, which know nothing of them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,7 +80,7 @@ impl HeldAgents {
     /// # Errors
     /// An error of the operating system.
     pub fn release(self) -> io::Result<()> {
-        // Open for both, it wakes those that wait for it to be opened; its end, those that wait for a byte.
+        // Open for both, it wakes those that wait for it to be opened; then its end does.
         let both = OpenOptions::new().read(true).write(true).open(&self.0)?;
         fs::remove_file(&self.0)?;
         drop(both);
@@ -88,16 +88,6 @@ impl HeldAgents {
     }
 }
 
-/// An agent that has written a record and waits. If this is dropped, it goes on as well.
+/// An agent that has written a record and waits. It goes on when this is dropped.
 #[derive(Debug)]
-pub struct HeldAgent(File);
-
-impl HeldAgent {
-    /// Lets it write its next record.
-    ///
-    /// # Errors
-    /// An error of the operating system.
-    pub fn go_on(mut self) -> io::Result<()> {
-        self.0.write_all(b".")
-    }
-}
+pub struct HeldAgent(#[expect(dead_code, reason = "open is all that it is")] File);

@@ -2,7 +2,8 @@
  *
  * On SIGUSR2 it exits with the code of an agent that has lost a task, without any more of its own code.
  *
- * After each record of a shutdown it goes on only when the test has written a byte into a pipe, if there is that pipe. */
+ * After each record of a shutdown it opens a pipe, if that is there, and goes on when the test, which opens it too, has
+ * closed it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,9 +32,9 @@ int rename(const char *from, const char *to)
 {
     int failed = ((__typeof__(&rename))dlsym(RTLD_NEXT, "rename"))(from, to), code = errno;
     if (is_agent && !failed && strcmp(to, "/run/winddown/shutdown.json") == 0) {
-        char word;
+        char none;
         int go = open("/run/go-on", O_RDONLY | O_CLOEXEC);
-        while (go >= 0 && read(go, &word, 1) < 0 && errno == EINTR)
+        while (go >= 0 && read(go, &none, 1) < 0 && errno == EINTR)
             ;
         if (go >= 0)
             close(go);
