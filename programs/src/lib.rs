@@ -176,8 +176,10 @@ pub enum Command {
     Release(ReleaseArgs),
     /// Put units, drop-ins, default configuration and directories in place
     ///
-    /// Can be repeated: what is already in place is kept, and a configuration is never overwritten.
-    /// On a running system the unit is enabled; with --root, or in a chroot, systemd is not contacted.
+    /// Can be repeated: what is already in place is kept. A configuration is never overwritten, except that
+    /// --companion replaces the default one that a package brings, if it is unedited. On a running system the unit is
+    /// enabled, but not beside a kubelet that terminates pods itself. With --root, or in a chroot, systemd is not
+    /// contacted.
     Install(InstallArgs),
     /// Remove what install created
     Uninstall(UninstallArgs),

@@ -241,7 +241,7 @@ pub struct KubeletConfig {
     pub file: String,
     /// Whether that file is not there yet: the lines are all of it.
     pub is_new: bool,
-    /// The lines to write, or the fields to set, so that the kubelet leaves the end of its pods to others.
+    /// The lines to write, or the fields to set, so that the kubelet leaves terminating its pods to others.
     pub lines: Vec<String>,
     /// Whether each of the two periods is a line of its own in that file, which a command can replace.
     pub is_plain: bool,

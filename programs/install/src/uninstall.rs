@@ -30,7 +30,8 @@ pub struct UninstallOptions {
     /// Whether to also remove the configuration, the state with its reports, and the logs. Pod
     /// manifests always stay.
     pub purge: bool,
-    /// Whether to also remove our files that were edited, and a companion whose kubelet does not end its pods itself.
+    /// Whether to also remove our files that were edited, and a companion whose kubelet does not terminate its pods
+    /// itself.
     pub force: bool,
     /// Whether to only report what would be done.
     pub dry_run: bool,

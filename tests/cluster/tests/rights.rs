@@ -47,7 +47,7 @@ fn missing_and_unused_rights_are_both_found() {
 fn every_manifest_is_read_and_every_role_grants_something() {
     for (file, role) in [
         ("cluster-mode", "winddown:cluster"),
-        ("cluster-mode", "winddown:node-extra"),
+        ("node-extra", "winddown:node-extra"),
         ("companion-mode", "winddown:companion"),
     ] {
         let rights = granted(&manifest(file), role);

@@ -286,7 +286,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             .advise(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
                 // A kubelet's own credentials allow everything else.
                 true => {
-                    "give it the rights: `kubectl apply -f /usr/share/winddown/rbac/cluster-mode.yaml`"
+                    "give it the rights: `kubectl apply -f /usr/share/winddown/rbac/node-extra.yaml`"
                 }
                 false => {
                     "give it the rights: `kubectl apply -f /usr/share/winddown/rbac/companion-mode.yaml \

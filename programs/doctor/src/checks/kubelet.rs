@@ -183,7 +183,7 @@ enum Edit {
     Words(String),
 }
 
-/// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
+/// How to change the kubelet's configuration so that the kubelet leaves terminating its pods to this agent.
 fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     let file = facts.below_root(&config.file);
     let lines: Vec<&str> = config.lines.iter().map(|line| line.trim_end_matches(',')).collect();

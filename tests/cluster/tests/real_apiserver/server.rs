@@ -186,7 +186,7 @@ impl RealApi {
             return Err(format!("the API server does not become ready within {START:?}\n{logs}"));
         }
         self.namespace("kube-node-lease").await;
-        for file in ["bootstrap", "cluster-mode", "companion-mode", "own-node"] {
+        for file in ["bootstrap", "cluster-mode", "companion-mode", "node-extra", "own-node"] {
             self.apply(&super::rights::manifest(file)).await;
         }
         Ok(())
