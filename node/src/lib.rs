@@ -53,6 +53,7 @@ pub mod cluster;
 mod configured;
 mod core;
 mod decisions;
+mod disk_room;
 mod fit;
 #[cfg(feature = "shutdown")]
 mod guard;
@@ -113,6 +114,7 @@ pub use cluster::Cluster;
 #[cfg(feature = "config")]
 pub use configured::{Configuration, Configured, memory_for_pods, policy_of};
 pub use decisions::{Decisions, log_decision};
+pub use disk_room::DiskRoom;
 pub use fit::Machine;
 #[cfg(feature = "shutdown")]
 pub use guard::{GUARD_LABEL, GuardPolicy, ShutdownGuard};
@@ -183,6 +185,8 @@ struct NodeShared<R: Runtime> {
     /// The control server.
     served: TaskTracker,
     process: ProcessReader,
+    /// Why metrics are not served over TCP.
+    metrics_problem: watch::Sender<Option<String>>,
     started: tokio::time::Instant,
     started_at: WallTime,
 }
@@ -249,6 +253,7 @@ impl<R: Runtime> Node<R> {
             logs: core.runtime.pod_logs().map(logs::of),
             served: TaskTracker::new(),
             process: ProcessReader::new("/proc"),
+            metrics_problem: watch::Sender::new(None),
             started: tokio::time::Instant::now(),
             started_at: core.wall.now(),
         }));
@@ -312,6 +317,11 @@ impl<R: Runtime> Node<R> {
         Ok(())
     }
 
+    /// Shows in the status why metrics are not served over TCP.
+    pub fn set_metrics_problem(&self, problem: Option<String>) {
+        self.0.metrics_problem.send_replace(problem);
+    }
+
     /// Stops all tasks; containers keep running.
     pub async fn shut_down(&self) {
         self.0.core.stop.cancel();
@@ -334,6 +344,7 @@ impl<R: Runtime> Node<R> {
         core.count(core.wanted.subscribe());
         core.count(core.recorders.decisions.changes());
         core.count(self.0.plugin_notes.changes());
+        core.count(self.0.metrics_problem.subscribe());
         core.count(core.workers.more_known());
         tokio::spawn(recorders::measure_starts(
             Arc::clone(&core.recorders.metrics),

@@ -2,17 +2,21 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use tokio::time::timeout;
 use winddown_control::api::{ErrorCode, LogQuery};
 use winddown_control::{ApiError, LogBlocks};
 use winddown_host::SharedWatch;
-use winddown_host::pod_logs::{LogError, LogOptions, LoggedContainer, PodLogs};
+use winddown_host::pod_logs::{LogError, LogOptions, LogReading, LoggedContainer, PodLogs};
 use winddown_shared::Runtime;
-use winddown_shared::status::is_terminal;
+use winddown_shared::status::{StatusEntry, is_terminal};
 
 use crate::Node;
 
+/// How long the follower of a log waits for a container to start.
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most logs that are open at the same moment.
 const MAX_OPEN_LOGS: usize = 64;
 
@@ -29,18 +33,9 @@ impl<R: Runtime> Node<R> {
         name: &str,
         query: LogQuery,
     ) -> Result<LogBlocks, ApiError> {
-        let core = &self.0.core;
         let none = || ApiError::new(ErrorCode::NotFound, "the runtime writes no logs");
         let logs = self.0.logs.clone().ok_or_else(none)?;
-        let named =
-            core.statuses.all().into_iter().filter(|entry| {
-                **entry.pod.namespace() == *namespace && **entry.pod.name() == *name
-            });
-        // A terminated pod may be listed next to a new one of the same name.
-        let entry = named.min_by_key(|entry| is_terminal(&entry.status)).ok_or_else(|| {
-            let text = format!("there is no pod {namespace}/{name} on this node");
-            ApiError::new(ErrorCode::NotFound, text).with_hint("`winddown status` lists the pods")
-        })?;
+        let entry = self.logged(namespace, name)?;
         let container = LoggedContainer::find(&entry, query.container.as_deref());
         let container = container.map_err(|error| refusal(&error))?;
         let options = LogOptions {
@@ -55,11 +50,16 @@ impl<R: Runtime> Node<R> {
             return Ok(reading.into_stream().boxed());
         }
         let (growth, watch) = SharedWatch::open().map_err(|error| refusal(&LogError::Io(error)))?;
-        let (statuses, uid) = (core.statuses.clone(), entry.pod.uid().clone());
-        let changes = core.changes.subscribe();
-        let container = container.followed(changes, move || statuses.get(&uid));
-        let reading = logs.with_growth(growth).open(container, options).await;
-        let blocks = reading.map_err(|error| refusal(&error))?.into_stream();
+        let logs = logs.with_growth(growth);
+        let reading = timeout(FIRST_LINE_TIMEOUT, self.begun(&logs, &query, &options, &entry));
+        let blocks = match reading.await {
+            Ok(reading) => reading.map_err(|error| refusal(&error))?.into_stream(),
+            // It has not begun yet: say why.
+            Err(_) => {
+                let reading = logs.open(container, options).await;
+                reading.map_err(|error| refusal(&error))?.into_stream()
+            }
+        };
         // The watch works for as long as the client reads.
         let watching = stream::once(watch.run())
             .filter_map(|()| std::future::ready(None::<io::Result<Vec<u8>>>));
@@ -70,6 +70,46 @@ impl<R: Runtime> Node<R> {
             .take_while(|block| std::future::ready(block.is_some()))
             .filter_map(std::future::ready)
             .boxed())
+    }
+    /// The pod of this name.
+    fn logged(&self, namespace: &str, name: &str) -> Result<StatusEntry, ApiError> {
+        let named =
+            self.0.core.statuses.all().into_iter().filter(|entry| {
+                **entry.pod.namespace() == *namespace && **entry.pod.name() == *name
+            });
+        // A terminated pod may be listed next to a new one of the same name.
+        named.min_by_key(|entry| is_terminal(&entry.status)).ok_or_else(|| {
+            let text = format!("there is no pod {namespace}/{name} on this node");
+            ApiError::new(ErrorCode::NotFound, text).with_hint("`winddown status` lists the pods")
+        })
+    }
+
+    /// Opens the log of a container to follow it, once there is one: a container that was just restarted has none yet.
+    async fn begun(
+        &self,
+        logs: &PodLogs,
+        query: &LogQuery,
+        options: &LogOptions,
+        first: &StatusEntry,
+    ) -> Result<LogReading, LogError> {
+        let core = &self.0.core;
+        let mut changes = core.changes.subscribe();
+        let mut entry = first.clone();
+        loop {
+            let container = LoggedContainer::find(&entry, query.container.as_deref())?;
+            let (statuses, uid) = (core.statuses.clone(), entry.pod.uid().clone());
+            let container =
+                container.followed(core.changes.subscribe(), move || statuses.get(&uid));
+            match logs.open(container, options.clone()).await {
+                Err(LogError::NoRun(_)) if !query.previous => {}
+                opened => return opened,
+            }
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            let (namespace, name) = (entry.pod.namespace(), entry.pod.name());
+            entry = self.logged(namespace, name).unwrap_or_else(|_| entry.clone());
+        }
     }
 }
 

@@ -24,6 +24,7 @@ impl<R: Runtime> Node<R> {
         let SettingsSource { file, loaded_at, mut warnings, .. } = source;
         warnings
             .extend(core.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()));
+        warnings.extend(self.0.metrics_problem.borrow().clone());
         let (pods, rejected) = self.pods();
         let mut status = api::Status::new(core.wall.now(), self.identity());
         status.revision = *core.changes.borrow();

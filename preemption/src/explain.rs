@@ -246,12 +246,12 @@ impl Criterion {
     const fn worse(self) -> &'static str {
         match self {
             Self::Priority => "it would raise the highest priority",
-            Self::Number => "more pods would have to end",
+            Self::Number => "more pods would be preempted",
             Self::Overshoot => "it would free more than is needed",
-            Self::Ending => "a pod would end that is not ending already",
-            Self::Bound => "a pod would end that cannot run elsewhere",
-            Self::Class => "a pod of a higher QoS class would end",
-            Self::Age => "an older pod would end",
+            Self::Ending => "a pod would be preempted that is not terminating already",
+            Self::Bound => "a pod would be preempted that cannot run elsewhere",
+            Self::Class => "a pod of a higher QoS class would be preempted",
+            Self::Age => "an older pod would be preempted",
             Self::Identity => "nothing would be better; the UID decides",
         }
     }

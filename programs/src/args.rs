@@ -258,7 +258,7 @@ pub struct ReportArgs {
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
     /// Exit with code 5 if pods were left running or needed SIGKILL; by default, this checks the
-    /// last run that ended a pod
+    /// last run that terminated a pod
     #[arg(long)]
     pub check: bool,
     /// Output format: text, json (a stable interface) or html (a page with a picture)

@@ -478,7 +478,7 @@ fn closing_line(outcome: Option<&ShutdownOutcome>) -> String {
                 "The lock was still held when the time was over ({took}): a real machine would have gone down under the pods."
             )
         }
-        None => "The stand-in did not say how it ended.".to_owned(),
+        None => "The stand-in did not report the outcome.".to_owned(),
     }
 }
 

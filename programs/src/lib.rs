@@ -154,7 +154,7 @@ pub enum Command {
     Drain(DrainArgs),
     /// Admit pods again after a drain: static pods restart
     ///
-    /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none. A drain in progress is
+    /// Withdraws the deadline of `drain --deadline`, or admits pods again after a drain if there is none. A drain in progress is
     /// cancelled: pods that it has not asked to terminate run on.
     Undrain(UndrainArgs),
     /// Wait until the node is protected or drained, or its report is there

@@ -39,9 +39,9 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "`winddown logs POD` shows a pod's output, `journalctl -u winddown` the agent's"
         }
         ("", "delete" | "evict" | "rm" | "stop") => {
-            "`winddown kill POD` terminates a pod, `winddown drain` ends all; `systemctl stop winddown` stops the agent alone"
+            "`winddown kill POD` terminates a pod, `winddown drain` all; `systemctl stop winddown` stops the agent alone"
         }
-        ("", "cordon") => "`winddown drain` keeps new pods out, and ends those that run",
+        ("", "cordon") => "`winddown drain` keeps new pods out, and terminates those that run",
         ("", "apply" | "create") => {
             "copy the manifest into /etc/winddown/pods: the pod starts by itself"
         }

@@ -82,7 +82,7 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
         },
         WaitCondition::Drained => {
             let is_closed = status.admission_closed_by.contains(&ClosedBy::Drain);
-            match status.drain {
+            match &status.drain {
                 _ if !is_closed => Err("the node is not being drained".to_owned()),
                 Some(drain) if drain.pods_unknown => {
                     Err("it is not known yet which pods still run".to_owned())

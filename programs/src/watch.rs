@@ -81,8 +81,8 @@ async fn lines(
             Err(error) => return Err(error.into()),
         };
         out.progress(&winddown_render::notice(
-            gone.as_ref().map_or("the agent ended the watch".into(), ToString::to_string).as_str(),
-            "waiting for it to come back, Ctrl-C ends this",
+            gone.as_ref().map_or("the agent closed the watch".into(), ToString::to_string).as_str(),
+            "waiting for it to come back, Ctrl-C stops this",
             out.error_color,
         ));
         lines = reconnect(client).await?;

@@ -5,6 +5,7 @@
 mod agent;
 mod bad_input;
 mod cli;
+mod completion;
 mod install;
 mod install_examples;
 mod install_units;
@@ -21,6 +22,7 @@ mod release;
 mod schemas;
 mod secrets;
 mod signals;
+mod situations;
 mod test_programs;
 mod ups_hook;
 mod written;

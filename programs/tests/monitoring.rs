@@ -286,6 +286,24 @@ fn filled_in(text: &str) -> String {
 }
 
 #[test]
+fn each_alert_names_an_installed_page_and_a_heading_of_it() {
+    for rule in rules() {
+        let url = rule["annotations"]["runbook_url"].as_str().unwrap_or_default();
+        let place = url.strip_prefix("file:///usr/share/doc/winddown/");
+        let (page, anchor) = place.and_then(|place| place.split_once('#')).unwrap_or_default();
+        assert!(!anchor.is_empty(), "{}: {url:?}", rule["alert"]);
+        let text = read(&repository().join("docs").join(page));
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let mut anchors = headings.map(|line| {
+            let kept = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'));
+            kept.collect::<String>().replace(' ', "-")
+        });
+        assert!(anchors.any(|one| one == anchor), "{}: {url}", rule["alert"]);
+    }
+}
+
+#[test]
 fn prometheus_takes_every_expression_of_the_dashboard() {
     let test = "prometheus_takes_every_expression_of_the_dashboard";
     let Some(program) = promtool_or_skip(test) else { return };

@@ -68,3 +68,28 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
     let refused = said(&bed, &["restart", "web-n1"]);
     assert!(refused.contains("admits no pods"), "{refused}");
 }
+
+#[test]
+fn who_follows_the_log_of_a_container_that_has_not_started_yet_gets_its_first_line() {
+    let gate = tempfile::tempdir().expect("a directory");
+    let gate = gate.path().join("open");
+    let waits = format!(
+        "initContainers:\n- name: wait\n  image: host\n  command: [sh, -c, 'until [ -e {} ]; do sleep 0.05; done']",
+        gate.display()
+    );
+    std::fs::create_dir_all(gate.parent().expect("a directory")).expect("made");
+    let pod = manifest("late", &waits, "command: [sh, -c, 'echo at last; exec sleep 1000']");
+    let bed = Bed::start("", &[("late", pod)]);
+    until(&bed, &["status"], "late-n1");
+    let mut follower = bed.ask(&["logs", "-f", "late-n1"]);
+    let mut follower =
+        follower.stdout(std::process::Stdio::piped()).spawn().expect("the program runs");
+    // While it waits it says nothing, and does not exit.
+    let mut lines = std::io::BufReader::new(follower.stdout.take().expect("piped"));
+    std::fs::write(&gate, "").expect("written");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");
+    assert_eq!(line, "at last\n");
+    follower.kill().expect("killed");
+    follower.wait().expect("gone");
+}

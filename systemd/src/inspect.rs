@@ -23,6 +23,7 @@ pub use views::{LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceV
 
 use crate::logind::Bus;
 use crate::logind::proxies::LoginProxy;
+use crate::logind::read_scheduled;
 use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT};
 use proxies::TimeDateProxy;
 
@@ -63,6 +64,7 @@ impl Inspector {
                 delay: Duration::from_micros(delay),
                 preparing,
                 locks: locks.into_iter().map(LockView::from).collect(),
+                scheduled: read_scheduled(&login).await,
             })
         })
         .await

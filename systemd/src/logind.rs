@@ -27,7 +27,7 @@ use self::bus::BusLogin;
 pub use self::bus::PeerConnector;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
-pub(crate) use self::bus::proxies;
+pub(crate) use self::bus::{proxies, read_scheduled};
 use self::session::LoginManager;
 use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};

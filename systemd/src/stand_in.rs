@@ -30,7 +30,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -92,6 +92,8 @@ struct StandInState {
     /// Whether changes are reported by `PropertiesChanged`, and a cancellation by nothing else.
     quiet_cancel: bool,
     preparing: bool,
+    /// The shutdown that is scheduled, and when it begins.
+    scheduled: Option<(ShutdownKind, SystemTime)>,
     /// Whether systemd's `SystemState` is `stopping`.
     stopping: bool,
     locks: Vec<LockRecord>,
@@ -114,6 +116,7 @@ impl StandIn {
             metadata: false,
             quiet_cancel: false,
             preparing: false,
+            scheduled: None,
             stopping: false,
             locks: Vec::new(),
             connections: Vec::new(),
@@ -256,6 +259,11 @@ impl StandIn {
     pub fn set_preparing(&self, preparing: bool) {
         self.0.inner.lock().preparing = preparing;
         self.changed();
+    }
+
+    /// Schedules a shutdown, or cancels the one that is scheduled. It never begins by itself.
+    pub fn schedule(&self, shutdown: Option<(ShutdownKind, SystemTime)>) {
+        self.0.inner.lock().scheduled = shutdown;
     }
 
     /// Sets systemd's `SystemState` to `stopping` or `running`. logind does not know of it, as when a machine is shut

@@ -89,7 +89,7 @@ options! {
         /// what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, `WINDDOWN_POD_NAME`,
         /// `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; `winddown plan eviction` shows what it wrote.
         hook: Option<HookRule> = None => live("evictionHook");
-        /// Static pods are critical to the kubelet, and never ended (`spared`). Here those whose manifest has a
+        /// Static pods are critical to the kubelet, and never evicted (`spared`). Here those whose manifest has a
         /// priority, below 2000000000, are like other pods (`byPriority`), and come back when the pressure is over.
         static_pods: StaticPods = StaticPods::ByPriority => live("evictStaticPods");
         /// Decide and record only: no pod is terminated, nothing is reclaimed, no condition is reported.

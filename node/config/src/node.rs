@@ -83,8 +83,8 @@ options! {
                 .kind(SYSCTLS)
                 .check(sysctl)
                 .example("[net.core.somaxconn, 'kernel.msg*']");
-        /// How the agent chooses which pods to end so that a critical pod fits. `distance` chooses as the kubelet does.
-        /// `minimal` ends the least important pods, and as few as possible.
+        /// How the agent chooses which pods to preempt so that a critical pod fits. `distance` chooses as the kubelet does.
+        /// `minimal` preempts the least important pods, and as few as possible.
         preemption_strategy: Strategy = Strategy::default() => live("preemptionStrategy");
         /// How often the node's status is checked for changes where there is an API server.
         status_update_frequency: Duration = Duration::from_secs(10)

@@ -43,9 +43,9 @@ pub use request::{
 };
 pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{
-    ClosedBy, ConfigStatus, DrainStatus, GroupProgress, GroupSummary, LastBootStatus, LockState,
-    LockStatus, NodeStatus, NoticeStatus, Phase, PlanSummary, PluginStatus, RuntimeStatus,
-    ShutdownProgress, Status,
+    ClosedBy, ConfigStatus, DirectoryStatus, DirectoryUse, DrainStatus, GroupProgress,
+    GroupSummary, LastBootStatus, LockState, LockStatus, NodeStatus, NoticeStatus, Phase,
+    PlanSummary, PluginStatus, RuntimeStatus, ScheduledStatus, ShutdownProgress, Status,
 };
 pub use version::VersionAnswer;
 #[cfg(feature = "eviction")]

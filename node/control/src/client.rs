@@ -65,6 +65,11 @@ impl Client {
         Self { socket: socket.into() }
     }
 
+    /// The error of an agent that has not answered within `after`.
+    pub fn silent(&self, after: Duration) -> ClientError {
+        ClientError::Silent { socket: self.socket.clone(), after }
+    }
+
     /// Gets the current status of the node.
     ///
     /// # Errors

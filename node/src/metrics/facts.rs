@@ -8,7 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 #[cfg(feature = "eviction")]
 use winddown_control::api::PressureStatus;
-use winddown_shared::{GateReason, GateReasons, PressureCondition};
+use winddown_shared::{GateReason, GateReasons, PressureCondition, WallTime};
 
 use super::cluster::ClusterFacts;
 use super::counts::{ByOrigin, PodCounts};
@@ -61,6 +61,8 @@ pub struct InhibitorFacts {
     pub delay_wanted: Duration,
     /// The number of shutdown signals that were rejected.
     pub refused_signals: u64,
+    /// When the shutdown begins that is scheduled, if one is.
+    pub scheduled: Option<WallTime>,
 }
 
 impl Collector for ScrapedNode {
@@ -82,13 +84,21 @@ impl Collector for ScrapedNode {
 
 impl InhibitorFacts {
     fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let Self { held, delay_max, delay_wanted, refused_signals } = self;
+        let Self { held, delay_max, delay_wanted, refused_signals, scheduled } = self;
         out.gauge(
             "winddown_inhibitor_held",
             "Whether the machine's shutdown waits for this agent.",
             None,
             i64::from(*held),
         )?;
+        if let Some(at) = scheduled {
+            out.gauge(
+                "winddown_scheduled_shutdown_time",
+                "When the scheduled shutdown begins, in seconds since 1970; absent without one.",
+                Some(&Unit::Seconds),
+                at.as_second(),
+            )?;
+        }
         if let Some(delay) = delay_max {
             out.gauge(
                 "winddown_inhibit_delay_max",

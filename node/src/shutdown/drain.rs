@@ -150,9 +150,10 @@ impl<R: Runtime> Joined<R> {
     pub(super) fn drain_status(&self) -> Option<DrainStatus> {
         let DrainState::InProgress(run) = &*self.drain.state.borrow() else { return None };
         let (running, pods_unknown) = self.left();
-        let progress = run.progress.subscribe();
-        let failed: usize = progress.borrow().groups.iter().map(|group| group.failed).sum();
-        Some(DrainStatus { pods_remaining: running.saturating_sub(failed), pods_unknown })
+        let progress = run.progress.subscribe().borrow().clone();
+        let failed: usize = progress.groups.iter().map(|group| group.failed).sum();
+        let pods_remaining = running.saturating_sub(failed);
+        Some(DrainStatus { pods_remaining, pods_unknown, progress: self.progress_of(&progress) })
     }
 
     /// Returns `None` if the agent stops meanwhile.
@@ -226,7 +227,11 @@ impl<R: Runtime> Joined<R> {
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
         let lost = match written {
             Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(winddown_shared::error_chain(&error)),
+            // Without the path of the temporary file.
+            Ok(Err(error)) => {
+                let why = winddown_shared::error_chain(&error);
+                Some(why.split(" at path ").next().unwrap_or(&why).to_owned())
+            }
             Err(_) => Some("writing it panicked".to_owned()),
         };
         if let Some(error) = &lost {

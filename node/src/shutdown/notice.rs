@@ -202,7 +202,7 @@ impl<R: Runtime> Joined<R> {
                 "the node is being drained (`winddown undrain` cancels it)".to_owned()
             }
             GateReason::Drain => {
-                "the node is drained (`winddown undrain` ends the drain)".to_owned()
+                "the node is drained (`winddown undrain` admits pods again)".to_owned()
             }
         }
     }

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use winddown_control::api::{self, Check, DrainRequest, NoticeBody, ReportList, WithdrawAnswer};
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{
-    InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
+    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
-    Budget, Plan, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger, plan_with,
-    plan_within,
+    Budget, Plan, PlanWarning, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger,
+    plan_with, plan_within,
 };
 
 use super::drain::DrainState;
@@ -41,14 +41,11 @@ impl<R: Runtime> PluginSection for Joined<R> {
     }
 
     fn facts(&self, facts: &mut ScrapedNode) {
-        let (held, delay_max) = {
-            let state = self.lock.inhibitor.state();
-            let state = state.borrow();
-            (state.lock == LockState::Held, state.delay)
-        };
+        let state = self.lock.inhibitor.state().borrow().clone();
         facts.inhibitor = InhibitorFacts {
-            held,
-            delay_max,
+            held: state.lock == LockState::Held,
+            delay_max: state.delay,
+            scheduled: state.scheduled.map(|scheduled| scheduled.at),
             delay_wanted: self.policy.borrow().delay_wanted(),
             refused_signals: (self.lock.refused_signals)(),
         };
@@ -220,9 +217,21 @@ impl<R: Runtime> Joined<R> {
     }
 
     fn shutdown_progress(&self) -> api::ShutdownProgress {
-        let progress = self.progress.subscribe().borrow().clone();
+        let scheduled = self.lock.inhibitor.state().borrow().scheduled.clone();
         api::ShutdownProgress {
-            phase: phase(&progress),
+            scheduled: scheduled.map(|one| api::ScheduledStatus {
+                at: one.at,
+                kind: one.kind.as_str().to_owned(),
+                message: one.message.as_deref().map(str::to_owned),
+            }),
+            ..self.progress_of(&self.progress.subscribe().borrow())
+        }
+    }
+
+    /// The progress of a shutdown or of a drain.
+    pub(super) fn progress_of(&self, progress: &Progress) -> api::ShutdownProgress {
+        api::ShutdownProgress {
+            phase: phase(progress),
             since: progress.started.and_then(|at| self.wall_of(at)),
             deadline: progress.deadline.and_then(|at| self.wall_of(at)),
             pods_unknown: progress.pods_unknown,
@@ -238,6 +247,7 @@ impl<R: Runtime> Joined<R> {
                     finished: group.finished.is_some(),
                 })
                 .collect(),
+            scheduled: None,
         }
     }
 
@@ -308,7 +318,22 @@ impl<R: Runtime> Joined<R> {
                     pods: group.pods.len(),
                 })
                 .collect(),
+            warnings: plan
+                .warnings()
+                .iter()
+                .filter(is_chosen_grace)
+                .map(ToString::to_string)
+                .collect(),
         }
+    }
+}
+
+/// Whether the warning is about a grace period that the author of a manifest chose, and not about the default.
+fn is_chosen_grace(warning: &&PlanWarning) -> bool {
+    match warning {
+        PlanWarning::GraceCut { wants, .. } => *wants != Grace::DEFAULT,
+        PlanWarning::GracesCut { want, .. } => *want != (Grace::DEFAULT, Grace::DEFAULT),
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use winddown_notices::{Announcement, When};
 
 use super::*;
-use winddown_control::api::{ClosedBy, DrainStatus, NoticeBody};
+use winddown_control::api::{ClosedBy, NoticeBody, Phase};
 
 fn within(seconds: u64) -> NoticeBody {
     NoticeBody { in_seconds: Some(seconds), text: "rack 7 moves".into(), ..NoticeBody::default() }
@@ -283,8 +283,10 @@ async fn a_drain_in_progress_is_called_off_like_a_shutdown() {
     let (b, web, dns) = two_pods().await;
     let events = b.node.drain(DrainRequest::default()).await.unwrap();
     tokio::time::sleep(secs(2)).await;
-    let to_go = |pods_remaining| Some(DrainStatus { pods_remaining, pods_unknown: false });
-    assert_eq!(b.node.status().drain, to_go(2));
+    let drain = b.node.status().drain.unwrap();
+    assert_eq!((drain.pods_remaining, drain.pods_unknown), (2, false));
+    let pods = drain.progress.groups.iter().map(|group| group.pods).sum::<usize>();
+    assert_eq!((drain.progress.phase, pods), (Phase::Running, 2), "{drain:?}");
     tokio::time::sleep(secs(1)).await;
     let answer = b.node.withdraw_notice().await;
     assert!(!answer.withdrawn && answer.opened && !answer.admission_closed, "{answer:?}");

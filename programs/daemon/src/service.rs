@@ -264,7 +264,6 @@ impl Service {
             .kubelet_inspector(host::look_at_kubelet(&options.root))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
-        let ordered_start = configured.ordered_start();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
             let log = companion::log_going_down(shutdown.progress(), going_down);
@@ -281,12 +280,13 @@ impl Service {
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
             .plugin(guard)
-            .plugin(ordered_start)
+            .plugin(configured.ordered_start())
+            .plugin(host::disk_room(&config))
             .plugins(runs.plugins)
             .plugins(runs.node_api)
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-        let served = serve(server, socket, config.access.metrics_address, &stop);
+        let served = serve(server, socket, (config.access.metrics_address, node.clone()), &stop);
         let control = ControlLoop {
             options,
             configured,
@@ -312,13 +312,15 @@ impl Service {
 fn serve(
     server: Server<ServiceNode>,
     socket: ControlSocket,
-    metrics_address: Option<SocketAddr>,
+    (metrics_address, node): (Option<SocketAddr>, ServiceNode),
     stop: &CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.
     let scraped = metrics_address.map(|address| {
         let again = metrics::BIND_RETRY_DELAY;
-        tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
+        let problem = move |problem| node.set_metrics_problem(problem);
+        let (server, stop) = (server.clone(), stop.clone());
+        tokio::spawn(metrics::serve_over_tcp(server, address, again, stop, problem))
     });
     let served = critical::spawn("control server", server.serve(socket));
     async move {

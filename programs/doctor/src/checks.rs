@@ -39,11 +39,12 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// All checks, in the order in which findings of the same severity are shown.
-const CHECKS: [Run; 34] = [
+const CHECKS: [Run; 37] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
     shutdown::logind,
+    shutdown::scheduled,
     shutdown::delay,
     shutdown::guard,
     shutdown::after_nodes,
@@ -58,6 +59,7 @@ const CHECKS: [Run; 34] = [
     containers::admission,
     containers::starts,
     containers::loops,
+    containers::rejected,
     containers::scopes,
     containers::slice,
     containers::limits,
@@ -70,6 +72,7 @@ const CHECKS: [Run; 34] = [
     node::writers,
     node::exposed,
     node::state,
+    node::disks,
     room::room,
     node::socket,
     node::clock,

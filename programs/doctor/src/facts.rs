@@ -10,7 +10,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
-use winddown_host::OthersMayWrite;
+use winddown_host::{FreeSpace, OthersMayWrite};
 
 /// The result of one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,10 +264,8 @@ pub struct StateDirectory {
     pub path: PathBuf,
     /// Why no file can be written to it; `None` if one can.
     pub unwritable: Option<String>,
-    /// Free bytes.
-    pub free_bytes: u64,
-    /// Free inodes; `None` if the file system has no fixed number.
-    pub free_inodes: Option<u64>,
+    /// What is left on its disk.
+    pub left: FreeSpace,
 }
 
 /// An eviction threshold that is met: less is available than it requires.

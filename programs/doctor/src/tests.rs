@@ -15,6 +15,7 @@ use winddown_systemd::inspect::{
 use super::*;
 use winddown_config::{Config, RuntimeKind};
 use winddown_control::api::{LockState, NodeStatus, Status};
+use winddown_host::FreeSpace;
 
 fn now() -> WallTime {
     "2026-11-20T07:00:00Z".parse().unwrap()
@@ -42,6 +43,7 @@ fn healthy() -> Facts {
                 delay: secs(37),
                 preparing: false,
                 locks: vec![lock("NetworkManager"), lock("winddown")],
+                scheduled: None,
             }),
             system: Fact::Known(SystemView {
                 version: "252.39-1~deb12u1".to_owned(),
@@ -65,8 +67,7 @@ fn healthy() -> Facts {
             state: Fact::Known(StateDirectory {
                 path: "/var/lib/winddown".into(),
                 unwritable: None,
-                free_bytes: 10 << 30,
-                free_inodes: Some(1_000_000),
+                left: FreeSpace { bytes: 10 << 30, inodes: Some(1_000_000), read_only: false },
             }),
             socket: Fact::Known(SocketFile {
                 path: "/run/winddown/winddown.sock".into(),

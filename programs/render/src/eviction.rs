@@ -144,7 +144,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let mut table = Table::new(columns);
     for pod in shown {
         let (what, style) = match &*pod.verdict {
-            "chosen" => ("ends first", Some(WARN)),
+            "chosen" => ("is evicted first", Some(WARN)),
             "notNeeded" => ("kept while others come first", None),
             "ending" => ("is terminating", Some(DIM)),
             "stuck" => ("should have terminated", Some(BAD)),

@@ -34,7 +34,7 @@ impl GroupState {
         match self {
             Self::Done => "done",
             Self::TimeIsOver => "time is over",
-            Self::Ending => "ending",
+            Self::Ending => "terminating",
             Self::Waits => "waits",
             Self::CalledOff => "cancelled",
             Self::Spared => "spared",
@@ -59,7 +59,7 @@ mod tests {
         for (group, phase, wanted) in [
             (group(false, false, 0), Phase::Running, "waits"),
             (group(false, false, 2), Phase::Done, "done"),
-            (group(true, false, 1), Phase::Running, "ending"),
+            (group(true, false, 1), Phase::Running, "terminating"),
             (group(true, true, 2), Phase::Running, "done"),
             (group(true, true, 1), Phase::Done, "time is over"),
             (group(true, true, 2), Phase::Cancelled, "done"),

@@ -11,6 +11,7 @@ use winddown_shared::display::clean;
 
 use super::line::{Line, cut, span, width};
 use super::paint::{BAD, DIM, HEAD, PLAIN};
+use super::rows::run;
 use super::times::Times;
 use super::wrap;
 use winddown_control::api::{Phase, PodState, Status};
@@ -63,7 +64,7 @@ pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
 /// Whether the status, which is `older` by now, has something to count down.
 pub fn counts_down(status: &Status, older: Duration) -> bool {
     let now = now(status, older);
-    let shutdown = &status.shutdown;
+    let shutdown = run(status);
     let ahead = |then: Option<WallTime>| then.is_some_and(|then| then > now);
     let pods = status.pods.iter().filter(|pod| pod.state == PodState::Terminating);
     let mut holding = status.guard.iter().flat_map(|guard| &guard.pods);

@@ -9,7 +9,10 @@ use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
 use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
-use winddown_control::api::{ClosedBy, DrainStatus, LockState, Phase, ProtectionState, Status};
+use winddown_control::api::{
+    ClosedBy, DrainStatus, LockState, Phase, ProtectionState, ScheduledStatus, ShutdownProgress,
+    Status,
+};
 
 /// A labelled row.
 pub(super) struct Row {
@@ -80,19 +83,31 @@ impl Rows {
     }
 }
 
-/// The shutdown and its groups.
+/// The shutdown or, if there is none, the drain in progress.
+pub(super) fn run(status: &Status) -> &ShutdownProgress {
+    match &status.drain {
+        Some(drain) if status.shutdown.phase == Phase::Idle => &drain.progress,
+        _ => &status.shutdown,
+    }
+}
+
+/// The shutdown or the drain, and its groups.
 fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
     let running = status.shutdown.phase == Phase::Running;
-    let style = if status.shutdown.phase == Phase::Idle { PLAIN } else { WARN };
+    let is_calm = status.shutdown.phase == Phase::Idle && status.shutdown.scheduled.is_none();
+    let style = if is_calm { PLAIN } else { WARN };
     rows.add("shutdown", &shutdown(status, times), style);
     if status.shutdown.phase != Phase::Idle && status.shutdown.pods_unknown {
         rows.add("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
     }
-    let shown = |group: &&winddown_control::api::GroupProgress| {
-        status.shutdown.phase != Phase::Idle && group.pods > 0
-    };
-    for group in status.shutdown.groups.iter().filter(shown) {
-        let how = GroupState::of(group, status.shutdown.phase).as_str();
+    let run = run(status);
+    if status.shutdown.phase == Phase::Idle && run.phase != Phase::Idle {
+        rows.add("drain", &progress(run, times), WARN);
+    }
+    let shown =
+        |group: &&winddown_control::api::GroupProgress| run.phase != Phase::Idle && group.pods > 0;
+    for group in run.groups.iter().filter(shown) {
+        let how = GroupState::of(group, run.phase).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
         let text = format!("{title}: {how}, {} of {} terminated", group.terminated, group.pods);
         rows.add("", &text, PLAIN);
@@ -192,9 +207,19 @@ fn lock(status: &Status, times: Times) -> (String, Style) {
 }
 
 fn shutdown(status: &Status, times: Times) -> String {
-    let shutdown = &status.shutdown;
+    match status.shutdown.phase {
+        Phase::Idle => match &status.shutdown.scheduled {
+            None => "none under way".to_owned(),
+            Some(scheduled) => self::scheduled(scheduled, times),
+        },
+        _ => progress(&status.shutdown, times),
+    }
+}
+
+/// The progress of a shutdown or a drain.
+fn progress(shutdown: &ShutdownProgress, times: Times) -> String {
     match shutdown.phase {
-        Phase::Idle => "none under way".to_owned(),
+        Phase::Idle => String::new(),
         Phase::Running => {
             let since = shutdown.since.filter(|_| !times.brief);
             let for_long = since.map(|then| format!(" for {}", times.age(then)));
@@ -205,6 +230,21 @@ fn shutdown(status: &Status, times: Times) -> String {
         Phase::Done => "done, the node goes down".to_owned(),
         Phase::Unknown => "unknown".to_owned(),
     }
+}
+
+/// A shutdown that is scheduled: what, when, and the message of its author.
+fn scheduled(scheduled: &ScheduledStatus, times: Times) -> String {
+    let what = match scheduled.kind.as_str() {
+        "powerOff" => "power-off",
+        "softReboot" => "soft-reboot",
+        other => other,
+    };
+    let ahead = match scheduled.at > times.now {
+        true => format!(" (in {})", times.left(scheduled.at)),
+        false => String::new(),
+    };
+    let message = scheduled.message.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+    format!("{what} scheduled for {:.0}{ahead}{message}", scheduled.at)
 }
 
 /// The reason why new pods are not admitted, human-readable.

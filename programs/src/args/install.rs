@@ -72,7 +72,7 @@ pub struct UninstallArgs {
     /// Remove configuration, state and logs as well
     #[arg(long)]
     pub purge: bool,
-    /// Also remove files that were edited after they were installed, and a companion whose kubelet does not end its
+    /// Also remove files that were edited after they were installed, and a companion whose kubelet does not terminate its
     /// pods itself
     #[arg(long)]
     pub force: bool,

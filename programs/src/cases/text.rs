@@ -15,7 +15,7 @@ pub(super) fn shutdown(answer: &PlanAnswer) -> Vec<String> {
 pub(super) fn preemption(answer: &PreemptionAnswer) -> Vec<String> {
     let what = match (&answer.error, &answer.victims[..]) {
         (Some(error), _) => error.clone(),
-        (None, []) => "no pod has to end".to_owned(),
+        (None, []) => "no pod has to terminate".to_owned(),
         (None, victims) => victims.join(", "),
     };
     let head = format!("{}: {}", title(answer.id.as_ref()), clean(&what));

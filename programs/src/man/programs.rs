@@ -41,7 +41,7 @@ const EXIT_STATUS: [(&str, &str); 5] = [
 
 const SHIM: &str = "\
 `winddownd` starts one `winddown-shim` for each container that is a program of this host. It is that \
-program's parent, keeps its log, and writes down how it ended, so that pods keep running while \
+program's parent, keeps its log, and records how it exited, so that pods keep running while \
 the agent is restarted or replaced. Killing one by hand kills its container.
 
 It has to be in the directory of `winddownd`. It is not for people, and its arguments may change.";

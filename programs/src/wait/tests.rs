@@ -47,7 +47,9 @@ fn a_node_is_drained_when_no_pod_is_left_and_none_is_admitted() {
             status.drain = drain;
         })
     };
-    let to_go = |pods_remaining, pods_unknown| Some(DrainStatus { pods_remaining, pods_unknown });
+    let to_go = |pods_remaining, pods_unknown| {
+        Some(DrainStatus { pods_remaining, pods_unknown, ..DrainStatus::default() })
+    };
     assert_eq!(with(&[], None), Err("the node is not being drained".to_owned()));
     assert!(with(&[ClosedBy::Shutdown], None).is_err());
     assert_eq!(with(&[ClosedBy::Drain], to_go(3, false)), Err("pods that still run: 3".to_owned()));

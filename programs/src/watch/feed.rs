@@ -1,7 +1,9 @@
 //! A stream of the agent's statuses that survives restarts of the agent.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::RECONNECT_DELAY;
 use winddown_control::api::Status;
@@ -9,6 +11,10 @@ use winddown_control::{AnswerLines, Client, ClientError};
 
 /// The statuses that may wait to be drawn; the agent waits when there are more.
 const MAX_QUEUED_STATUSES: usize = 4;
+
+/// After this time without a change the agent is asked whether it still answers, and it has this time to do so.
+const QUIET_TIME: Duration = Duration::from_secs(3);
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// An event from the agent.
 pub(crate) enum FeedEvent {
@@ -31,7 +37,7 @@ pub(crate) fn listen(
         let mut answer = first;
         loop {
             let error = match answer {
-                Ok(lines) => match follow(lines, &events).await {
+                Ok(lines) => match follow(lines, &client, &events).await {
                     Some(error) => error,
                     None => return,
                 },
@@ -49,10 +55,30 @@ pub(crate) fn listen(
     receiver
 }
 
-/// Forwards every status. Returns why there are no more; `None` when the receiver was dropped.
-async fn follow(mut lines: AnswerLines, events: &mpsc::Sender<FeedEvent>) -> Option<ClientError> {
+/// Resolves with an error when an agent that has nothing new does not answer, as one that hangs.
+async fn silence(client: &Client) -> ClientError {
     loop {
-        match lines.next::<Status>().await {
+        sleep(QUIET_TIME).await;
+        match timeout(ANSWER_TIME, client.status()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return error,
+            Err(_) => return client.silent(ANSWER_TIME),
+        }
+    }
+}
+
+/// Forwards every status. Returns why there are no more; `None` when the receiver was dropped.
+async fn follow(
+    mut lines: AnswerLines,
+    client: &Client,
+    events: &mpsc::Sender<FeedEvent>,
+) -> Option<ClientError> {
+    loop {
+        let next = tokio::select! {
+            next = lines.next::<Status>() => next,
+            error = silence(client) => return Some(error),
+        };
+        match next {
             Ok(Some(status)) => events.send(FeedEvent::Status(Box::new(status))).await.ok()?,
             Ok(None) => return Some(lines.closed()),
             Err(error) => return Some(error),

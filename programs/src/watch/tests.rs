@@ -85,6 +85,36 @@ fn a_panic_gives_the_terminal_back_before_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_hangs_is_shown_as_gone_within_seconds() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let client = Client::new(&socket);
+    let line = serde_json::to_string(&Envelope::new(&picture(1))).unwrap();
+    // It answers the first request, and nothing after that.
+    let agent = async {
+        let (mut first, _) = listener.accept().await.unwrap();
+        let _ = first.read(&mut [0; 4096]).await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+        first.write_all(format!("{head}{line}\n").as_bytes()).await.unwrap();
+        let _second = listener.accept().await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let watching = async {
+        let first = client.watch().await;
+        let mut heard = feed::listen(&client, first);
+        assert!(matches!(heard.recv().await, Some(feed::FeedEvent::Status(_))));
+        let gone = heard.recv().await;
+        assert!(matches!(gone, Some(feed::FeedEvent::Gone(ClientError::Silent { .. }))));
+    };
+    tokio::select! {
+        () = agent => {}
+        done = tokio::time::timeout(Duration::from_secs(60), watching) => done.unwrap(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_answer_for_now_is_asked_again() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");

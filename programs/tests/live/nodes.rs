@@ -35,6 +35,7 @@ pub(crate) fn idle() -> Status {
         requested_seconds: 60.0,
         available_seconds: 60.0,
         groups: vec![group("ordinary pods", 0, 45.0, 7), group(CRITICAL, 2_000_000_000, 60.0, 2)],
+        warnings: Vec::new(),
     };
     status.pressure = Some(PressureStatus {
         thresholds: vec![

@@ -17,10 +17,11 @@ use winddown_config::{
     Config, EvictionSettings, GuardedNamespace, ShutdownPeriods, ShutdownSettings,
 };
 use winddown_control::StatusApi;
+use winddown_control::api::DirectoryUse;
 use winddown_host::UsagePaths;
 use winddown_node::cluster::after_nodes::ShutdownAfterNodes;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts};
-use winddown_node::{Configured, Node, NodeIdentity};
+use winddown_node::{Configured, DiskRoom, Node, NodeIdentity};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, LockState, NodeHandle, Plugin, PluginName, Pod, WallClock, WallTime,
@@ -90,6 +91,7 @@ impl Bed {
             .plugin(shutdown)
             .plugin(configured.guard(None, |_| released()))
             .plugin(configured.ordered_start())
+            .plugin(DiskRoom::new([(DirectoryUse::State, state.path().to_owned())]))
             .plugin(configured.preemption())
             .plugin(configured.eviction(measured(&state)))
             .plugins(cluster)

@@ -1,9 +1,12 @@
 //! Reads the document with Prometheus' own reference parser of OpenMetrics.
 
+use std::sync::Arc;
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use winddown_shared::{ScheduledShutdown, ShutdownKind, WallTime};
 
 use winddown_apiserver::ApiServer;
 
@@ -80,6 +83,10 @@ pub(super) async fn of_a_node() -> String {
     bed.login.prepare();
     bed.released().await;
     bed.run(&[pod("late", 0, 30)]).await;
+    bed.login.modify(|state| {
+        let (at, kind) = (WallTime::UNIX_EPOCH, ShutdownKind::Reboot);
+        state.scheduled = Some(Arc::new(ScheduledShutdown { at, kind, message: None }));
+    });
     bed.scrape()
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_control::{ControlSocket, Limits, Server};
 use winddown_node::metrics::serve_over_tcp;
@@ -68,12 +69,18 @@ async fn a_scrape_over_tcp_gives_the_document_once_the_address_can_be_had() {
     let address = taken.local_addr().unwrap();
     let stop = CancellationToken::new();
     let again = Duration::from_millis(5);
-    let served = tokio::spawn(serve_over_tcp(server(&bed, &stop), address, again, stop.clone()));
-    tokio::task::yield_now().await;
+    let (problem, problems) = watch::channel(None);
+    let told = move |text| drop(problem.send_replace(text));
+    let served =
+        tokio::spawn(serve_over_tcp(server(&bed, &stop), address, again, stop.clone(), told));
+    let mut said = problems.clone();
+    let said = said.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(said.contains(&address.to_string()) && said.contains("in use"), "{said}");
     assert!(!served.is_finished(), "an address in use is waited for");
     drop(taken);
     let text = scrape(connect(address).await).await;
     assert_eq!(value(&text, "winddown_inhibitor_held"), 1.0);
+    assert_eq!(*problems.borrow(), None);
     stop.cancel();
     tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
 }
@@ -85,7 +92,8 @@ async fn an_address_that_cannot_be_had_does_not_hold_up_the_end() {
     let address = taken.local_addr().unwrap();
     let stop = CancellationToken::new();
     let again = Duration::from_secs(3600);
-    let served = tokio::spawn(serve_over_tcp(server(&bed, &stop), address, again, stop.clone()));
+    let served =
+        tokio::spawn(serve_over_tcp(server(&bed, &stop), address, again, stop.clone(), drop));
     tokio::task::yield_now().await;
     stop.cancel();
     tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();

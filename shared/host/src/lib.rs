@@ -43,6 +43,7 @@ mod capacity;
 mod cgroup;
 mod connection_limiter;
 mod file;
+mod free_space;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -79,6 +80,7 @@ pub use cgroup::{
 };
 pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use file::{ReadError, Roots};
+pub use free_space::FreeSpace;
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::OneThread;

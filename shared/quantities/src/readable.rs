@@ -1,4 +1,4 @@
-//! Durations for people.
+//! Durations and amounts for people.
 
 use std::time::Duration;
 
@@ -63,6 +63,21 @@ pub fn age(seconds: i64) -> String {
         _ if days < 730 => format!("{days}d"),
         _ => two(days / 365, "y", days % 365, "d"),
     }
+}
+
+/// Formats an amount of bytes: `512 B`, `1.5 MiB`.
+#[allow(clippy::cast_precision_loss, reason = "one digit is shown")]
+pub fn bytes(bytes: u64) -> String {
+    let mut rest = bytes as f64;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if rest < 1024.0 {
+            break;
+        }
+        rest /= 1024.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{rest:.1} {unit}") }
 }
 
 #[cfg(test)]

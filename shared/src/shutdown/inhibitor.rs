@@ -35,6 +35,8 @@ pub struct InhibitorState {
     pub delay_set_by: Option<Arc<str>>,
     /// Whether this is a stand-in for a login manager, for which no shutdown of the machine waits.
     pub is_rehearsal: bool,
+    /// The shutdown that is scheduled (`shutdown +60`), if the login manager reports one.
+    pub scheduled: Option<Arc<ScheduledShutdown>>,
 }
 
 impl InhibitorState {
@@ -50,6 +52,7 @@ impl InhibitorState {
             delay: None,
             delay_set_by: None,
             is_rehearsal: false,
+            scheduled: None,
         }
     }
 }
@@ -111,6 +114,17 @@ impl ShutdownKind {
             Self::SoftReboot => "softReboot",
         }
     }
+}
+
+/// A shutdown that begins at a certain time, unless it is cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduledShutdown {
+    /// When it begins.
+    pub at: WallTime,
+    /// How the node goes down.
+    pub kind: ShutdownKind,
+    /// The message for users that the caller gave.
+    pub message: Option<Arc<str>>,
 }
 
 /// What a login manager knows of the requester of a shutdown. It does not report who requested an immediate one.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use winddown_shared::ScheduledShutdown;
 use zbus::{OwnedVariant, Variant};
 
 use crate::logind::proxies::Inhibitor;
@@ -16,6 +17,8 @@ pub struct LoginView {
     pub preparing: bool,
     /// The locks that it lists, in its order.
     pub locks: Vec<LockView>,
+    /// The shutdown that is scheduled.
+    pub scheduled: Option<ScheduledShutdown>,
 }
 
 /// One lock that logind lists.

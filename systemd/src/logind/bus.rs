@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ScheduledShutdown, ShutdownKind, WallTime};
 use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
@@ -248,10 +248,32 @@ impl LoginCalls for BusCalls {
         (message, if at_once { kind_named(&kind) } else { ShutdownKind::Unknown })
     }
 
+    async fn scheduled(&self) -> Option<ScheduledShutdown> {
+        read_scheduled(&self.login).await
+    }
+
     async fn reload(&self) -> Result<(), LogindCallError> {
         let kill = self.systemd.kill_unit("systemd-logind.service", "all", nix::libc::SIGHUP);
         kill.await.map_err(self.translate("KillUnit"))
     }
+}
+
+/// The shutdown that is scheduled, unless it only warns (`shutdown -k`).
+pub(crate) async fn read_scheduled(login: &LoginProxy<'_>) -> Option<ScheduledShutdown> {
+    let (kind, micros) = login.scheduled_shutdown().await.ok()?;
+    let at = scheduled_time(micros)?;
+    let kind = kind_named(&kind);
+    if kind == ShutdownKind::Unknown {
+        return None;
+    }
+    let message = login.wall_message().await.ok().filter(|text| !text.is_empty());
+    Some(ScheduledShutdown { at, kind, message: message.map(Into::into) })
+}
+
+/// The wall time in logind's `ScheduledShutdown`; without a schedule it is 0, or the largest number.
+fn scheduled_time(micros: u64) -> Option<WallTime> {
+    let micros = i64::try_from(micros).ok().filter(|_| micros >= FIRST_WALL_TIME)?;
+    WallTime::from_microsecond(micros).ok()
 }
 
 /// Looks for a lock of this name that delays a shutdown and belongs to this user. The name alone proves nothing: polkit

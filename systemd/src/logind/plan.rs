@@ -35,6 +35,8 @@ pub(super) enum LogindStep {
     RaiseDelay,
     /// Read who requested the shutdown, as far as logind knows.
     ReadRequest,
+    /// Read which shutdown is scheduled.
+    ReadScheduled,
 }
 
 impl LogindStep {
@@ -50,6 +52,7 @@ impl LogindStep {
             LogindStep::Inhibit => "waiting for logind to grant the lock",
             LogindStep::VerifyNew | LogindStep::VerifyHeld => "waiting for logind to list the lock",
             LogindStep::ReadRequest => "waiting for logind to report who asked for the shutdown",
+            LogindStep::ReadScheduled => "waiting for logind to report scheduled shutdowns",
         }
     }
 }
@@ -104,6 +107,8 @@ pub(super) struct LogindFacts {
     pub(super) raised: bool,
     /// Whether the files that set the delay must be checked again, because other packages may change theirs.
     pub(super) files_due: bool,
+    /// Whether it must be read which shutdown is scheduled.
+    pub(super) schedule_unread: bool,
     /// Whether the login manager left the bus. It is not called then, because a call would start it
     /// again although an administrator may have stopped it.
     pub(super) gone: bool,
@@ -146,6 +151,7 @@ impl LogindFacts {
             wanted,
             raised: false,
             files_due: false,
+            schedule_unread: true,
             gone: false,
         }
     }
@@ -157,6 +163,7 @@ impl LogindFacts {
         self.fresh = false;
         self.delay = None;
         self.raised = false;
+        self.schedule_unread = true;
         self.gone = false;
     }
 
@@ -166,6 +173,7 @@ impl LogindFacts {
         self.verify_due = true;
         self.delay = None;
         self.files_due = true;
+        self.schedule_unread = true;
         self.gone = false;
     }
 
@@ -194,6 +202,7 @@ impl LogindFacts {
             LogindEvent::Changed { at } => {
                 self.changed.get_or_insert(at);
                 self.unread = true;
+                self.schedule_unread = true;
             }
             LogindEvent::Gone | LogindEvent::Back => {
                 self.forget_session();
@@ -220,6 +229,8 @@ impl LogindFacts {
             Some(LogindStep::VerifyHeld)
         } else if !self.preparing && (!self.raised || self.files_due) {
             Some(LogindStep::RaiseDelay)
+        } else if !self.preparing && self.schedule_unread {
+            Some(LogindStep::ReadScheduled)
         } else if self.preparing && self.request.is_none() {
             // Last: nothing depends on it.
             Some(LogindStep::ReadRequest)
@@ -251,6 +262,7 @@ impl LogindFacts {
                 self.request = None;
                 self.released = false;
                 self.retake = true;
+                self.schedule_unread = true;
                 PreparingMeaning::Ends
             }
             _ if hint.is_some() && agreeing.is_none() => PreparingMeaning::Contradicted,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ScheduledShutdown, ShutdownKind};
 
 /// Opens sessions with the login manager.
 pub(crate) trait LoginManager: Send + Sync + 'static {
@@ -33,6 +33,7 @@ pub(crate) struct Session<C> {
 
 /// The calls to a login manager. The implementer bounds each in time. All are cancel-safe: a lock granted to a
 /// cancelled call is closed.
+// Over the limit because it is a table: one row per method and property of logind that is used.
 pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Reads `PreparingForShutdown`.
     fn preparing(&self) -> impl Future<Output = Result<bool, LogindCallError>> + Send;
@@ -53,6 +54,9 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Reads the message to users about the current shutdown, and the kind of an immediate shutdown. Values that cannot
     /// be read are left out.
     fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
+
+    /// Reads the shutdown that is scheduled; none if that cannot be read.
+    fn scheduled(&self) -> impl Future<Output = Option<ScheduledShutdown>> + Send;
 
     /// Makes logind reload its configuration. Resolves before the reload is complete.
     fn reload(&self) -> impl Future<Output = Result<(), LogindCallError>> + Send;

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_host::OneThread;
 use winddown_shared::{
-    InhibitorState, LockState, ShutdownKind, ShutdownRequest, doubled, error_chain,
+    InhibitorState, LockState, ScheduledShutdown, ShutdownKind, ShutdownRequest, doubled,
+    error_chain,
 };
 
 use self::steps::{StepResult, carry_out};
@@ -62,6 +63,8 @@ pub(super) struct Supervisor {
     /// The delay read last; kept while it is read again.
     delay: Option<Duration>,
     delay_set_by: Option<Arc<str>>,
+    /// The shutdown that was scheduled when it was read last.
+    scheduled: Option<Arc<ScheduledShutdown>>,
     connected: bool,
     /// The reason why there is no lock, or what the supervisor waits for.
     why: Arc<str>,
@@ -110,6 +113,7 @@ impl Supervisor {
             lock: Lock { held, fresh: None, stored: true },
             delay: None,
             delay_set_by: None,
+            scheduled: None,
             connected: false,
             why: "connecting to logind".into(),
             absent: false,
@@ -244,6 +248,10 @@ impl Supervisor {
                     self.facts.kind = kind;
                 }
                 self.facts.request = Some(request.into());
+            }
+            StepResult::Scheduled(scheduled) => {
+                self.facts.schedule_unread = false;
+                self.scheduled = scheduled.map(Arc::new);
             }
             StepResult::Raised(raised) => {
                 self.facts.tried_to_raise();
@@ -407,6 +415,7 @@ impl Supervisor {
         new.request = facts.request.clone().filter(is_known);
         (new.delay, new.delay_set_by) = (self.delay, self.delay_set_by.clone());
         new.is_rehearsal = self.config.bus.is_stand_in();
+        new.scheduled = self.scheduled.clone().filter(|_| !facts.preparing);
         self.state.send_if_modified(|state| {
             let changed = *state != new;
             if changed {

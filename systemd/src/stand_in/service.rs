@@ -1,6 +1,7 @@
 //! The stand-in's D-Bus side.
 
 use std::os::unix::net::UnixStream;
+use std::time::SystemTime;
 
 use zbus::connection::Builder;
 use zbus::message::Header;
@@ -8,7 +9,7 @@ use zbus::proxy::CacheProperties;
 use zbus::{Connection, Guid, fdo, interface};
 
 use super::locks::LockRecord;
-use super::{Behaviour, PATH, StandIn};
+use super::{Behaviour, PATH, StandIn, kind_name};
 use crate::trouble::trouble;
 
 /// The names in the order of acquisition: when logind appears on the bus, systemd is already there.
@@ -169,6 +170,19 @@ impl Login {
     async fn preparing_for_shutdown(&self) -> fdo::Result<bool> {
         self.0.called("PreparingForShutdown", "").await?;
         Ok(self.0.0.inner.lock().preparing)
+    }
+
+    #[zbus(property)]
+    async fn scheduled_shutdown(&self) -> fdo::Result<(String, u64)> {
+        self.0.called("ScheduledShutdown", "").await?;
+        Ok(match self.0.0.inner.lock().scheduled {
+            None => (String::new(), u64::MAX),
+            Some((kind, at)) => {
+                let since_1970 = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let micros = u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX);
+                (kind_name(kind).to_owned(), micros)
+            }
+        })
     }
 }
 

@@ -179,9 +179,9 @@ impl Node {
     }
 }
 
-/// Resolves when the state was read once more after the lock was listed, which is the last step.
+/// Resolves when the state was read once more after the lock was listed, and what is scheduled, which is the last step.
 pub(crate) async fn read_after_the_grant(logind: &StandIn) {
-    let last = ["ListInhibitors()", "PreparingForShutdown()"];
+    let last = ["PreparingForShutdown()", "ScheduledShutdown()"];
     let read = async {
         while !logind.calls().ends_with(&last.map(str::to_owned)) {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -38,8 +38,8 @@ const CLOSED: [(&str, &str); 5] = [
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",
         "CommandStream ContainerStats DesiredPods DiskUse DisruptionBudget EvictionConstraints FoundContainer \
          FoundPod FsStats LimitStats MemoryStats NodeEnding NodeView Notice NoticeState PodEvent PodRef \
-         PressureStats RunningPods ShutdownRequest StatusInput SwapStats Synced UnitEnd UnitView \
-         VolumeStats WorkContext",
+         PressureStats RunningPods ScheduledShutdown ShutdownRequest StatusInput SwapStats Synced UnitEnd \
+         UnitView VolumeStats WorkContext",
     ),
     (
         "a caller fills in each field, so that it decides on a new one",
@@ -49,7 +49,7 @@ const CLOSED: [(&str, &str); 5] = [
     ),
     (
         "the controllers and their tests make it as well as the crate",
-        "BootMark BudgetReport EvictionHookRun EvictionPlan EvictionRecord GroupProgress GroupReport LockView \
+        "BootMark BudgetReport EvictionHookRun EvictionPlan EvictionRecord FreeSpace GroupProgress GroupReport LockView \
          LoginView NoticeReport OthersMayRead OthersMayWrite PlanShrink PlannedBudget PlannedGroup \
          PlannedPodStatus PodReport PodSnapshot PressureStatus Progress RankedPodStatus RequestReport SandboxView \
          ScopeView ServiceView Setting ShutdownPlan ShutdownReport SliceView SwapStatus SystemView \

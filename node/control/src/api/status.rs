@@ -83,6 +83,9 @@ pub struct Status {
     /// The manifests directory and its problems.
     #[serde(default)]
     pub manifests: Manifests,
+    /// The directories that the agent and its pods write to, with what is left on their disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<DirectoryStatus>,
     /// Why the report of the last drain could not be written; absent if it was, or if there was no drain since the
     /// agent started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +94,9 @@ pub struct Status {
     #[serde(default)]
     pub decisions: Vec<Decision>,
 }
+
+/// A clock that is adjusted slowly differs from the time that has passed by less.
+const CLOCK_SLACK_SECONDS: i64 = 120;
 
 /// The node and the agent process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +125,7 @@ pub struct NodeStatus {
 }
 
 /// A drain in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
     /// The number of pods that still run and are to stop.
@@ -127,6 +133,9 @@ pub struct DrainStatus {
     /// Whether the container runtime has not reported the running pods yet, so that there may be more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
+    /// Its progress, as of a shutdown.
+    #[serde(default)]
+    pub progress: ShutdownProgress,
 }
 
 /// Whether the node's shutdown waits for the agent.
@@ -239,6 +248,75 @@ pub struct ShutdownProgress {
     /// The groups, in the order in which they are stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupProgress>,
+    /// The shutdown that is scheduled (`shutdown +60`); absent if none is, and while a shutdown is in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledStatus>,
+}
+
+/// A shutdown that begins at a certain time, unless it is cancelled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduledStatus {
+    /// When it begins.
+    pub at: WallTime,
+    /// How the node goes down: `powerOff`, `halt`, `reboot`, `kexec` or `softReboot`.
+    pub kind: String,
+    /// The message that was given with it; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What is left on the disk of a directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DirectoryStatus {
+    /// What the directory holds.
+    pub holds: DirectoryUse,
+    /// Its path.
+    pub path: String,
+    /// Free bytes; absent if the disk does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// Free inodes; absent if the file system has no fixed number, or does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_inodes: Option<u64>,
+    /// Whether it is mounted read-only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// Whether nothing can be written because nothing is left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_full: bool,
+    /// Whether it is almost full, cannot be written or does not answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_low: bool,
+}
+
+/// What a directory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum DirectoryUse {
+    /// What has to outlive the agent and the boot, and the reports.
+    State,
+    /// The logs of containers.
+    Logs,
+    /// The control socket, and what the next agent of this boot continues from.
+    Run,
+    /// A value that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl DirectoryUse {
+    /// The name, as in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Logs => "logs",
+            Self::Run => "run",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// The status of a plug-in.
@@ -321,6 +399,9 @@ pub struct PlanSummary {
     /// The groups that have pods to stop, in order.
     #[serde(default)]
     pub groups: Vec<GroupSummary>,
+    /// Which pods get less time than their manifests ask for, human-readable. Pods that ask for the default are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A group of a [`PlanSummary`].
@@ -379,6 +460,15 @@ impl Status {
         (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
     }
 
+    /// By how many seconds the clock was set forward (or back, if negative) since the agent started; `None` if it was not.
+    pub fn clock_was_set(&self) -> Option<i64> {
+        // Other agents may not say how long they have run.
+        let started = self.node.started_at.filter(|_| self.node.uptime_seconds > 0)?;
+        let up = i64::try_from(self.node.uptime_seconds).unwrap_or(i64::MAX);
+        let by = self.time.as_second() - started.as_second().saturating_add(up);
+        (by.abs() > CLOCK_SLACK_SECONDS).then_some(by)
+    }
+
     /// Creates an empty status: no lock, no pods, no decisions.
     pub fn new(time: WallTime, node: NodeStatus) -> Self {
         Self {
@@ -406,6 +496,7 @@ impl Status {
             pods: Vec::new(),
             rejected: Vec::new(),
             manifests: Manifests::default(),
+            directories: Vec::new(),
             lost_report: None,
             decisions: Vec::new(),
         }

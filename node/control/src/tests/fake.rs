@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::sync::{mpsc, watch};
 use winddown_shared::{Mutex, WallTime};
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
-    KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, PressureStatus,
-    ReleaseAnswer, ReportEntry, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    KillBody, LogQuery, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan,
+    PressureStatus, ReleaseAnswer, ReportEntry, ReportList, ShutdownPlan, StartPlan, Status,
+    WithdrawAnswer,
 };
-use crate::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
+use crate::{ActApi, ApiError, HealthApi, LogBlocks, PlanApi, ReportApi, StatusApi};
 
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,
@@ -226,5 +228,20 @@ impl ReportApi for FakeAgent {
             "r1" | "latest" => Ok(serde_json::json!({ "id": "r1", "outcome": "clean" })),
             id => Err(ApiError::new(ErrorCode::NotFound, format!("there is no report {id:?}"))),
         }
+    }
+
+    /// The log says what was asked for.
+    async fn log(
+        &self,
+        namespace: &str,
+        name: &str,
+        query: LogQuery,
+    ) -> Result<LogBlocks, ApiError> {
+        if name != "web" {
+            return Err(ApiError::new(ErrorCode::NotFound, format!("no pod {namespace}/{name}")));
+        }
+        let broken = std::io::Error::other("the disk is gone");
+        let blocks = [Ok(format!("{query:?}\n").into_bytes()), Err(broken)];
+        Ok(futures_util::stream::iter(blocks).boxed())
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::{PATIENCE, serve, until};
-use crate::api::{Check, DrainEvent, DrainRequest, ErrorCode, KillBody, NoticeBody, Status};
+use crate::api::{
+    Check, DrainEvent, DrainRequest, ErrorCode, KillBody, LogQuery, NoticeBody, Status,
+};
 use crate::fake::FakeAgent;
 use crate::{ClientError, Limits, Peer, Server};
 
@@ -22,6 +24,29 @@ async fn every_read_is_answered_with_what_the_agent_knows() {
     assert_eq!(client.reports().await.unwrap().reports.len(), 1);
     assert_eq!(client.report("latest").await.unwrap()["outcome"], "clean");
     assert_eq!(client.config().await.unwrap().yaml, "a: 1\n");
+}
+
+#[tokio::test]
+async fn a_log_is_sent_as_text_with_what_was_asked_for_and_with_what_went_wrong() {
+    let running = serve(Limits::default()).await;
+    let query = LogQuery {
+        container: Some("main".to_owned()),
+        previous: true,
+        timestamps: true,
+        tail_lines: Some(3),
+        ..LogQuery::default()
+    };
+    let mut blocks = running.client.log("default", "web", &query).await.unwrap();
+    let mut text = Vec::new();
+    while let Some(block) = blocks.next().await.unwrap() {
+        text.extend_from_slice(&block);
+    }
+    let wanted = format!("{query:?}\nwinddown: the log cannot be read further: the disk is gone\n");
+    assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    let error = running.client.log("default", "other", &query).await.err().unwrap();
+    assert!(matches!(error, ClientError::Agent { status: 404, .. }), "{error:?}");
+    let wrong = running.get("/v1/pods/default/web/log?tailLines=all").await;
+    assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("tailLines"), "{wrong}");
 }
 
 #[tokio::test]

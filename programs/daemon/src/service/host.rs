@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use nix::time::{ClockId, clock_gettime};
-use winddown_config::Config;
+use winddown_config::{Config, Mode};
+use winddown_control::api::DirectoryUse;
 use winddown_doctor::KubeletLook;
 use winddown_host::{UsagePaths, machine::boot_clock};
-use winddown_node::KubeletFacts;
+use winddown_node::{DiskRoom, KubeletFacts};
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
@@ -26,6 +27,16 @@ pub(super) fn usage_places(config: &Config) -> UsagePaths {
         Ok(cgroup) if cgroup.starts_with('/') => UsagePaths { node_cgroup: cgroup, ..host },
         _ => host,
     }
+}
+
+/// Shows how full the disks are that the agent and its pods write to. Beside a kubelet, the pods' logs are the kubelet's.
+pub(super) fn disk_room(config: &Config) -> DiskRoom {
+    let access = &config.access;
+    let state = (DirectoryUse::State, access.state_directory.clone());
+    let logs = (config.node.mode != Mode::Companion)
+        .then(|| (DirectoryUse::Logs, access.pod_logs_dir.clone()));
+    let run = access.control_socket.parent().map(|run| (DirectoryUse::Run, run.to_owned()));
+    DiskRoom::new([Some(state), logs, run].into_iter().flatten())
 }
 
 /// How long the parts of a look at the kubelet may take each.

@@ -128,7 +128,7 @@ async fn impossible() -> Option<String> {
     };
     match seen.await {
         Ok((version, _)) if version < LEAVES_SERVICES => Some(format!(
-            "systemd {version} ends all services at a soft-reboot: use {LEAVES_SERVICES} or later"
+            "systemd {version} stops all services at a soft-reboot: use {LEAVES_SERVICES} or later"
         )),
         Ok((_, Some(slice))) => {
             Some(format!("{slice} is stopped at a soft-reboot: run `winddown install` once more"))

@@ -8,7 +8,7 @@ use crate::facts::{
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::{RuntimeKind, WithoutApi};
-use winddown_control::api::{ClosedBy, PodStatus, TroubleKind};
+use winddown_control::api::{ApiState, ClosedBy, PodStatus, RejectedPod, TroubleKind};
 use winddown_shared::display;
 
 /// Checks that the container runtime can be reached.
@@ -201,7 +201,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "slice",
         Area::Containers,
-        "a limit on all pods together ends or starves pods that no plan knows of",
+        "a limit on all pods together kills or starves pods that no plan knows of",
     );
     if facts.config.config.node.runtime != RuntimeKind::Systemd {
         return None;
@@ -244,7 +244,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     );
     let missing = match &facts.api.rights {
         Fact::Known(missing) => missing,
-        Fact::Unknown(NotObserved::NotLive, _) => return None,
+        Fact::Unknown(NotObserved::NotLive, _) => return of_cluster(facts, CHECK),
         Fact::Unknown(NotObserved::Denied, _) => {
             return CHECK.not_observed("the credentials for the API server", &facts.api.rights);
         }
@@ -316,7 +316,7 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
         let title = "a notice says that the node goes away, and no pod starts";
         CHECK
             .warning(title)
-            .advise("`winddown status` says who gave it; it ends when they withdraw it")
+            .advise("`winddown status` says who gave it; it is over when they withdraw it")
     })
 }
 
@@ -353,6 +353,47 @@ pub(super) fn loops(facts: &Facts) -> Option<Finding> {
     Some(CHECK.warning(title).saw_all(&looping).advise(
         "correct the command or what it needs in the pod's manifest, which is read again at once; \
          the logs named above have its output",
+    ))
+}
+
+/// The API server of a node in a cluster, if its agent cannot use it.
+fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
+    let api = &facts.agent.known()?.cluster.as_ref()?.api;
+    let title = match api.state {
+        ApiState::Unreachable => "the API server cannot be reached: it takes the node for dead",
+        ApiState::Unauthorized => "the API server rejects the node's credentials",
+        ApiState::Unsigned => {
+            "there are no credentials for the API server: the node has not joined"
+        }
+        _ => return None,
+    };
+    let finding = check.warning(title).saw(api.why.clone().unwrap_or_default());
+    Some(
+        finding
+            .advise("correct what the line above names; the agent tries again by itself")
+            .advise(LOG),
+    )
+}
+
+/// Checks that no pod was rejected for what it asks for. Returns a finding only if one was.
+pub(super) fn rejected(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "rejected",
+        Area::Containers,
+        "a rejected pod does not run here until it is changed",
+    );
+    let rejected = facts.agent.known()?.rejected.iter();
+    let rejected: Vec<&RejectedPod> = rejected.filter(|pod| pod.reason != "NodeShutdown").collect();
+    let title = match rejected.len() {
+        0 => return None,
+        1 => "1 pod was rejected".to_owned(),
+        pods => format!("{pods} pods were rejected"),
+    };
+    let line = |pod: &&RejectedPod| {
+        format!("{}/{}: {}: {}", pod.namespace, pod.name, pod.reason, pod.message)
+    };
+    Some(CHECK.warning(title).saw_each(rejected.iter().map(line)).advise(
+        "correct its manifest, or make room: `winddown plan preemption` shows who has what it lacks",
     ))
 }
 

@@ -1,18 +1,15 @@
 //! Checks of the configuration, the disk and the clock.
 
 use winddown_config::{Exposed, Exposure};
-use winddown_shared::display::{age, clean};
+use winddown_shared::display::{age, bytes, clean};
 
 use super::Check;
 use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
-use winddown_control::api::ManifestProblem;
-use winddown_host::Writers;
+use winddown_control::api::{DirectoryStatus, DirectoryUse, ManifestProblem, Status};
+use winddown_host::{FreeSpace, Writers};
 
-/// Less is not enough for the state of a hundred pods and the reports.
-const FEW_BYTES: u64 = 64 * 1024 * 1024;
-const FEW_INODES: u64 = 1000;
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
 const NTP: &str = "switch the node's time service on (systemd-timesyncd, chrony), or install one";
@@ -71,11 +68,24 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                 .fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
         );
     }
+    let warnings = with_those_of_agent(warnings, facts);
     Some(if warnings.is_empty() {
         CHECK.ok("the configuration is valid").saw(file.to_string())
     } else {
-        CHECK.info("the configuration is valid, with remarks").saw_all(warnings)
+        CHECK.info("the configuration is valid, with remarks").saw_all(&warnings)
     })
+}
+
+/// Adds what only the running agent notices, such as an address in use.
+fn with_those_of_agent(of_file: &[String], facts: &Facts) -> Vec<String> {
+    let mut warnings = of_file.to_vec();
+    let of_agent = facts.agent.known().map(|status| status.config.warnings.as_slice());
+    for warning in of_agent.unwrap_or_default() {
+        if !warnings.contains(warning) {
+            warnings.push(warning.clone());
+        }
+    }
+    warnings
 }
 
 /// Says why the configuration could not be read.
@@ -228,8 +238,8 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     let path = state.path.display();
     let free = format!(
         "{path}: {} free{}",
-        bytes(state.free_bytes),
-        state.free_inodes.map(|free| format!(", {free} inodes")).unwrap_or_default()
+        bytes(state.left.bytes),
+        state.left.inodes.map(|free| format!(", {free} inodes")).unwrap_or_default()
     );
     let look = format!("`df -h {path}; df -i {path}` shows what is left");
     Some(if let Some(why) = &state.unwritable {
@@ -238,13 +248,48 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
             .saw(format!("{path}: {why}"))
             .saw(free)
             .advise(look)
-    } else if state.free_bytes < FEW_BYTES
-        || state.free_inodes.is_some_and(|inodes| inodes < FEW_INODES)
-    {
+    } else if state.left.is_low(FreeSpace::FEW_BYTES) {
         CHECK.warning("the state directory's disk is almost full").saw(free).advise(look)
     } else {
         CHECK.ok("the state directory can be written").saw(free)
     })
+}
+
+/// Checks that there is room for the output of pods and for what the next agent continues from. Returns a finding only if
+/// there is not; the state directory has a check of its own.
+pub(super) fn disks(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "disks",
+        Area::Node,
+        "what pods print is lost, and an agent that restarts during a shutdown may not continue it",
+    );
+    let directories = &facts.agent.known()?.directories;
+    let low: Vec<&DirectoryStatus> = directories
+        .iter()
+        .filter(|one| one.is_low && matches!(one.holds, DirectoryUse::Logs | DirectoryUse::Run))
+        .collect();
+    let paths: Vec<&str> = low.iter().map(|one| &*one.path).collect();
+    let paths = paths.join(" ");
+    let title = match low.as_slice() {
+        [] => return None,
+        [one] if one.is_full => format!("the disk of {} is full", one.path),
+        [one] if one.read_only => format!("the disk of {} is read-only", one.path),
+        [one] => format!("the disk of {} is almost full", one.path),
+        _ => "disks that the agent or its pods write to are full or almost full".to_owned(),
+    };
+    let seen = |one: &&DirectoryStatus| match (one.free_bytes, one.free_inodes) {
+        (None, _) => format!("{}: its disk does not answer", one.path),
+        (Some(free), None) => format!("{}: {} free", one.path, bytes(free)),
+        (Some(free), Some(inodes)) => {
+            format!("{}: {} free, {inodes} inodes", one.path, bytes(free))
+        }
+    };
+    Some(
+        CHECK
+            .warning(title)
+            .saw_each(low.iter().map(seen))
+            .advise(format!("make room; `df -h {paths}; df -i {paths}` shows what is left")),
+    )
 }
 
 /// Checks that the control socket is not open to all users.
@@ -299,6 +344,18 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
         "reports carry wall time, and a notice may name its deadline in it; graces do not depend on it",
     );
     let clock = &facts.clock;
+    if let Some(by) = facts.agent.known().and_then(Status::clock_was_set) {
+        let how = if by > 0 { "forward" } else { "back" };
+        return Some(
+            CHECK
+                .warning(format!(
+                    "the clock was set {how} by {} while the agent ran",
+                    age(by.abs())
+                ))
+                .saw(format!("now {:.0}", clock.now))
+                .advise(NTP),
+        );
+    }
     if let Some((file, newest)) = &clock.newest {
         let behind = newest.as_second().saturating_sub(clock.now.as_second());
         if behind > CLOCK_SLACK_SECONDS {
@@ -321,18 +378,4 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
             CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)
         }
     })
-}
-
-#[allow(clippy::cast_precision_loss, reason = "one digit is shown")]
-pub(super) fn bytes(bytes: u64) -> String {
-    let mut rest = bytes as f64;
-    let mut unit = "B";
-    for larger in ["KiB", "MiB", "GiB", "TiB"] {
-        if rest < 1024.0 {
-            break;
-        }
-        rest /= 1024.0;
-        unit = larger;
-    }
-    if unit == "B" { format!("{bytes} B") } else { format!("{rest:.1} {unit}") }
 }

@@ -2,9 +2,9 @@
 
 use winddown_eviction::{Cause, Signal, Unit};
 use winddown_shared::Quantity;
+use winddown_shared::display::bytes;
 
 use super::Check;
-use super::node::bytes;
 use crate::facts::{Facts, MetThreshold};
 use crate::finding::{Area, Finding};
 use winddown_control::api::{PressureStatus, ThresholdStatus};
@@ -59,7 +59,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
             .advise(format!("`df -h {0}; df -i {0}` shows what is left", state_directory(facts)));
     }
     if facts.agent.known().is_some() {
-        found = found.advise("`winddown plan eviction --explain` shows which pod would end");
+        found = found.advise("`winddown plan eviction --explain` shows which pod would be evicted");
     }
     Some(found.advise(format!(
         "make room, or lower {} in {}",

@@ -120,6 +120,14 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => !facts.wanted.is_zero(),
     };
     let file = facts.config.file.display();
+    let cut = facts.agent.known().map(|status| &status.shutdown_plan.warnings);
+    if let Some(cut) = cut.filter(|cut| enabled && !cut.is_empty()) {
+        return Some(
+            CHECK.warning("pods ask for more time than a shutdown gives them").saw_all(cut).advise(
+                format!("raise shutdownGracePeriod in {file}, then: `systemctl reload winddown`"),
+            ),
+        );
+    }
     Some(if enabled {
         CHECK.ok(format!("pods get up to {} at a shutdown", span(facts.budget)))
     } else {
@@ -223,6 +231,26 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             .advise("`journalctl -u systemd-logind -e` says why"),
         Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.bus.login),
     })
+}
+
+/// Names a shutdown that is scheduled. Returns a finding only if one is.
+pub(super) fn scheduled(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check =
+        Check::new("scheduled", Area::Shutdown, "the pods terminate as the shutdown begins");
+    let scheduled = facts.bus.login.known()?.scheduled.as_ref()?;
+    let at = scheduled.at;
+    let finding = CHECK.info(format!("a shutdown is scheduled for {at:.0}")).saw(format!(
+        "logind: {} in {}",
+        scheduled.kind.as_str(),
+        age(at.duration_since(facts.clock.now).as_secs())
+    ));
+    let finding = match &scheduled.message {
+        Some(message) => finding.saw(format!("message: {message}")),
+        None => finding,
+    };
+    Some(
+        finding.advise("`shutdown -c` cancels it; `winddown plan shutdown` shows what it would do"),
+    )
 }
 
 /// Checks that logind waits as long as the plan requires.

@@ -17,6 +17,7 @@ use crate::facts::{
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportEntry;
+use winddown_host::FreeSpace;
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.
@@ -98,14 +99,10 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
         // Without the path of the temporary file.
         Err(error) => error.to_string().split(" at path ").next().map(str::to_owned),
     };
-    let (free_bytes, free_inodes) = match rustix::fs::statvfs(directory) {
-        Ok(free) => {
-            let bytes = free.f_bavail.saturating_mul(free.f_frsize);
-            (bytes, (free.f_files > 0).then_some(free.f_favail))
-        }
-        Err(error) => return not_observed(&error.into(), directory),
-    };
-    Fact::Known(StateDirectory { path: directory.to_owned(), unwritable, free_bytes, free_inodes })
+    match FreeSpace::of(directory) {
+        Ok(left) => Fact::Known(StateDirectory { path: directory.to_owned(), unwritable, left }),
+        Err(error) => not_observed(&error, directory),
+    }
 }
 
 pub(super) fn socket(path: &Path) -> Fact<SocketFile> {

@@ -6,7 +6,7 @@ use super::Page;
 use crate::fit;
 use crate::line::span;
 use crate::paint::{BAD, DIM, HEAD, WARN};
-use crate::rows::{Row, rows};
+use crate::rows::{Row, rows, run};
 use winddown_control::api::{Phase, Status};
 
 /// The width of the labels at the left, in columns.
@@ -17,8 +17,9 @@ const LOW_SCREEN_ROWS: usize = 14;
 
 /// The rows of `winddown status` that are shown here, most important first: all that have a label, except the node,
 /// which is the title, and the configuration's file.
-const SHOWN: [&str; 13] = [
+const SHOWN: [&str; 14] = [
     "shutdown",
+    "drain",
     "notice",
     "lock",
     "guard",
@@ -33,7 +34,7 @@ const SHOWN: [&str; 13] = [
     "last boot",
 ];
 /// The number of these that are always shown.
-const ALWAYS_SHOWN: usize = 3;
+const ALWAYS_SHOWN: usize = 4;
 
 impl Page<'_> {
     pub(super) fn head(&mut self, status: &Status, height: usize) {
@@ -74,9 +75,9 @@ impl Page<'_> {
 
     fn row(&mut self, row: &Row, status: &Status) {
         let mut text = row.text.clone();
-        let shutdown = &status.shutdown;
+        let shutdown = run(status);
         let room = self.columns.saturating_sub(LABEL_COLUMNS + text.len() + 2).min(30);
-        if let ("shutdown", Phase::Running, Some(since), Some(deadline), 8..) =
+        if let ("shutdown" | "drain", Phase::Running, Some(since), Some(deadline), 8..) =
             (row.label, shutdown.phase, shutdown.since, shutdown.deadline, room)
         {
             let now = self.times(status).now;

@@ -8,6 +8,7 @@ use crate::eviction::{amount, kind};
 use crate::group_state::GroupState;
 use crate::line::{Line, span};
 use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
+use crate::rows::run;
 use crate::status::problems::{self, StatusProblem};
 use crate::{Column, Table, group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
@@ -56,9 +57,9 @@ impl Page<'_> {
         }
     }
 
-    /// The groups of a shutdown with their progress.
+    /// The groups of a shutdown or a drain with their progress.
     fn groups(&self, status: &Status) -> Vec<Line> {
-        let shutdown = &status.shutdown;
+        let shutdown = run(status);
         let mut groups = shutdown.groups.iter().filter(|group| group.pods > 0).peekable();
         if shutdown.phase == Phase::Idle || groups.peek().is_none() {
             return Vec::new();

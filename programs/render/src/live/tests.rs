@@ -9,8 +9,9 @@ use crate::rows::rows;
 use crate::tests::fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use crate::times::Times;
 use winddown_control::api::{
-    BlockingPod, ClosedBy, GroupProgress, GuardStatus, LastBootStatus, LockState, NoticeStatus,
-    Phase, PluginStatus, PodState, PressureStatus, StartStatus, Status, ThresholdStatus,
+    BlockingPod, ClosedBy, DrainStatus, GroupProgress, GuardStatus, LastBootStatus, LockState,
+    NoticeStatus, Phase, PluginStatus, PodState, PressureStatus, StartStatus, Status,
+    ThresholdStatus,
 };
 
 fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
@@ -52,6 +53,24 @@ fn only_what_comes_to_an_end_is_counted_down() {
     assert!(counts_down(&down, at(0)));
     down.shutdown.phase = Phase::Done;
     assert!(!counts_down(&down, at(0)));
+}
+
+#[test]
+fn a_drain_is_shown_as_a_shutdown_is() {
+    let down = shutting_down();
+    let mut node = five_pods();
+    let progress = down.shutdown.clone();
+    node.drain = Some(DrainStatus { pods_remaining: 2, progress, ..DrainStatus::default() });
+    node.time = down.time;
+    let drain = shown(&node, 80, 40);
+    let shutdown = shown(&down, 80, 40);
+    let groups = shutdown.iter().skip_while(|line| !line.starts_with("GROUP"));
+    let groups: Vec<_> = groups.take_while(|line| !line.is_empty()).collect();
+    assert!(groups.len() > 1, "{shutdown:#?}");
+    assert!(groups.iter().all(|line| drain.contains(line)), "{groups:#?} {drain:#?}");
+    let row = shutdown.iter().find_map(|line| line.strip_prefix("shutdown  ")).unwrap();
+    assert!(drain.contains(&format!("drain     {row}")), "{drain:#?}");
+    assert_eq!(counts_down(&node, Duration::ZERO), counts_down(&down, Duration::ZERO));
 }
 
 /// A node with two pods of which one holds shutdowns and the other waits for it.

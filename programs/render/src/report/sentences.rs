@@ -74,7 +74,7 @@ pub(super) fn origin(report: &ShutdownReport) -> Vec<String> {
     let mut said = Vec::new();
     if report.trigger == Trigger::UnitStop {
         said.push(
-            "The login manager did not announce it: the service was stopped and ended the pods."
+            "The login manager did not announce it: the service was stopped and terminated the pods."
                 .to_owned(),
         );
     }

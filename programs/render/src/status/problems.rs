@@ -1,12 +1,13 @@
 //! Problems that an operator can fix.
 
 use winddown_shared::WAITING_FOR_PREEMPTION;
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{age, bytes, clean, seconds};
 
 use super::pod_state;
 use crate::rows::being_drained;
 use winddown_control::api::{
-    ClosedBy, LockState, LockStatus, ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
+    ApiState, ApiStatus, ClosedBy, DirectoryStatus, DirectoryUse, LockState, LockStatus,
+    ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
 };
 
 /// A problem, and what to do next. Both are safe to print.
@@ -47,7 +48,9 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
                 clean(&pod.reason),
                 clean(&pod.message)
             ),
-            next: String::new(),
+            next: format!(
+                "correct its manifest, or see who has what it lacks: `{PLAN_PREEMPTION}`"
+            ),
         });
     }
     for pod in &status.pods {
@@ -63,6 +66,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
             found.push(in_trouble(pod, &trouble));
         }
     }
+    found.extend(status.directories.iter().filter(|one| one.is_low).map(low));
     if let Some(why) = &status.lost_report {
         found.push(StatusProblem {
             text: format!("the report of the last drain is lost: {}", clean(why)),
@@ -73,6 +77,34 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
         found.push(StatusProblem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
+}
+
+/// A directory on whose disk too little is left.
+fn low(directory: &DirectoryStatus) -> StatusProblem {
+    let DirectoryStatus { holds, path, free_bytes, read_only, is_full, .. } = directory;
+    let what = match holds {
+        DirectoryUse::State => "state directory",
+        DirectoryUse::Logs => "pods' logs",
+        _ => "agent's run directory",
+    };
+    let how = match free_bytes {
+        None => "does not answer".to_owned(),
+        Some(_) if *read_only => "is read-only".to_owned(),
+        Some(_) if *is_full => "is full".to_owned(),
+        Some(free) => format!("is almost full ({} free)", bytes(*free)),
+    };
+    let harm = match holds {
+        DirectoryUse::State => "reports are lost, and new pods may not start",
+        DirectoryUse::Logs => "what pods print is lost",
+        _ => "an agent that restarts during a shutdown may not continue it",
+    };
+    StatusProblem {
+        text: format!("the disk of the {what} ({}) {how}: {harm}", clean(path)),
+        next: match read_only {
+            true => "mount it read-write again; the kernel's log may say why it is not".to_owned(),
+            false => format!("make room there; `{DOCTOR}` names what is left"),
+        },
+    }
 }
 
 /// A pod in trouble, with the cause and what to do next.
@@ -100,7 +132,7 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
         _ if !log.is_empty() => {
             format!("`{DESCRIBE} {name}` shows more; its output is in {}", clean(log))
         }
-        _ => String::new(),
+        _ => format!("it is retried; `{DESCRIBE} {name}` shows more"),
     };
     StatusProblem { text, next }
 }
@@ -161,6 +193,20 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         };
         found.push(StatusProblem { text, next });
     }
+    if let Some(by) = status.clock_was_set() {
+        let how = if by > 0 { "forward" } else { "back" };
+        found.push(StatusProblem {
+            text: format!("the clock was set {how} by {} since the agent started", age(by.abs())),
+            next: "times and ages from before are wrong by that; grace periods are not".to_owned(),
+        });
+    }
+    if let Some(cluster) = &status.cluster {
+        api_server(&cluster.api, found);
+    }
+    found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
+        text: format!("a shutdown would not give every pod its time: {}", clean(warning)),
+        next: format!("raise shutdownGracePeriod, then `{RELOAD}`"),
+    }));
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         found.push(StatusProblem {
             text: clean(&verdict.text).into_owned(),
@@ -181,6 +227,21 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
             next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
         });
     }
+}
+
+/// An API server that cannot be used.
+fn api_server(api: &ApiStatus, found: &mut Vec<StatusProblem>) {
+    let what = match api.state {
+        ApiState::Unreachable => "the API server cannot be reached",
+        ApiState::Unauthorized => "the API server rejects the credentials",
+        ApiState::Unsigned => "there are no credentials for the API server",
+        _ => return,
+    };
+    let why = api.why.as_ref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
+    found.push(StatusProblem {
+        text: format!("{what}{why}"),
+        next: format!("running pods continue, and a shutdown works; `{DOCTOR}` says what to check"),
+    });
 }
 
 /// What keeps a shutdown from waiting for the pods, or lets it wait for too short a time.

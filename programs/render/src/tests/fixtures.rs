@@ -53,6 +53,7 @@ pub(crate) fn fresh() -> Status {
         requested_seconds: 40.0,
         available_seconds: 40.0,
         groups: vec![group(0, 30.0, 0), group(2_000_000_000, 10.0, 0)],
+        warnings: Vec::new(),
     };
     status.runtime =
         RuntimeStatus { name: "process".to_owned(), healthy: true, message: String::new() };
@@ -69,6 +70,7 @@ fn group(priority: i32, deadline_seconds: f64, pods: usize) -> GroupSummary {
 pub(crate) fn five_pods() -> Status {
     let mut status = fresh();
     status.node.started_at = Some(at("08:47:00"));
+    status.node.uptime_seconds = 3 * 3600 + 13 * 60;
     status.lock.held_since = Some(at("08:47:01"));
     status.pods = vec![
         pod("default", "web-edge-1", 0),

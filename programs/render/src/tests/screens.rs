@@ -154,7 +154,8 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
         shown(&node)
     );
     for (pods_unknown, count) in [(false, "3 pods"), (true, "at least 3 pods")] {
-        node.drain = Some(DrainStatus { pods_remaining: 3, pods_unknown });
+        node.drain =
+            Some(DrainStatus { pods_remaining: 3, pods_unknown, ..DrainStatus::default() });
         let (shown, said) = (shown(&node), format!("the node is being drained: {count} remaining"));
         assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
         assert!(shown.contains(&format!("{said} (`winddown undrain` cancels it)")), "{shown}");

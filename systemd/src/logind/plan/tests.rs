@@ -67,6 +67,7 @@ fn answer(facts: &mut LogindFacts, step: LogindStep, world: &mut World) {
         }
         LogindStep::RaiseDelay => facts.tried_to_raise(),
         LogindStep::ReadRequest => facts.request = Some(Arc::default()),
+        LogindStep::ReadScheduled => facts.schedule_unread = false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_host::{OneThread, regular};
-use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
+use winddown_shared::{ScheduledShutdown, ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
 use super::super::plan::{LogindFacts, LogindStep};
@@ -21,6 +21,7 @@ pub(super) enum StepResult {
     /// `None` if nothing changed since the last attempt.
     Raised(Option<Raised>),
     Request(ShutdownRequest, ShutdownKind),
+    Scheduled(Option<ScheduledShutdown>),
 }
 
 /// Makes the calls of a step; without a step it never resolves.
@@ -52,6 +53,7 @@ pub(super) async fn carry_out(
             let request = ShutdownRequest { message: message.map(Into::into), ..request };
             Ok(StepResult::Request(request, kind))
         }
+        LogindStep::ReadScheduled => Ok(StepResult::Scheduled(calls.scheduled().await)),
     };
     (step, outcome)
 }

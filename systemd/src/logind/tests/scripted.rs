@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ScheduledShutdown, ShutdownKind};
 
 use crate::logind::session::{
     Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session,
@@ -40,6 +40,7 @@ pub(super) struct Scripted(Arc<Mutex<World>>);
 struct World {
     preparing: bool,
     message: Option<String>,
+    scheduled: Option<ScheduledShutdown>,
     delay: Duration,
     /// The delay after a reload, and how long the reload takes.
     after_reload: Option<(Duration, Duration)>,
@@ -62,6 +63,7 @@ impl Scripted {
         Self(Arc::new(Mutex::new(World {
             preparing: false,
             message: None,
+            scheduled: None,
             delay,
             after_reload: None,
             applies_at: None,
@@ -99,6 +101,10 @@ impl Scripted {
 
     pub(super) fn set_message(&self, message: Option<&str>) {
         self.world().message = message.map(str::to_owned);
+    }
+
+    pub(super) fn schedule(&self, shutdown: Option<ScheduledShutdown>) {
+        self.world().scheduled = shutdown;
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
@@ -264,6 +270,11 @@ impl LoginCalls for ScriptedCalls {
 
     async fn request(&self) -> (Option<String>, ShutdownKind) {
         (self.0.world().message.clone(), ShutdownKind::Unknown)
+    }
+
+    // Not in the trace: nothing depends on when it is read.
+    async fn scheduled(&self) -> Option<ScheduledShutdown> {
+        self.0.world().scheduled.clone()
     }
 
     async fn reload(&self) -> Result<(), LogindCallError> {

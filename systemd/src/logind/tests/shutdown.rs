@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Inhibitor as _, LockState, ShutdownKind, ShutdownRequest};
+use winddown_shared::{
+    Inhibitor as _, LockState, ScheduledShutdown, ShutdownKind, ShutdownRequest,
+};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs, settled, shutting_down};
@@ -82,6 +84,27 @@ async fn what_is_known_of_who_wanted_a_shutdown_comes_after_it_and_goes_with_it(
     login.prepare(true).await;
     rig.quiet().await;
     assert_eq!((rig.now().preparing, rig.now().request), (true, None), "nothing is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_shutdown_is_known_until_it_is_cancelled_or_begins() {
+    let (login, mut rig) = settled().await;
+    assert_eq!(rig.now().scheduled, None);
+    let wanted = ScheduledShutdown {
+        at: "2026-11-22T03:30:00Z".parse().unwrap(),
+        kind: ShutdownKind::Reboot,
+        message: Some("kernel".into()),
+    };
+    login.schedule(Some(wanted.clone()));
+    login.change(false).await;
+    rig.until("scheduled", |s| s.scheduled.as_deref() == Some(&wanted)).await;
+    login.schedule(None);
+    // Before systemd 256 no signal says so.
+    rig.until("cancelled", |s| s.scheduled.is_none()).await;
+    login.schedule(Some(wanted));
+    rig.until("scheduled again", |s| s.scheduled.is_some()).await;
+    login.prepare(true).await;
+    rig.until("it begins", |s| s.preparing && s.scheduled.is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

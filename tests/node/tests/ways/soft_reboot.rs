@@ -136,7 +136,7 @@ async fn a_pod_that_would_survive_is_refused_where_systemd_cannot_let_it() -> Te
     scenario.node.run(&["systemctl", "start", "winddown"]).await?;
     let refused = async || {
         let text = scenario.text(&["status", "-o", "wide"]).await.unwrap_or_default();
-        text.contains("systemd 252 ends all services at a soft-reboot: use 257 or later")
+        text.contains("systemd 252 stops all services at a soft-reboot: use 257 or later")
     };
     let waited = scenario.node.wait_until("the pod to be refused", SOON, refused).await;
     let text = scenario.text(&["status"]).await?;

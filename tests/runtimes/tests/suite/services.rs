@@ -203,12 +203,12 @@ async fn a_pod_survives_a_soft_reboot_if_it_asks_may_and_was_started_so() {
     }
 
     config.survivors.impossible =
-        Some("systemd 252 ends all services at a soft-reboot: use 257 or later".to_owned());
+        Some("systemd 252 stops all services at a soft-reboot: use 257 or later".to_owned());
     let runtime = SystemdRuntime::open(config, stage.units.clone()).await.unwrap();
     let error = runtime.sync_pod(&annotated("late", Some("survive"))).await.unwrap_err();
     let said = error.to_string();
     assert!(
-        said.contains("systemd 252 ends all services at a soft-reboot: use 257 or later"),
+        said.contains("systemd 252 stops all services at a soft-reboot: use 257 or later"),
         "{said}"
     );
     assert!(said.contains("metadata.annotations[winddown.dev/on-reboot]"), "{said}");

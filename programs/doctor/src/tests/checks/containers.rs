@@ -4,7 +4,9 @@ use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_config::{Mode, WithoutApi};
-use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodStatus};
+use winddown_control::api::{
+    ClosedBy, ContainerStatus, Decision, ExitedRun, LastState, PodState, PodStatus,
+};
 
 /// The container runtime is Docker.
 fn is_docker(facts: &mut Facts) {
@@ -29,6 +31,39 @@ fn while_no_container_runs_nothing_is_concluded_from_the_lack_of_scopes() {
     assert_eq!(found.title, "containers' scopes would stop after the agent");
     known(&mut facts.files.installed).ordered_scopes.clear();
     assert_eq!(finding(&facts, "scopes").unwrap().severity, Warning);
+}
+
+#[test]
+fn a_container_that_exits_again_and_again_is_named_with_its_cause_and_its_log() {
+    let mut facts = healthy();
+    assert_eq!(finding(&facts, "crash-loop"), None);
+    let run = ExitedRun {
+        exit_code: 3,
+        reason: "Error".to_owned(),
+        message: "no port".to_owned(),
+        ..ExitedRun::default()
+    };
+    let looping = ContainerStatus {
+        name: "main".to_owned(),
+        state: "waiting".to_owned(),
+        reason: "CrashLoopBackOff".to_owned(),
+        log: "/var/log/1.log".to_owned(),
+        last_state: Some(LastState { terminated: run }),
+        ..ContainerStatus::default()
+    };
+    let pod = PodStatus {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+        state: PodState::Syncing,
+        containers: vec![looping],
+        ..PodStatus::default()
+    };
+    known(&mut facts.agent).pods = vec![running(), pod];
+    let found = finding(&facts, "crash-loop").unwrap();
+    assert_eq!(found.severity, Warning);
+    let seen = "shop/web: container main exited with code 3 (Error): no port (log: /var/log/1.log)";
+    assert_eq!(found.evidence, [seen]);
+    assert_eq!(found.title, "1 pod has a container that exits again and again");
 }
 
 #[test]

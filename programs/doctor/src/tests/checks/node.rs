@@ -83,7 +83,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "full",
-            |f| known(&mut f.files.state).free_bytes = 1 << 20,
+            |f| known(&mut f.files.state).left.bytes = 1 << 20,
             "state",
             Warning,
             "1.0 MiB free",
@@ -91,7 +91,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "no inodes",
-            |f| known(&mut f.files.state).free_inodes = Some(3),
+            |f| known(&mut f.files.state).left.inodes = Some(3),
             "state",
             Warning,
             "3 inodes",

@@ -253,6 +253,23 @@ fn an_agent_without_a_socket_is_restarted_and_still_protects_the_pods() {
 }
 
 #[test]
+fn a_scheduled_shutdown_is_named_with_its_time() {
+    let mut facts = healthy();
+    assert_eq!(finding(&facts, "scheduled"), None);
+    known(&mut facts.bus.login).scheduled = Some(winddown_shared::ScheduledShutdown {
+        at: "2026-11-20T08:00:00Z".parse().unwrap(),
+        kind: winddown_shared::ShutdownKind::Reboot,
+        message: Some("kernel".into()),
+    });
+    let found = finding(&facts, "scheduled").unwrap();
+    assert_eq!(
+        (found.severity, &*found.title),
+        (Info, "a shutdown is scheduled for 2026-11-20T08:00:00Z")
+    );
+    assert_eq!(found.evidence, ["logind: reboot in 60m", "message: kernel"]);
+}
+
+#[test]
 fn what_cannot_start_is_not_told_to_start() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);

@@ -56,7 +56,7 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
     for (class, meaning, _) in [
         ("asked", "asked to terminate", true),
         ("term", "SIGTERM", true),
-        ("bar", "ending", true),
+        ("bar", "terminating", true),
         ("exit", "exit of the last container", true),
         ("grace", "its grace", true),
         ("own", "its own grace, cut", any_pod(|pod| pod.wanted_grace.is_some())),
