@@ -60,7 +60,7 @@ impl KillReason {
             Self::Eviction => "the node runs out of a resource".into(),
             Self::Drain => "the node is drained".into(),
             Self::Operator => "requested by an operator".into(),
-            Self::Removed => "its source no longer lists it".into(),
+            Self::Removed => "it was removed or replaced at its source".into(),
             Self::Plugin(name) => format!("chosen by the plug-in {name}").into(),
         }
     }

@@ -49,7 +49,7 @@ pub use text::{fit, hanging, wrap};
 
 /// The text that replaces "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =
-    "running pods are not known yet: the container runtime has not answered";
+    "running pods are not known yet: the container runtime or a source of pods has not answered";
 
 /// How a text is rendered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -114,10 +114,16 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     scenario.start().await?;
     let held = HeldAgents::of(&scenario.node)?;
     let asked = scenario.power_off().await?;
+    let begun = Instant::now();
     for (killed, step) in steps.iter().enumerate() {
-        let agent = reaches(&mut scenario, &held, *step).await;
-        let (agent, held_up) =
-            agent.map_err(|error| format!("{error}; {killed} agents were killed"))?;
+        let (agent, held_up) = match reaches(&mut scenario, &held, *step).await {
+            Ok(reached) => reached,
+            Err(error) => {
+                let (after, said) = (begun.elapsed(), scenario.node.journal(&[]).await?);
+                let died = format!("{killed} agents were killed, {after:.1?} after the power-off");
+                return Err(format!("{error}; {died}; journal:\n{said}").into());
+            }
+        };
         agent.kill()?;
         drop(held_up);
     }
@@ -151,7 +157,7 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
 /// so one that cannot be read is an error.
 ///
 /// # Errors
-/// The machine goes off before, which an agent that holds the lock does not let it.
+/// The machine goes off before: the lock was lost, unless logind's delay is over.
 async fn reaches(
     scenario: &mut Scenario,
     held: &HeldAgents,
@@ -176,6 +182,5 @@ async fn reaches(
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    Err(format!("the lock was lost: the machine is off before {step:?}; the last record: {seen}")
-        .into())
+    Err(format!("the machine is off before {step:?}; the last record: {seen}").into())
 }

@@ -240,7 +240,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api",
         Area::Containers,
-        "beside a kubelet pods are terminated through the API server, and only with these rights",
+        "pods of a cluster are known and terminated through the API server, and only with these rights",
     );
     let missing = match &facts.api.rights {
         Fact::Known(missing) => missing,
