@@ -40,7 +40,6 @@ pub use admission::{
     HostPorts, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, PreemptionOutcome, Rejection,
     Verdict, Victim, VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
-pub use base::backoff::{Backoff, doubled, fraction};
 pub use base::clock::{BootClock, WallClock, WallTime};
 pub use base::error_chain::error_chain;
 pub use base::lock::Mutex;
@@ -87,6 +86,7 @@ pub use shutdown::inhibitor::{
 pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;
 pub use shutdown::work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
+pub use winddown_quantities::backoff::{Backoff, doubled, fraction};
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
     QuantityFormat, parse_duration, seconds_up,

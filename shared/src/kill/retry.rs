@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::base::backoff::{doubled, fraction};
+use crate::{doubled, fraction};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ const WAYS: [Way; 3] = [
     Way {
         words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
         places: &[
-            "shared/src/base/backoff.rs",
+            "shared/quantities/src/backoff.rs",
             // The window of a log line.
             "programs/daemon/src/logging/rate_limit.rs",
             // The wait of a container that crashed, by the run before.
@@ -126,7 +126,7 @@ mod tests {
         let wrong = second_ways("node/src/core.rs", by_hand);
         assert_eq!(wrong.len(), 1);
         assert!(wrong[0].starts_with("node/src/core.rs:2: a delay doubles in"), "{wrong:?}");
-        assert!(second_ways("shared/src/base/backoff.rs", by_hand).is_empty());
+        assert!(second_ways("shared/quantities/src/backoff.rs", by_hand).is_empty());
         let of_tests_only = second_ways("node/src/core.rs", "    #[cfg(debug_assertions)]\n");
         assert!(of_tests_only[0].contains("core.rs:1: what tests run does"), "{of_tests_only:?}");
     }
