@@ -12,7 +12,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{Event, KillReason, Mutex, PodRef, PodUid, Recorder, WallClock, WallTime};
+use winddown_shared::{
+    Backoff, Event, KillReason, Mutex, PodRef, PodUid, Recorder, WallClock, WallTime,
+};
 
 use crate::status::{Spool, SpoolError, SpoolLimits};
 
@@ -28,6 +30,8 @@ pub use driver::AfterBoot;
 const MAX_LISTED_PODS: usize = 8192;
 /// How long the list is kept.
 const LIST_MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a disk that did not take the list is left alone.
+const WRITE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60));
 /// The key of the list, which is one record.
 const LIST: &str = "ended";
 
@@ -190,29 +194,31 @@ impl TerminatedPods {
         }
     }
 
-    /// Writes until the latest list is on disk. A list that could not be written waits for the next
-    /// change; the spool has logged it.
+    /// Writes until the latest list is on disk. A disk that is full or busy is tried again; the spool logs it.
     async fn write(self) {
-        // New entries must not overwrite those of earlier agents.
-        if self.load().await.is_err() {
-            self.0.list.lock().writing = false;
-            return;
-        }
+        let mut backoff = WRITE_BACKOFF;
         loop {
-            let (version, pods) = {
-                let list = self.0.list.lock();
-                (list.version, list.pods.iter().cloned().collect())
-            };
-            let written = self.0.spool.keep(&PodUid::new(LIST), pods).await.is_ok();
-            if written {
-                self.0.written.send_replace(version);
-            }
-            let mut list = self.0.list.lock();
-            if list.version == version || !written {
-                list.writing = false;
-                return;
+            match self.write_once().await {
+                Ok(true) => return,
+                Ok(false) => backoff.reset(),
+                Err(_) => tokio::time::sleep(backoff.next_delay()).await,
             }
         }
+    }
+
+    /// Writes the list as it is now; returns whether that is the latest, so that this writer is done.
+    async fn write_once(&self) -> Result<bool, SpoolError> {
+        // New entries must not overwrite those of earlier agents.
+        self.load().await?;
+        let (version, pods) = {
+            let list = self.0.list.lock();
+            (list.version, list.pods.iter().cloned().collect())
+        };
+        self.0.spool.keep(&PodUid::new(LIST), pods).await?;
+        self.0.written.send_replace(version);
+        let mut list = self.0.list.lock();
+        list.writing = list.version != version;
+        Ok(!list.writing)
     }
 }
 

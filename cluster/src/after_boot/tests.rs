@@ -207,6 +207,17 @@ async fn pods_that_the_policy_keeps_are_forgotten_all_at_once() {
 }
 
 #[tokio::test]
+async fn a_list_that_the_disk_did_not_take_is_written_once_it_does_without_another_change() {
+    let home = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..1));
+    let wall = WallClock::fixed(at(1000));
+    let spool = Spool::on(disk, home.path(), SpoolLimits::default(), wall.clone());
+    let noted = TerminatedPods::with_spool(spool, None, wall);
+    noted.note(&label("a"), "shutdown");
+    assert!(noted.flush(soon()).await);
+}
+
+#[tokio::test]
 async fn a_full_disk_is_said_and_nothing_waits_for_it() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));

@@ -25,7 +25,7 @@ fn how(line: &str) -> How {
     use How::{AsItIs, BesideKubelet, Elsewhere, Filled};
     match line {
         "base64 -w0" => Filled("base64 -w0 /etc/hostname"),
-        "df -h {0}; df -i {0}" | "df -h {path}; df -i {path}" => {
+        "df -h {0}; df -i {0}" | "df -h {path}; df -i {path}" | "df -h {paths}; df -i {paths}" => {
             Filled("df -h /var/lib/winddown; df -i /var/lib/winddown")
         }
         "groupdel winddown" => Filled("systemd-sysusers; groupdel winddown"),
