@@ -72,7 +72,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// [`forget_pod`](Self::forget_pod). A pod that the runtime does not know has none.
     ///
     /// An exit that was observed has `started_at` and `finished_at`: without them, the report of a shutdown that an earlier
-    /// agent began calls the pod gone. Each restart adds one to `restart_count`, and `last_exit` has how the run before
+    /// agent began cannot say when, and calls a pod gone that no agent had asked. Each restart adds one to `restart_count`, and `last_exit` has how the run before
     /// exited. While a container waits for its restart backoff it is `Waiting` and has that exit as `last_exit`: one that
     /// stays `Exited` is done for good.
     ///

@@ -118,7 +118,7 @@ pub enum PodEnd {
     NotDrainable,
     /// It was not seen to stop.
     StillRunning,
-    /// It was gone when the next agent looked. No agent saw it stop, and the runtime does not say when it did.
+    /// It was gone when the next agent looked, and no agent had asked it to terminate.
     Gone,
 }
 

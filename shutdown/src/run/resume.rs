@@ -180,11 +180,13 @@ impl PodReport {
         }
     }
 
-    /// Marks a pod that no longer exists as gone. Returns false if its end was known already.
+    /// Marks a pod that no longer exists as exited if an agent had asked it to, and as gone if none had. Returns false
+    /// if its end was known already.
     pub(super) fn end_unseen(&mut self) -> bool {
         let is_news = !self.end.is_over();
         if is_news {
-            (self.end, self.error) = (PodEnd::Gone, Some(UNSEEN.into()));
+            let end = if self.asked.is_some() { PodEnd::Exited } else { PodEnd::Gone };
+            (self.end, self.error) = (end, Some(UNSEEN.into()));
         }
         is_news
     }

@@ -188,11 +188,11 @@ async fn a_runtime_that_answers_the_next_agent_late_has_its_pods_ended_in_order(
         "it was gone when the agent came back, and the runtime does not say when it terminated",
     );
     assert_eq!(end("quick"), (PodEnd::Exited, None, Some(2)), "the first agent saw it");
-    assert_eq!(end("slow"), (PodEnd::Gone, unseen, Some(2)));
+    assert_eq!(end("slow"), (PodEnd::Exited, unseen, Some(2)));
     assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "its time was over at 7 s");
     assert_eq!(end("critical"), (PodEnd::Exited, None, Some(12)));
     assert_eq!(end("deaf"), (PodEnd::Killed, None, Some(12)));
-    assert_eq!(report.outcome, Outcome::Incomplete);
+    assert_eq!(report.outcome, Outcome::Forced);
 }
 
 #[tokio::test(start_paused = true)]
