@@ -227,11 +227,7 @@ impl<R: Runtime> Joined<R> {
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
         let lost = match written {
             Ok(Ok(_)) => None,
-            // Without the path of the temporary file.
-            Ok(Err(error)) => {
-                let why = winddown_shared::error_chain(&error);
-                Some(why.split(" at path ").next().unwrap_or(&why).to_owned())
-            }
+            Ok(Err(error)) => Some(winddown_shared::error_chain(&error)),
             Err(_) => Some("writing it panicked".to_owned()),
         };
         if let Some(error) = &lost {

@@ -23,14 +23,14 @@ pub enum Durability {
 /// `.tmp-NAME-` plus a few random letters.
 ///
 /// # Errors
-/// An error of the file system; the old content is kept then. The directory must exist.
+/// An error of the file system, which names no file; the old content is kept then. The directory must exist.
 pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let mut draft = Draft::create(directory, &name)?;
     draft.file.set_permissions(Permissions::from_mode(mode))?;
-    (&draft.file).write_all(content).map_err(|error| at(&draft.path, &error))?;
+    (&draft.file).write_all(content)?;
     if durability == Durability::PowerCut {
         draft.file.sync_all()?;
     }
@@ -61,7 +61,7 @@ impl Draft {
             match how.open(&path) {
                 Ok(file) => return Ok(Self { file, path, is_in_place: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(at(&path, &error)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -73,10 +73,6 @@ impl Drop for Draft {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{error} at path {path:?}"))
 }
 
 /// The same, for a file that only its owner may read: names, times and reasons of pods, tokens, keys.
