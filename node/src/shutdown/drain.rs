@@ -322,10 +322,9 @@ fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>)
             let _ = events.send(told);
         }
     }
-    let ended = [PodEnd::Exited, PodEnd::Killed, PodEnd::Gone];
     let left = [PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
     let _ = events.send(DrainEvent::Finished {
-        terminated: ended.map(|end| report.count(end)).iter().sum(),
+        terminated: report.pods().filter(|(_, pod)| pod.end.has_terminated()).count(),
         forced: report.count(PodEnd::Killed),
         still_running: left.map(|end| report.count(end)).iter().sum(),
         took_seconds: report.took.as_secs_f64(),

@@ -150,12 +150,12 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
     pub(super) fn publish_progress(&self) {
         let (now, begun) = (Instant::now(), self.order.started);
         for (index, group) in self.groups.iter().enumerate() {
-            let count = |end| group.pods.iter().filter(|pod| pod.end == end).count();
-            let forced = count(PodEnd::Killed);
+            let count =
+                |is: fn(PodEnd) -> bool| group.pods.iter().filter(|pod| is(pod.end)).count();
             self.order.progress.group(index, |progress| {
                 progress.pods = group.pods.len();
-                progress.forced = forced;
-                progress.ended = forced + count(PodEnd::Exited) + count(PodEnd::Gone);
+                progress.forced = count(|end| end == PodEnd::Killed);
+                progress.ended = count(PodEnd::has_terminated);
                 progress.started = group.started.map(|offset| (begun + offset).min(now));
                 progress.finished = group.ended.map(|offset| (begun + offset).min(now));
             });
