@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use winddown_control::api::{ErrorCode, LogQuery};
 use winddown_control::{ApiError, LogBlocks};
 use winddown_host::SharedWatch;
@@ -36,8 +36,6 @@ impl<R: Runtime> Node<R> {
         let none = || ApiError::new(ErrorCode::NotFound, "the runtime writes no logs");
         let logs = self.0.logs.clone().ok_or_else(none)?;
         let entry = self.logged(namespace, name)?;
-        let container = LoggedContainer::find(&entry, query.container.as_deref());
-        let container = container.map_err(|error| refusal(&error))?;
         let options = LogOptions {
             follow: query.follow,
             previous: query.previous,
@@ -46,20 +44,15 @@ impl<R: Runtime> Node<R> {
             ..LogOptions::default()
         };
         if !query.follow {
+            let container = LoggedContainer::find(&entry, query.container.as_deref());
+            let container = container.map_err(|error| refusal(&error))?;
             let reading = logs.open(container, options).await.map_err(|error| refusal(&error))?;
             return Ok(reading.into_stream().boxed());
         }
         let (growth, watch) = SharedWatch::open().map_err(|error| refusal(&LogError::Io(error)))?;
         let logs = logs.with_growth(growth);
-        let reading = timeout(FIRST_LINE_TIMEOUT, self.begun(&logs, &query, &options, &entry));
-        let blocks = match reading.await {
-            Ok(reading) => reading.map_err(|error| refusal(&error))?.into_stream(),
-            // It has not begun yet: say why.
-            Err(_) => {
-                let reading = logs.open(container, options).await;
-                reading.map_err(|error| refusal(&error))?.into_stream()
-            }
-        };
+        let reading = self.begun(&logs, &query, &options, entry).await;
+        let blocks = reading.map_err(|error| refusal(&error))?.into_stream();
         // The watch works for as long as the client reads.
         let watching = stream::once(watch.run())
             .filter_map(|()| std::future::ready(None::<io::Result<Vec<u8>>>));
@@ -71,6 +64,7 @@ impl<R: Runtime> Node<R> {
             .filter_map(std::future::ready)
             .boxed())
     }
+
     /// The pod of this name.
     fn logged(&self, namespace: &str, name: &str) -> Result<StatusEntry, ApiError> {
         let named =
@@ -85,30 +79,32 @@ impl<R: Runtime> Node<R> {
     }
 
     /// Opens the log of a container to follow it, once there is one: a container that was just restarted has none yet.
+    /// After [`FIRST_LINE_TIMEOUT`] the error says why there is none.
     async fn begun(
         &self,
         logs: &PodLogs,
         query: &LogQuery,
         options: &LogOptions,
-        first: &StatusEntry,
+        mut entry: StatusEntry,
     ) -> Result<LogReading, LogError> {
         let core = &self.0.core;
         let mut changes = core.changes.subscribe();
-        let mut entry = first.clone();
+        let deadline = Instant::now() + FIRST_LINE_TIMEOUT;
         loop {
             let container = LoggedContainer::find(&entry, query.container.as_deref())?;
             let (statuses, uid) = (core.statuses.clone(), entry.pod.uid().clone());
             let container =
                 container.followed(core.changes.subscribe(), move || statuses.get(&uid));
-            match logs.open(container, options.clone()).await {
-                Err(LogError::NoRun(_)) if !query.previous => {}
-                opened => return opened,
+            let opened = logs.open(container, options.clone()).await;
+            let may_begin = matches!(opened, Err(LogError::NoRun(_))) && !query.previous;
+            // A node that changes all the time does not prolong it.
+            let is_over = !may_begin || Instant::now() >= deadline;
+            if is_over || !matches!(timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
+                return opened;
             }
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
+            if let Ok(now) = self.logged(entry.pod.namespace(), entry.pod.name()) {
+                entry = now;
             }
-            let (namespace, name) = (entry.pod.namespace(), entry.pod.name());
-            entry = self.logged(namespace, name).unwrap_or_else(|_| entry.clone());
         }
     }
 }
