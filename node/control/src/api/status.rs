@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use winddown_shared::display::age;
 use winddown_shared::{GateReason, WallTime};
 
 use super::{
@@ -460,13 +461,15 @@ impl Status {
         (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
     }
 
-    /// By how many seconds the clock was set forward (or back, if negative) since the agent started; `None` if it was not.
-    pub fn clock_was_set(&self) -> Option<i64> {
+    /// Says by how much the clock was set forward or back since the agent started, human-readable; `None` if it was not.
+    pub fn clock_was_set(&self) -> Option<String> {
         // Other agents may not say how long they have run.
         let started = self.node.started_at.filter(|_| self.node.uptime_seconds > 0)?;
         let up = i64::try_from(self.node.uptime_seconds).unwrap_or(i64::MAX);
         let by = self.time.as_second() - started.as_second().saturating_add(up);
-        (by.abs() > CLOCK_SLACK_SECONDS).then_some(by)
+        let how = if by > 0 { "forward" } else { "back" };
+        (by.abs() > CLOCK_SLACK_SECONDS)
+            .then(|| format!("the clock was set {how} by {}", age(by.abs())))
     }
 
     /// Creates an empty status: no lock, no pods, no decisions.

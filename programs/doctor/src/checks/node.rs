@@ -236,11 +236,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => return CHECK.not_observed("the state directory", &facts.files.state),
     };
     let path = state.path.display();
-    let free = format!(
-        "{path}: {} free{}",
-        bytes(state.left.bytes),
-        state.left.inodes.map(|free| format!(", {free} inodes")).unwrap_or_default()
-    );
+    let free = left(&path, state.left.bytes, state.left.inodes);
     let look = format!("`df -h {path}; df -i {path}` shows what is left");
     Some(if let Some(why) = &state.unwritable {
         CHECK
@@ -253,6 +249,12 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.ok("the state directory can be written").saw(free)
     })
+}
+
+/// What is left on the disk of `path`.
+fn left(path: impl std::fmt::Display, free: u64, inodes: Option<u64>) -> String {
+    let inodes = inodes.map(|inodes| format!(", {inodes} inodes")).unwrap_or_default();
+    format!("{path}: {} free{inodes}", bytes(free))
 }
 
 /// Checks that there is room for the output of pods and for what the next agent continues from. Returns a finding only if
@@ -277,12 +279,9 @@ pub(super) fn disks(facts: &Facts) -> Option<Finding> {
         [one] => format!("the disk of {} is almost full", one.path),
         _ => "disks that the agent or its pods write to are full or almost full".to_owned(),
     };
-    let seen = |one: &&DirectoryStatus| match (one.free_bytes, one.free_inodes) {
-        (None, _) => format!("{}: its disk does not answer", one.path),
-        (Some(free), None) => format!("{}: {} free", one.path, bytes(free)),
-        (Some(free), Some(inodes)) => {
-            format!("{}: {} free, {inodes} inodes", one.path, bytes(free))
-        }
+    let seen = |one: &&DirectoryStatus| match one.free_bytes {
+        None => format!("{}: its disk does not answer", one.path),
+        Some(free) => left(&one.path, free, one.free_inodes),
     };
     Some(
         CHECK
@@ -344,14 +343,10 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
         "reports carry wall time, and a notice may name its deadline in it; graces do not depend on it",
     );
     let clock = &facts.clock;
-    if let Some(by) = facts.agent.known().and_then(Status::clock_was_set) {
-        let how = if by > 0 { "forward" } else { "back" };
+    if let Some(was_set) = facts.agent.known().and_then(Status::clock_was_set) {
         return Some(
             CHECK
-                .warning(format!(
-                    "the clock was set {how} by {} while the agent ran",
-                    age(by.abs())
-                ))
+                .warning(format!("{was_set} while the agent ran"))
                 .saw(format!("now {:.0}", clock.now))
                 .advise(NTP),
         );

@@ -1,7 +1,7 @@
 //! Problems that an operator can fix.
 
 use winddown_shared::WAITING_FOR_PREEMPTION;
-use winddown_shared::display::{age, bytes, clean, seconds};
+use winddown_shared::display::{bytes, clean, seconds};
 
 use super::pod_state;
 use crate::rows::being_drained;
@@ -193,10 +193,9 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         };
         found.push(StatusProblem { text, next });
     }
-    if let Some(by) = status.clock_was_set() {
-        let how = if by > 0 { "forward" } else { "back" };
+    if let Some(was_set) = status.clock_was_set() {
         found.push(StatusProblem {
-            text: format!("the clock was set {how} by {} since the agent started", age(by.abs())),
+            text: format!("{was_set} since the agent started"),
             next: "times and ages from before are wrong by that; grace periods are not".to_owned(),
         });
     }
