@@ -78,7 +78,8 @@ pub(super) fn decide(
     barrier: Barrier,
     wanted_mark: Option<&Mark>,
     node: &Node,
-    (ready, field_manager): (bool, &str),
+    ready: bool,
+    field_manager: &str,
 ) -> CordonStep {
     let is_set = barrier.is_set(node);
     let Some(mark) = barrier.mark_of(node) else {

@@ -286,7 +286,7 @@ impl Service {
             .plugins(runs.node_api)
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-        let served = serve(server, socket, (config.access.metrics_address, node.clone()), &stop);
+        let served = serve(server, socket, config.access.metrics_address, node.clone(), &stop);
         let control = ControlLoop {
             options,
             configured,
@@ -312,7 +312,8 @@ impl Service {
 fn serve(
     server: Server<ServiceNode>,
     socket: ControlSocket,
-    (metrics_address, node): (Option<SocketAddr>, ServiceNode),
+    metrics_address: Option<SocketAddr>,
+    node: ServiceNode,
     stop: &CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.

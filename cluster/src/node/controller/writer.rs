@@ -201,8 +201,7 @@ impl<'a> NodeWriter<'a> {
         let whole = core.settings.scope == NodeScope::Whole;
         let ready = core.is_ready(node);
         let barrier = |barrier, wanted_mark| {
-            let step =
-                cordon::decide(barrier, wanted_mark, node, (ready, &self.core.field_manager));
+            let step = cordon::decide(barrier, wanted_mark, node, ready, &self.core.field_manager);
             cordon::patch(barrier, &step, node)
         };
         let cordon = barrier(Barrier::Cordon, wanted_mark.as_ref());

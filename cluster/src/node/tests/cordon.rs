@@ -120,7 +120,7 @@ fn every_combination_of_wish_and_node_has_one_step() {
         ];
         for (what, wanted_mark, node, step) in table {
             assert_eq!(
-                decide(barrier, wanted_mark, &node, (true, FIELD_MANAGER)),
+                decide(barrier, wanted_mark, &node, true, FIELD_MANAGER),
                 step,
                 "{barrier:?}: {what}"
             );
@@ -132,8 +132,8 @@ fn every_combination_of_wish_and_node_has_one_step() {
 fn our_own_cordon_waits_for_the_node_to_be_ready() {
     for barrier in BOTH {
         let node = server(barrier, true, Some(&shutdown()));
-        assert_eq!(decide(barrier, None, &node, (false, FIELD_MANAGER)), CordonStep::Nothing);
-        assert_eq!(decide(barrier, None, &node, (true, FIELD_MANAGER)), CordonStep::Undo);
+        assert_eq!(decide(barrier, None, &node, false, FIELD_MANAGER), CordonStep::Nothing);
+        assert_eq!(decide(barrier, None, &node, true, FIELD_MANAGER), CordonStep::Undo);
     }
 }
 
@@ -141,32 +141,27 @@ fn our_own_cordon_waits_for_the_node_to_be_ready() {
 fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_anew() {
     let node = server(Barrier::Cordon, true, Some(&shutdown()));
     let theirs = managed_by(node.clone(), &["kubectl-cordon"]);
-    assert_eq!(decide(Barrier::Cordon, None, &theirs, (true, FIELD_MANAGER)), CordonStep::Forget);
+    assert_eq!(decide(Barrier::Cordon, None, &theirs, true, FIELD_MANAGER), CordonStep::Forget);
     assert_eq!(
-        decide(Barrier::Cordon, Some(&shutdown()), &theirs, (true, FIELD_MANAGER)),
+        decide(Barrier::Cordon, Some(&shutdown()), &theirs, true, FIELD_MANAGER),
         CordonStep::Release(shutdown())
     );
     for managers in [&["winddown"][..], &["kubectl-cordon", "winddown"]] {
         assert_eq!(
-            decide(
-                Barrier::Cordon,
-                None,
-                &managed_by(node.clone(), managers),
-                (true, FIELD_MANAGER)
-            ),
+            decide(Barrier::Cordon, None, &managed_by(node.clone(), managers), true, FIELD_MANAGER),
             CordonStep::Undo
         );
     }
     // An agent of another product is another manager.
     let by_winddown = managed_by(node.clone(), &["winddown"]);
-    assert_eq!(decide(Barrier::Cordon, None, &by_winddown, (true, "my-agent")), CordonStep::Forget);
+    assert_eq!(decide(Barrier::Cordon, None, &by_winddown, true, "my-agent"), CordonStep::Forget);
 }
 
 #[test]
 fn an_unreadable_mark_is_ignored() {
     let mut node = server(Barrier::Cordon, true, None);
     node.metadata.annotations = Some([(CORDONED_BY.to_owned(), "yes".to_owned())].into());
-    assert_eq!(decide(Barrier::Cordon, None, &node, (true, FIELD_MANAGER)), CordonStep::Nothing);
+    assert_eq!(decide(Barrier::Cordon, None, &node, true, FIELD_MANAGER), CordonStep::Nothing);
 }
 
 #[test]

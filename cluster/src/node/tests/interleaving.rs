@@ -186,7 +186,7 @@ proptest! {
                 reason: CordonReason::Shutdown, released: false,
             };
             let seen = node(server.clone());
-            let step = cordon::decide(barrier, wanted_mark.then_some(&mark), &seen, (true, cordon::FIELD_MANAGER));
+            let step = cordon::decide(barrier, wanted_mark.then_some(&mark), &seen, true, cordon::FIELD_MANAGER);
             if let Some(patch) = cordon::patch(barrier, &step, &seen) {
                 merge(server, &patch);
             }
