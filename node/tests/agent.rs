@@ -8,35 +8,18 @@
     reason = "a failed step is a failed test"
 )]
 
+#[path = "example/bus.rs"]
+mod bus;
 #[path = "example/program.rs"]
 mod program;
 
-use std::process::Stdio;
 use std::time::Duration;
 
+use bus::PrivateBus;
 use program::{Agent, LIMIT, NO_BUS};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use winddown_control::api::{PodState, PodStatus, Status};
 use winddown_shared::ShutdownKind;
 use winddown_systemd::stand_in::StandIn;
-
-/// A bus without a login manager, where a stand-in may take its place.
-const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path=@SOCKET@</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/><allow own="*"/>
-    <allow send_destination="*"/><allow send_type="signal"/>
-    <allow receive_type="method_call"/><allow receive_type="method_return"/>
-    <allow receive_type="error"/><allow receive_type="signal"/>
-    <allow send_requested_reply="true" send_type="method_return"/>
-    <allow send_requested_reply="true" send_type="error"/>
-  </policy>
-</busconfig>
-"#;
 
 /// Starts the example.
 fn start(pods: &[(&str, i32)], options: &[&str]) -> Agent {
@@ -94,24 +77,13 @@ async fn a_controller_of_its_own_ends_pods() {
 #[tokio::test]
 async fn its_pods_end_before_the_machine_goes_down() {
     let test = "its_pods_end_before_the_machine_goes_down";
-    let directory = tempfile::tempdir().unwrap();
-    let (socket, config) = (directory.path().join("bus"), directory.path().join("bus.conf"));
-    std::fs::write(&config, BUS.replace("@SOCKET@", socket.to_str().unwrap())).unwrap();
-    let daemon = tokio::process::Command::new("dbus-daemon")
-        .arg(format!("--config-file={}", config.display()))
-        .args(["--nofork", "--nopidfile", "--nosyslog", "--print-address"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn();
-    let Ok(mut daemon) = daemon else {
+    if !bus::is_there() {
         assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: dbus-daemon is missing");
         println!("SKIPPED: {test}: dbus-daemon is not installed (Debian package dbus)");
         return;
-    };
-    // The daemon prints its address once it listens.
-    BufReader::new(daemon.stdout.take().unwrap()).lines().next_line().await.unwrap().unwrap();
-    let address = format!("unix:path={}", socket.display());
+    }
+    let bus = PrivateBus::start().await;
+    let address = bus.address();
     let logind = StandIn::new(Duration::from_secs(60));
     let _on_bus = logind.serve_on(&address).await.unwrap();
 

@@ -24,6 +24,7 @@ use winddown_systemd::stand_in::{OnBus, StandIn};
 
 use bus::PrivateBus;
 
+#[path = "../../node/tests/example/bus.rs"]
 mod bus;
 
 /// Situations that are tried at the same time; most wait for a process.
