@@ -50,6 +50,7 @@ pub mod fuzzing;
 mod inotify;
 pub mod kernel;
 mod local_node;
+#[cfg(feature = "machine")]
 pub mod machine;
 pub mod meminfo;
 pub mod mount_table;
