@@ -7,10 +7,11 @@
 //! A pod reads its directory and writes nothing there: both directories belong to this agent. A pod whose containers
 //! were started without a directory (by an agent that had none yet) gets no notice.
 //!
-//! One task writes all files, in the order in which they became due, so an old notice never replaces a newer one. A
-//! notice that could not be written (the disk is full) is tried again until a newer one is due.
+//! One task writes all files, first those that a stop waits for, and of each pod the newest notice only. A notice that
+//! could not be written (the disk is full) is tried again until a newer one is due.
 
 mod content;
+mod jobs;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,7 +25,6 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
-use winddown_host::{Durability, replace};
 use winddown_shared::{
     Grace, Mutex, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
 };
@@ -32,6 +32,7 @@ use winddown_shared::{
 use crate::files;
 use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
 use crate::pods::Pods;
+use crate::termination_notices::jobs::{Deed, Jobs, Turn};
 
 pub use content::TerminationNotice;
 
@@ -43,8 +44,6 @@ pub const FILE: &str = "notice.json";
 const FILE_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Delay before jobs that failed are tried again.
 const FAILED_JOBS_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The maximum number of jobs in a batch.
-const MAX_BATCH_JOBS: usize = 256;
 
 /// Writes the termination notices of pods.
 #[derive(Debug)]
@@ -53,25 +52,9 @@ pub struct TerminationNotices {
     wall: WallClock,
     /// The announced end of all pods, if any; none before this agent has received the first announcement.
     announced: Mutex<Option<Option<Arc<NodeEnding>>>>,
-    queue: mpsc::UnboundedSender<Job>,
-}
-
-/// A change in a pod's directory.
-#[derive(Debug)]
-struct Job {
-    dir: PathBuf,
-    deed: Deed,
-    /// Dropped when the job is done, or has failed for the first time.
-    _done: Option<oneshot::Sender<Infallible>>,
-}
-
-#[derive(Debug)]
-enum Deed {
-    Write(Vec<u8>),
-    /// Removes the file.
-    Withdraw,
-    /// Removes the directory.
-    Remove,
+    jobs: Arc<Mutex<Jobs>>,
+    /// Wakes the writer.
+    due: mpsc::Sender<()>,
 }
 
 // === impl TerminationNotices ===
@@ -80,21 +63,23 @@ impl TerminationNotices {
     /// Starts the writer. It writes below `dir`, which should be in memory; without it pods have no files, and only
     /// their hooks get the notice. Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
-        let (queue, mut due) = mpsc::unbounded_channel();
+        let (due, mut is_due) = mpsc::channel(1);
+        let jobs = Arc::new(Mutex::new(Jobs::default()));
+        let of_writer = Arc::clone(&jobs);
         critical::spawn("writer of termination notices", async move {
-            // Failed jobs first, then new ones.
-            let mut jobs: Vec<Job> = Vec::new();
+            let mut failed = HashMap::new();
             loop {
-                let has_failed = !jobs.is_empty();
                 tokio::select! {
-                    received = due.recv_many(&mut jobs, MAX_BATCH_JOBS) => if received == 0 { return },
-                    () = sleep(FAILED_JOBS_RETRY_DELAY), if has_failed => {}
+                    woken = is_due.recv() => if woken.is_none() { return },
+                    () = sleep(FAILED_JOBS_RETRY_DELAY), if !failed.is_empty() => {}
                 }
-                let work = move || carry_out(jobs);
-                jobs = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+                of_writer.lock().add_again(std::mem::take(&mut failed));
+                let jobs = Arc::clone(&of_writer);
+                let work = move || jobs::carry_out(&jobs);
+                failed = tokio::task::spawn_blocking(work).await.unwrap_or_default();
             }
         });
-        Self { dir, wall, announced: Mutex::default(), queue }
+        Self { dir, wall, announced: Mutex::default(), jobs, due }
     }
 
     /// The path of the pod's file, whether or not it exists now; none if the pod has none.
@@ -122,7 +107,7 @@ impl TerminationNotices {
         // Held until the job is queued, as in `refresh`.
         let mut state = entry.lock();
         state.notice = None;
-        self.hand_over(entry.uid(), Deed::Remove);
+        self.hand_over(entry.uid(), Deed::Remove, Turn::Other);
     }
 
     /// Notifies all of `pods` that the node is about to stop them, or (`None`) that it is not any more.
@@ -142,11 +127,16 @@ impl TerminationNotices {
         notice.map(|notice| notice.variables()).unwrap_or_default()
     }
 
-    /// Queues an update of the pod's file, if it is out of date. The receiver resolves when the update is done or
-    /// dropped.
-    pub(crate) fn refresh<B: RunScope>(
+    /// Queues an update of the pod's file, if it is out of date.
+    pub(crate) fn refresh<B: RunScope>(&self, entry: &PodEntry<B>) {
+        self.update(entry, Turn::Other);
+    }
+
+    /// The receiver resolves when the update is done, or fails.
+    fn update<B: RunScope>(
         &self,
         entry: &PodEntry<B>,
+        turn: Turn,
     ) -> Option<oneshot::Receiver<Infallible>> {
         self.dir.as_ref()?;
         // Held until the job is queued, so that later updates are queued later.
@@ -158,12 +148,12 @@ impl TerminationNotices {
         state.notice = Some(due.clone());
         let notice = due.and_then(|told| self.render(&told));
         let json = notice.and_then(|notice| serde_json::to_vec(&notice).ok());
-        self.hand_over(entry.uid(), json.map_or(Deed::Withdraw, Deed::Write))
+        self.hand_over(entry.uid(), json.map_or(Deed::Withdraw, Deed::Write), turn)
     }
 
     /// Like [`refresh`](Self::refresh), and waits a moment for the update.
     pub(crate) async fn tell<B: RunScope>(&self, entry: &PodEntry<B>) {
-        if let Some(done) = self.refresh(entry)
+        if let Some(done) = self.update(entry, Turn::Awaited)
             && timeout(FILE_WRITE_TIMEOUT, done).await.is_err()
         {
             let pod = crate::pod::title(entry);
@@ -212,60 +202,21 @@ impl TerminationNotices {
     }
 
     /// Queues a job; none if the pod has no directory.
-    fn hand_over(&self, uid: &PodUid, deed: Deed) -> Option<oneshot::Receiver<Infallible>> {
-        let (done, is_done) = oneshot::channel();
-        let job = Job { dir: self.dir_of(uid)?, deed, _done: Some(done) };
-        // The task only ends with the tokio runtime.
-        let _ = self.queue.send(job);
-        Some(is_done)
+    fn hand_over(
+        &self,
+        uid: &PodUid,
+        deed: Deed,
+        turn: Turn,
+    ) -> Option<oneshot::Receiver<Infallible>> {
+        let done = self.jobs.lock().add(uid, self.dir_of(uid)?, deed, turn);
+        // If the writer is woken already, it finds this job too.
+        let _ = self.due.try_send(());
+        Some(done)
     }
 
     fn dir_of(&self, uid: &PodUid) -> Option<PathBuf> {
         files::is_safe(uid.as_str()).then(|| Some(self.dir.as_ref()?.join(uid.as_str()))).flatten()
     }
-}
-
-// === impl Job ===
-
-impl Job {
-    /// Returns whether it has to be tried again. A directory that cannot be removed is left: its pod is gone.
-    fn carry_out(&mut self) -> bool {
-        let path = self.dir.join(FILE);
-        let done = match &self.deed {
-            Deed::Write(json) => write(&self.dir, &path, json),
-            Deed::Withdraw => fs::remove_file(&path),
-            Deed::Remove => fs::remove_dir_all(&self.dir),
-        };
-        match done {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let path = path.display();
-                tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's termination notice");
-                self._done = None;
-                !matches!(self.deed, Deed::Remove)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Carries out the jobs in their order. Returns those to try again: no later one changes the same directory.
-fn carry_out(jobs: Vec<Job>) -> Vec<Job> {
-    let mut failed: HashMap<PathBuf, Job> = HashMap::new();
-    for mut job in jobs {
-        failed.remove(&job.dir);
-        if job.carry_out() {
-            failed.insert(job.dir.clone(), job);
-        }
-    }
-    failed.into_values().collect()
-}
-
-fn write(dir: &Path, path: &Path, json: &[u8]) -> io::Result<()> {
-    // A pod that is root on the host may have replaced the directory.
-    if !fs::symlink_metadata(dir)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    replace(path, 0o644, Durability::Process, json)
 }
 
 /// Creates a directory with this mode, regardless of the umask.

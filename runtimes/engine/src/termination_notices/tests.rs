@@ -44,7 +44,8 @@ impl Bed {
 
     /// What the pod reads once everything that is due is written.
     async fn reads(&self, uid: &str) -> Option<Value> {
-        let last = self.notices.hand_over(&PodUid::new("of-no-pod"), Deed::Withdraw).unwrap();
+        let last =
+            self.notices.hand_over(&PodUid::new("of-no-pod"), Deed::Withdraw, Turn::Other).unwrap();
         last.await.unwrap_err();
         let file = self.notices.file(&PodUid::new(uid)).unwrap();
         fs::read(file).ok().map(|json| serde_json::from_slice(&json).unwrap())
