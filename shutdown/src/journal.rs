@@ -28,8 +28,7 @@ const PLACE_WRITE_TIMEOUT: Duration = Duration::from_millis(250);
 ///
 /// If one of the places is in memory ([`RecordStore::is_volatile`]), each note waits for that one only, and
 /// the others follow in the background: that is enough for the next agent to continue if this one is killed.
-/// The first grace periods have to survive a crash of the machine, so they are awaited in the other places
-/// too. Ends of pods follow at most once a second: after a power cut in the middle of a run, the copy on disk may be
+/// Ends of pods follow at most once a second: after a power cut in the middle of a run, the copy on disk may be
 /// that much behind.
 ///
 /// A run never waits long for any place: if one is slow or fails, the next is used, and the report gets a
@@ -48,8 +47,6 @@ pub(crate) struct Journal {
     sequence: u64,
     clock: WallClock,
     places: Vec<JournalPlace>,
-    /// Whether the grace periods of the first pods have been persisted.
-    promised: bool,
     kept: bool,
 }
 
@@ -85,7 +82,6 @@ impl Journal {
             sequence: 0,
             clock,
             places: places.iter().map(JournalPlace::new).collect(),
-            promised: false,
             kept: false,
         }
     }
@@ -93,7 +89,6 @@ impl Journal {
     /// Continues after the last write of an earlier agent.
     pub(crate) fn after(mut self, sequence: u64, phase: RunPhase) -> Self {
         (self.sequence, self.phase) = (sequence, phase);
-        self.promised = phase != RunPhase::LameDuck;
         self
     }
 
@@ -126,13 +121,11 @@ impl Journal {
         (!self.places.is_empty()).then(|| Box::new(self.record(&[])))
     }
 
-    /// Persists the `phase` of the run and the state of its `groups`. Returns once that survives this agent
-    /// (for the first grace periods: the machine), or when the places' time is up. Not cancel-safe: the
-    /// stored record may be the old or the new one.
+    /// Persists the `phase` of the run and the state of its `groups`. Returns once that survives this agent, or when the
+    /// places' time is up. Not cancel-safe: the stored record may be the old or the new one.
     pub(crate) async fn note(&mut self, phase: RunPhase, groups: &[GroupReport]) {
         self.phase = phase;
-        let first = phase == RunPhase::Ending && !std::mem::replace(&mut self.promised, true);
-        self.write(groups, None, first).await;
+        self.write(groups, None, false).await;
     }
 
     /// Shortens the reported wait before the first group by `less`.

@@ -17,9 +17,8 @@
 //!
 //! # Restarts
 //! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
-//! before a group is requested to stop, before the inhibitor lock is released. The grace periods of the
-//! first pods must survive a crash of the machine, so the run waits for the disk. Later steps only need
-//! to survive a restart of the agent, so the run waits for memory ([`RecordStore::is_volatile`]) and the
+//! before a group is requested to stop, before the inhibitor lock is released. A step needs to survive a
+//! restart of the agent, so the run waits for memory ([`RecordStore::is_volatile`]) and the
 //! disk follows: after a power cut in the middle of a run, the record may be one group behind. Without a
 //! volatile place the run waits for the disk at each step. An agent that finds a record of its own boot
 //! first closes the gate, and resumes when it learns of the shutdown: same start, same deadline, the
@@ -57,7 +56,7 @@
 //!
 //! **Two copies of the record.** `/run/winddown` is in memory. Every step waits for that write alone, because most of a run
 //! has to survive only the agent. The state directory gets every step afterwards, one write at a time; the latest step
-//! wins. A run waits for that disk only at the first promise to a pod, because that must survive the machine. After a power
+//! wins, and no pod waits for that disk. After a power
 //! cut the copy on disk may be a group behind. At the end, a run waits only for what outlasts the machine: mounts, and the
 //! network of pods that have their own.
 //!

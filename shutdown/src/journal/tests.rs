@@ -168,26 +168,21 @@ async fn a_slow_disk_has_a_quarter_of_a_second_in_all() {
 }
 
 #[tokio::test]
-async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_follows_behind() {
+async fn with_memory_no_step_waits_for_the_disk_which_follows_behind() {
     let (disk, memory) = (Place::named("disk"), Place::volatile());
     let (go, hangs) = mpsc::channel();
     *disk.hangs.lock().unwrap() = Some(hangs);
     let mut journal = journal(&[disk.clone(), memory.clone()]);
     // Generous, because a busy machine may be slow.
     journal.places.iter_mut().for_each(|place| place.patience = Duration::from_secs(60));
-    // One write for pods that are not ready, one for the first grace periods.
     journal.note(RunPhase::LameDuck, &[]).await;
-    go.send(()).unwrap();
-    go.send(()).unwrap();
-    journal.note(RunPhase::Ending, &[]).await;
-    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)));
-    for _ in 0..3 {
+    for _ in 0..4 {
         journal.note(RunPhase::Ending, &[]).await;
     }
     journal.note_last(RunPhase::Released, &[], Instant::now(), false).await;
     assert!(journal.is_kept() && journal.header.warnings.is_empty());
     assert_eq!(memory.kept().last(), Some(&(6, RunPhase::Released)));
-    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)), "it is not waited for");
+    assert_eq!(disk.kept(), [], "it is not waited for");
     // When the disk answers again, the newest record is written; those before it are not.
     drop(go);
     let back = async {
@@ -196,19 +191,7 @@ async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_foll
         }
     };
     timeout(Duration::from_secs(60), back).await.unwrap();
-    assert!(disk.kept().len() <= 4, "{:?}", disk.kept());
-}
-
-#[tokio::test]
-async fn news_before_the_first_promise_is_no_promise() {
-    let (disk, memory) = (Place::named("disk"), Place::volatile());
-    let mut journal = journal(&[disk.clone(), memory.clone()]);
-    // Generous, because a busy machine may be slow.
-    journal.places.iter_mut().for_each(|place| place.patience = Duration::from_secs(60));
-    journal.note_again(&[]).await;
-    journal.note(RunPhase::Ending, &[]).await;
-    assert_eq!(memory.kept(), [(1, RunPhase::LameDuck), (2, RunPhase::Ending)]);
-    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)), "it was waited for");
+    assert!(disk.kept().len() <= 2, "{:?}", disk.kept());
 }
 
 #[tokio::test]
@@ -246,7 +229,7 @@ async fn a_disk_that_refuses_what_follows_behind_is_told_with_the_next_note() {
 }
 
 #[tokio::test]
-async fn a_disk_that_hangs_from_the_start_is_waited_for_once_although_there_is_memory() {
+async fn a_disk_that_hangs_is_waited_for_at_the_end_alone_where_there_is_memory() {
     let (disk, memory) = (Place::named("disk"), Place::volatile());
     let (_go, hangs) = mpsc::channel();
     *disk.hangs.lock().unwrap() = Some(hangs);
@@ -255,10 +238,9 @@ async fn a_disk_that_hangs_from_the_start_is_waited_for_once_although_there_is_m
     for phase in [RunPhase::Ending, RunPhase::Ending, RunPhase::Reporting] {
         journal.note(phase, &[]).await;
     }
-    assert!(begun.elapsed() >= Duration::from_millis(250));
-    let until = Instant::now() + Duration::from_secs(3600);
-    let last = journal.note_last(RunPhase::Released, &[], until, true);
-    timeout(Duration::from_secs(60), last).await.expect("it is known to hang");
+    assert!(begun.elapsed() < Duration::from_millis(250), "{:?}", begun.elapsed());
+    let until = Instant::now() + Duration::from_millis(50);
+    journal.note_last(RunPhase::Released, &[], until, true).await;
     assert_eq!(memory.kept().len(), 4);
     assert_eq!(journal.header.warnings.len(), 1);
 }
