@@ -252,15 +252,23 @@ async fn private_bus(dir: &Path) -> Result<(Child, String), BenchError> {
     Ok((bus, address.ok_or(BenchError::NoBus)?))
 }
 
+/// Runs the agent with `/run` in memory, as every machine with systemd has it. That takes root.
+const RUN_IN_MEMORY: &str =
+    r#"mkdir -p "$1/run" && mount -t tmpfs tmpfs "$1/run" && exec "$0" --root "$1""#;
+
 fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchError> {
     let path = root.join("agent.log");
     let log = || {
         let opened = fs::File::options().create(true).append(true).open(&path);
         opened.map_err(|source| BenchError::File { path: path.clone(), source })
     };
-    Command::new(program)
-        .arg("--root")
-        .arg(root)
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = Command::new(if is_root { "unshare".as_ref() } else { program });
+    match is_root {
+        true => command.args(["--mount", "sh", "-c", RUN_IN_MEMORY]).args([program, root]),
+        false => command.arg("--root").arg(root),
+    };
+    command
         .env("DBUS_SYSTEM_BUS_ADDRESS", bus)
         .stdin(Stdio::null())
         .stdout(log()?)
