@@ -38,7 +38,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         let state = self.inner.state.lock();
         occupants.without_source.extend(state.unrecorded().map(Pod::of_runtime));
         for record in state.records.values().filter(|r| r.may_run()) {
-            let left_over = || record.observed.runtime_pod.as_ref().map(Pod::of_runtime);
+            let left_over = || record.observed.runtime_pod.as_deref().map(Pod::of_runtime);
             let Some(pod) = record.pod().cloned().or_else(left_over) else { continue };
             match end_by(record) {
                 None => occupants.non_terminating.push(pod),

@@ -76,7 +76,8 @@ pub(super) struct Observed {
     /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec that started them.
     pub(super) pod: Option<Pod>,
     pub(super) mirror: Option<Pod>,
-    pub(super) runtime_pod: Option<RuntimePod>,
+    /// Set for few pods: those that no source has, and those that a finished pod left running.
+    pub(super) runtime_pod: Option<Box<RuntimePod>>,
     /// Whether the runtime was seen to run something of this UID.
     pub(super) in_runtime: bool,
 }
@@ -255,7 +256,7 @@ impl Record {
 
     /// Stops containers that the runtime runs of a finished pod, without leaving `Finished`.
     pub(super) fn stop_leftovers(&mut self, pod: RuntimePod, now: Instant) {
-        self.observed.runtime_pod = Some(pod);
+        self.observed.runtime_pod = Some(Box::new(pod));
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
         ending.kill_at = None;
         // A termination requested from now on waits for this stop.

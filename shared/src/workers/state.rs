@@ -257,7 +257,7 @@ impl WorkersState {
         let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
         let grace = request.left_of(grace, now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
-        record.observed.runtime_pod = Some(pod);
+        record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();
         let wait = ending_wait(record, grace, began, shortened);
         (wait, self.wake(&uid))
@@ -389,7 +389,7 @@ impl WorkersState {
         for record in self.records.values().filter(|r| r.may_run()) {
             match record.pod() {
                 Some(pod) => pods.push(pod.clone()),
-                None => runtime_only.extend(record.observed.runtime_pod.clone()),
+                None => runtime_only.extend(record.observed.runtime_pod.as_deref().cloned()),
             }
         }
         let untracked = &self.untracked;

@@ -293,7 +293,7 @@ fn sync_work(
 }
 
 fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<PodWork> {
-    let pod = record.observed.runtime_pod.clone()?;
+    let pod = record.observed.runtime_pod.as_deref()?.clone();
     let grace = begin_grace(record.ending.as_mut()?, Grace::SHORTEST, now);
     Some(PodWork::TerminateRuntime { pod, grace, since: None })
 }
@@ -314,7 +314,7 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
         let stop = Stop { grace: ending.grace, until, status };
         return Some(PodWork::Terminate { pod, stop, since });
     }
-    let pod = record.observed.runtime_pod.clone()?;
+    let pod = record.observed.runtime_pod.as_deref()?.clone();
     Some(PodWork::TerminateRuntime { pod, grace: until, since })
 }
 
