@@ -5,7 +5,7 @@
 //! link is followed and nothing is waited for.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -127,6 +127,10 @@ impl LogPlace {
 /// # Errors
 /// As [`rotate`]; also if the log is not a regular file.
 pub fn rotate_beyond(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
+    // Nearly all logs are short. If there is a link on the way, this decides nothing but that nothing is done.
+    if fs::symlink_metadata(path).is_ok_and(|log| log.is_file() && log.len() <= max_bytes) {
+        return Ok(false);
+    }
     match open(path) {
         Ok(log) if log.metadata()?.len() > max_bytes => rotate(path, max_files).map(|()| true),
         Ok(_) => Ok(false),
