@@ -35,7 +35,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,9 +47,14 @@ build: ## Build the programs: target/release/{winddown,winddownd,winddown-shim}
 	@tests/node/packages.sh build
 	$(CARGO) build --release --locked --package winddown
 
+# The debug programs, and the agent of node/README.md. With an example, cargo chooses features as for the tests, and
+# compiles nothing twice. Of our crates those are the features that ship: see `xtask trees`.
+programs:
+	@$(CARGO) build $(QUIET) --workspace --bin winddown --bin winddownd --bin winddown-shim --example agent
+
 manual: ## Write man pages, completions and JSON schemas into target/{man,completions,schemas}
 	@tests/node/packages.sh build
-	@$(CARGO) build --quiet --package winddown
+	@$(MAKE) --no-print-directory programs QUIET=--quiet
 	@rm -rf target/man target/completions target/schemas
 	@$(TARGET)/debug/winddown man --dir target/man
 	@mkdir -p target/completions target/schemas
@@ -61,7 +66,7 @@ manual: ## Write man pages, completions and JSON schemas into target/{man,comple
 
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
 	@tests/node/packages.sh build || $(DEPS)
-	@$(CARGO) build --quiet --package winddown
+	@$(MAKE) --no-print-directory programs QUIET=--quiet
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
 	@$(TARGET)/debug/winddown drill docs/examples/node --config docs/examples/node-config.yaml || [ $$? = 5 ]
 
@@ -108,6 +113,8 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
+	@# Programs that the tests compile have features of the tests in crates of others. What ships compiles without those.
+	$(CARGO) check --quiet --package winddown
 	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
 	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask rooms
@@ -162,7 +169,7 @@ pages: ## Write the tables that programs make into the pages; PICTURES=1 also dr
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown --test docs the_page_on_reliability
 ifneq ($(PICTURES),)
 	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --package winddown
+	@$(MAKE) --no-print-directory programs QUIET=--quiet
 	@# 5: one of the examples ignores SIGTERM on purpose. The first line is script's own.
 	@script --quiet --return --log-out $(TARGET)/demo.sent --log-timing programs/tests/live/demo.timing \
 		--command "stty cols 110 rows 34; TERM=xterm-256color LC_ALL=C.UTF-8 $(TARGET)/debug/winddown \
@@ -206,7 +213,7 @@ pressure-oom-killers:
 		$(if $(WRITE),--into docs/explanation/comparison.md)
 
 conformance: ## Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …); WRITE=1: tests/conformance/results.md
-	@[ '$(RUNS)' = 0 ] || $(CARGO) build --quiet --package winddown
+	@[ '$(RUNS)' = 0 ] || $(MAKE) --no-print-directory programs QUIET=--quiet
 	@WRITE=$(WRITE) tests/conformance/run.sh
 
 beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/companion.md (WINDDOWN_KUBELET=…, …)

@@ -3,14 +3,19 @@
 #
 #   tests/node/programs.sh PROFILE
 #
-# They are those that ship: the tests' own build of them has more features. New files each time: a node may still have the
-# last ones. `target/shipped/build` tells them apart; each run of tests says it.
+# New files each time: a node may still have the last ones. `target/shipped/build` tells them apart; each run of tests
+# says it.
 set -eu
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-target}
 profile=$1
-[ "$profile" = dev ] && built=$target/debug || built=$target/$profile
-${CARGO:-cargo} build --profile "$profile" --package winddown --bins >&2
+if [ "$profile" = dev ]; then
+    built=$target/debug
+    make --no-print-directory programs >&2
+else
+    built=$target/$profile
+    ${CARGO:-cargo} build --profile "$profile" --package winddown --bins >&2
+fi
 mkdir -p "$target/shipped"
 for program in winddown winddownd winddown-shim; do
     rm -f "$target/shipped/$program"

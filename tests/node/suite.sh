@@ -36,7 +36,7 @@ profile=dev
 WINDDOWN_PROGRAMS=$(tests/node/programs.sh $profile) || exit
 export WINDDOWN_PROGRAMS
 # What an embedder's agent does on a node is shown by the example of its README.
-cargo build --package winddown-node --example agent --features process,systemd || exit
+cargo build --workspace --example agent || exit
 strip -o "$target/shipped/example-agent.new" "$target/debug/examples/agent" || exit
 mv "$target/shipped/example-agent.new" "$target/shipped/example-agent"
 

@@ -1,4 +1,5 @@
-//! How many crates each published crate brings into a program that needs nothing else, and how long they take to build.
+//! How many crates each published crate brings into a program that needs nothing else, and how long they take to build;
+//! and whether the tests compile our crates as they ship.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,10 +21,14 @@ const MOST_CRATES: [(&str, usize); 9] = [
     ("winddown-shutdown", 42),
 ];
 
+/// Features without code of their own: they name others.
+const NAMES: [&str; 2] = ["default", "winddown_node/testing"];
+
 /// Prints one line per crate; with `is_built` builds each alone, from nothing.
 ///
 /// # Errors
-/// A crate brings more than it may, or cannot be built.
+/// A crate brings more than it may, or cannot be built; or the tests compile a crate of ours with other features than
+/// those that ship.
 pub(crate) fn show(repository: &Path, is_built: bool) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, most) in MOST_CRATES {
@@ -37,8 +42,34 @@ pub(crate) fn show(repository: &Path, is_built: bool) -> Result<()> {
             wrong.push(format!("{name} brings {count} crates, and {most} are allowed"));
         }
     }
+    let (shipped, tested) = (
+        features(repository, &["--edges", "normal", "--package", "winddown"])?,
+        features(repository, &["--edges", "normal,dev", "--workspace"])?,
+    );
+    let others = shipped.difference(&tested);
+    wrong.extend(
+        others.map(|ours| format!("no test compiles `{ours}`, which ships, with those features")),
+    );
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+/// Our libraries in this tree, each with its features.
+fn features(repository: &Path, tree: &[&str]) -> Result<BTreeSet<String>> {
+    let format = ["tree", "--prefix", "none", "--format", "{lib} {f}"];
+    let tree = cargo(repository, &[&format, tree].concat())?;
+    let ours = tree.lines().filter(|line| line.starts_with("winddown"));
+    let with_code = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        let features = words.next().unwrap_or_default().split(',');
+        let is_name = |feature: &str| {
+            NAMES.contains(&feature) || NAMES.contains(&&*format!("{name}/{feature}"))
+        };
+        let features: Vec<_> = features.filter(|feature| !is_name(feature)).collect();
+        format!("{name} {}", features.join(","))
+    };
+    Ok(ours.map(with_code).collect())
 }
 
 /// The crates that cargo links into a package, itself among them, with their versions. `package`: how cargo chooses it
