@@ -33,7 +33,6 @@ use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
-use winddown_daemon::service::{ConfiguredRuntime, ServiceNode};
 use winddown_node::{Configured, Node, NodeIdentity, PluginError, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
@@ -204,7 +203,7 @@ async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outc
 }
 
 struct Drill {
-    node: ServiceNode,
+    node: Node<ProcessRuntime>,
     shutdown: ShutdownHandle,
     inhibitor: Arc<LogindInhibitor>,
     manifests: watch::Receiver<Arc<DesiredManifests>>,
@@ -246,8 +245,6 @@ impl Drill {
         let configured = Configured::of(config, wall.now());
         let plugin = configured.shutdown(Arc::clone(&inhibitor)).trigger(Trigger::Drill);
         let shutdown = plugin.handle();
-        // The daemon's own type, so that a node is not compiled once more for this command.
-        let runtime = ConfiguredRuntime::Process(Arc::new(runtime));
         let node = Node::builder(Arc::new(runtime))
             .settings(configured.settings())
             .source(manifests.clone())
