@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::targets;
 
 /// The names of rows that have a target.
-const RESIDENT: &str = "resident memory of the agent";
+pub(crate) const RESIDENT: &str = "resident memory of the agent";
 const CPU: &str = "idle CPU of the agent";
 const WAKE_UPS: &str = "wake-ups of the agent";
 /// How long after the pods' start the agent is left alone before it counts as idle.
