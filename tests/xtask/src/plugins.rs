@@ -13,6 +13,10 @@ const PLUGINS: [(&str, &str); 4] = [
     ("cluster", "winddown-cluster"),
 ];
 
+/// What is compiled beside each node, so that crates of others have one set of features with all lists, and are compiled
+/// once.
+const BESIDE: [&str; 2] = ["winddown-cluster", "winddown-pod-references"];
+
 /// The lists of plug-ins: none, each alone, and all but one.
 fn lists() -> impl Iterator<Item = Vec<&'static str>> {
     let names = || PLUGINS.into_iter().map(|(name, _)| name);
@@ -28,6 +32,7 @@ pub(crate) fn build(repository: &Path) -> Result<()> {
             repository,
             &["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"],
             &with,
+            &[],
         )?;
         for (name, of_it) in PLUGINS.into_iter().filter(|(name, _)| !list.contains(name)) {
             let crates = needs.lines().filter_map(|line| line.split(' ').next());
@@ -36,17 +41,18 @@ pub(crate) fn build(repository: &Path) -> Result<()> {
                 "a node of [{with}] needs {of_it}, although {name} is left out"
             );
         }
-        cargo(repository, &["clippy", "--quiet"], &with)?;
+        cargo(repository, &["clippy", "--quiet"], &with, &BESIDE)?;
         println!("built: [{with}]");
     }
     Ok(())
 }
 
-/// Runs cargo for a node with these features, and returns its output.
-fn cargo(repository: &Path, command: &[&str], with: &str) -> Result<String> {
+/// Runs cargo for a node with these features, and for `beside` it, and returns its output.
+fn cargo(repository: &Path, command: &[&str], with: &str, beside: &[&str]) -> Result<String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repository).args(command);
     cargo.args(["--package", "winddown-node", "--no-default-features", "--features", with]);
+    cargo.args(beside.iter().flat_map(|name| ["--package", name]));
     // A library that is built alone needs the version that a program would choose.
     cargo.env("K8S_OPENAPI_ENABLED_VERSION", "1.37");
     if command.first() == Some(&"clippy") {
