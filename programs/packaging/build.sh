@@ -175,15 +175,29 @@ check_libc() {
     newest=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
     [ -n "$newest" ] || die "$programs: not linked with glibc: a tarball can be made of them"
     [ "$(printf 'GLIBC_2.34\n%s\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
-        die "$programs needs $newest, programs/Cargo.toml promises libc6 2.34: fix one of them"
+        die "$programs needs $newest, programs/packaging/deb/control promises libc6 2.34: fix one of them"
 }
 
 make_deb() {
     check_libc
-    # shellcheck disable=SC2086
-    "$(programs/packaging/tools.sh cargo-deb)" deb --quiet --no-build --no-strip $fast --package winddown \
-        --deb-revision "$revision" --maintainer "$maintainer" --output "$out/" >/dev/null 9>&-
-    echo "$out/winddown_$version-${revision}_$(dpkg --print-architecture).deb"
+    deb=$packages/deb
+    rm -rf "$deb"
+    cp -R "$root" "$deb"
+    mkdir "$deb/DEBIAN"
+    cp "$packages/copyright" "$deb/usr/share/doc/winddown/"
+    gzip -9n <"$packages/changelog" >"$deb/usr/share/doc/winddown/changelog.Debian.gz"
+    cp "$packages/scripts/deb/"* "$deb/DEBIAN/"
+    echo /etc/winddown/config.yaml >"$deb/DEBIAN/conffiles"
+    architecture=$(dpkg --print-architecture)
+    {
+        printf 'Package: winddown\nVersion: %s-%s\nArchitecture: %s\nMaintainer: %s\n' "$version" "$revision" "$architecture" "$maintainer"
+        printf 'Installed-Size: %s\n' "$(du -sk --apparent-size "$root" | cut -f 1)"
+        cat programs/packaging/deb/control
+    } >"$deb/DEBIAN/control"
+    date_everything "$deb"
+    file=$out/winddown_$version-${revision}_$architecture.deb
+    dpkg-deb --root-owner-group -Zxz ${fast:+-z0} --build "$deb" "$file" >/dev/null 9>&-
+    echo "$file"
 }
 
 make_rpm() {

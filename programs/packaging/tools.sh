@@ -1,12 +1,11 @@
 #!/bin/sh
 # Prints the path of a program that makes packages, building it from source first if need be.
 #
-#   programs/packaging/tools.sh cargo-deb|cargo-generate-rpm
+#   programs/packaging/tools.sh cargo-generate-rpm
 #
 # Kept outside git. The versions are fixed so that the same commit gives the same packages.
 set -eu
 case $1 in
-cargo-deb) version=3.8.0 ;;
 cargo-generate-rpm) version=0.21.1 ;;
 *) echo "tools.sh: what is $1?" >&2 && exit 2 ;;
 esac
