@@ -64,16 +64,20 @@ pub fn repository() -> &'static Path {
     here.ancestors().nth(2).unwrap_or(here)
 }
 
-/// Whether packages can be built: only in the long form, because their tools are built from source first, and only if
-/// these programs are installed. If not, prints that the test is left or skipped, or fails if nothing may be skipped.
-/// Each program comes with the Debian package that contains it.
+/// Whether packages can be built: only in the long form, and only if these programs are installed. If not, prints that the
+/// test is left or skipped, or fails if nothing may be skipped. Each program comes with the Debian package that contains it.
 ///
 /// # Errors
 /// Programs are missing, and nothing may be skipped.
 pub fn are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
-    if !in_long_form(test, "makes packages, whose tools take minutes to build") {
-        return Ok(false);
-    }
+    Ok(in_long_form(test, "makes packages") && programs_are_here(test, tools)?)
+}
+
+/// The same in either form of the tests.
+///
+/// # Errors
+/// Programs are missing, and nothing may be skipped.
+pub fn programs_are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool> {
     let mut missing = String::new();
     for (program, package) in tools.iter().filter(|(program, _)| !is_here(program)) {
         write!(missing, " {program} (apt-get install {package})")?;

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use winddown_node_tests::packages::{Packages, are_here, repository, text_of};
+use winddown_node_tests::packages::{Packages, are_here, programs_are_here, repository, text_of};
 use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::typed::{HOME, Typed, enter_all, prepare};
 use winddown_node_tests::{Flavour, Node, base_or_skip, in_long_form, of_this_test, programs};
@@ -18,24 +18,41 @@ use crate::page::{self, Block, Page};
 /// Room that no check finds small.
 pub(super) const DISK: u64 = 4 << 30;
 
+const TOOLS: [(&str, &str); 2] = [("dpkg-deb", "dpkg"), ("strip", "binutils")];
+
+#[tokio::test]
+async fn a_bare_node_with_the_package_does_what_readme_says() -> TestResult {
+    let test = "a_bare_node_with_the_package_does_what_readme_says";
+    if !programs_are_here(test, &TOOLS)? {
+        return Ok(());
+    }
+    let mut typed = typed("node")?;
+    typed.retain(|command| command.at.starts_with("README.md"));
+    enter_on_a_bare_node(test, &typed, 8).await
+}
+
 #[tokio::test]
 async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
     let test = "a_bare_node_does_what_readme_and_docs_say";
-    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+    if !are_here(test, &TOOLS)? {
         return Ok(());
     }
+    enter_on_a_bare_node(test, &typed("node")?, 20).await
+}
+
+/// Types commands, `least` or more, in a node that has the package where the pages say.
+async fn enter_on_a_bare_node(test: &str, typed: &[Typed], least: usize) -> TestResult {
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    assert!(typed.len() >= least, "only {} commands", typed.len());
     let packages = Packages::make("1", &["deb"]).await?;
-    let typed = typed("node")?;
-    assert!(typed.len() >= 20, "only {} commands", typed.len());
     let mut node = Node::create(&base).await?;
     // Else the agent judges how full the disk of the machine is that tests it.
     node.add_disk(DISK).await?;
     node.start().await?;
     prepare(&node)?;
-    put_package(&node, &packages.deb()?, &typed)?;
+    put_package(&node, &packages.deb()?, typed)?;
     save_files(&node)?;
-    enter_all(&mut node, &typed).await
+    enter_all(&mut node, typed).await
 }
 
 #[tokio::test]
