@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use compare::{Difference, Right, compare, granted, manifest};
+use compare::{Difference, Right, compare, granted, kustomized, manifest};
 
 #[test]
 fn missing_and_unused_rights_are_both_found() {
@@ -90,13 +90,36 @@ async fn what_ending_a_kubelets_pods_needs_is_granted_and_nothing_else() {
 }
 
 #[test]
-fn what_doctor_asks_about_is_what_the_manifest_grants() {
+fn one_kustomization_has_the_companion_and_the_rights_it_needs() {
+    let objects = kustomized("programs/packaging/kubernetes");
+    let kinds = objects.iter().map(|object| object["kind"].as_str().unwrap());
+    let wanted = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ConfigMap",
+        "DaemonSet",
+    ];
+    assert_eq!(kinds.collect::<Vec<_>>(), wanted);
+    assert_eq!(granted(&objects, "winddown:companion"), companions_needs());
+}
+
+/// What the agent asks the API server for beside a kubelet.
+fn companions_needs() -> BTreeSet<Right> {
     let needs = winddown_companion::NEEDS;
-    let asked: BTreeSet<_> = [winddown_companion::READ_BUDGETS]
+    [winddown_companion::READ_BUDGETS]
         .iter()
         .chain(&winddown_companion::REQUEST_EVICTIONS)
         .chain(&needs)
         .map(|need| Right::new(need.verb, need.group, need.resource, ""))
-        .collect();
-    assert_eq!(asked, granted(&manifest("companion-mode"), "winddown:companion"));
+        .collect()
+}
+
+#[test]
+fn what_doctor_asks_about_is_what_the_manifest_grants() {
+    assert_eq!(companions_needs(), granted(&manifest("companion-mode"), "winddown:companion"));
 }

@@ -74,6 +74,9 @@ fn copy(repository: &Path, layout: &Layout, path: &Path, to: &Path) -> Result<()
             let text = fs::read_to_string(&from).with_context(at)?;
             layout.links(&text, path, &|target| repository.join(target).exists())
         }
+        Some("yaml") if path.ends_with("kustomization.yaml") => {
+            layout.resources(&fs::read_to_string(&from).with_context(at)?, path)
+        }
         // Manifests name each other in comments.
         Some("yaml") => layout.paths(&fs::read_to_string(&from).with_context(at)?),
         _ => return Ok(()),
@@ -117,6 +120,18 @@ impl Layout {
         }
         out.push_str(&self.paths(rest));
         out
+    }
+
+    /// Returns the text of a kustomization, whose entries that are paths lead to what is installed.
+    fn resources(&self, text: &str, file: &Path) -> String {
+        let directory = |path: &Path| path.parent().unwrap_or(path).to_owned();
+        let entry = |line: &str| {
+            let target = normal(&directory(file).join(line.strip_prefix("- ")?));
+            let to = relative(&directory(&self.installed(file)?), &self.installed(&target)?);
+            Some(format!("- {}", to.display()))
+        };
+        let lines = text.lines().map(|line| entry(line).unwrap_or_else(|| self.paths(line)) + "\n");
+        lines.collect()
     }
 
     /// Returns the text with the paths of directories of the repository as they are installed.
@@ -234,6 +249,16 @@ mod tests {
             assert_eq!(page(&PACKAGE, at, text), package);
             assert_eq!(page(&TARBALL, at, text), tarball);
         }
+    }
+
+    #[test]
+    fn a_kustomization_names_what_is_installed() {
+        let file = Path::new("programs/packaging/kubernetes/kustomization.yaml");
+        let text = "# cluster/rbac/a.yaml\nresources:\n- ../../../cluster/rbac\n- companion.yaml\n";
+        let wanted =
+            |root| format!("# {root}rbac/a.yaml\nresources:\n- ../rbac\n- companion.yaml\n");
+        assert_eq!(PACKAGE.resources(text, file), wanted("/usr/share/winddown/"));
+        assert_eq!(TARBALL.resources(text, file), wanted(""));
     }
 
     #[test]

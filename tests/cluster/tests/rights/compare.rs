@@ -36,6 +36,18 @@ pub(crate) fn daemon_set() -> Vec<Value> {
     objects("programs/packaging/kubernetes/companion.yaml")
 }
 
+/// What the kustomization of this directory consists of.
+pub(crate) fn kustomized(directory: &str) -> Vec<Value> {
+    let [kustomization] = &objects(&format!("{directory}/kustomization.yaml"))[..] else {
+        panic!("{directory} has more than one kustomization");
+    };
+    let resources = kustomization["resources"].as_array().into_iter().flatten();
+    let names = resources.map(|name| format!("{directory}/{}", name.as_str().unwrap()));
+    names
+        .flat_map(|name| if name.ends_with(".yaml") { objects(&name) } else { kustomized(&name) })
+        .collect()
+}
+
 fn objects(file: &str) -> Vec<Value> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(repository.join(file)).unwrap();

@@ -29,14 +29,12 @@ until curl --silent --fail http://registry.example.com/v2/; do sleep 0.1; done";
 const KUBECTL: &str = r#"#!/bin/sh
 case "$*" in
 "-n kube-system exec ds/winddown -- "*) shift 5; exec "$@" ;;
-"apply -f "*)
-    shift
-    while [ "$1" = -f ]; do
-        grep --quiet '^kind: ' "$2" || exit 1
-        echo "$2 configured"
-        shift 2
-    done
-    [ $# = 0 ] ;;
+"apply -k "*)
+    [ $# = 3 ] || exit 1
+    for name in $(sed -n 's/^- //p' "$3/kustomization.yaml"); do
+        grep --recursive --quiet '^kind: ' "$3/$name" || exit 1
+        echo "$3/$name configured"
+    done ;;
 *) exit 1 ;;
 esac
 "#;
