@@ -375,6 +375,38 @@ async fn a_reload_changes_the_plan_at_once() {
     assert_eq!(group.pods[0].grace_seconds, 20.0, "nobody else needs the time");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_plan_shows_what_is_left_of_the_grace_of_a_pod_that_is_terminating_already() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, db) = (pod("web", 0, 30), pod("db", 0, 30));
+    b.runtime.stop_takes(web.uid(), secs(25));
+    b.want(&[&web, &db]).await;
+    let node = b.node.clone();
+    let kill = tokio::spawn(async move { node.kill("default", "web", KillBody::default()).await });
+    tokio::time::sleep(secs(10)).await;
+    let plan = b.node.shutdown_plan(None).await;
+    let pods = plan.groups.iter().flat_map(|group| &group.pods);
+    let left: Vec<_> = pods.map(|pod| (&*pod.name, pod.grace_left_seconds)).collect();
+    assert_eq!(left, [("db", None), ("web", Some(20.0))]);
+    kill.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_default_grace_is_cut_are_listed_apart_from_those_that_ask_for_more() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 30), &pod("dns", 2_000_000_000, 30)]).await;
+    let plan = b.node.status().shutdown_plan;
+    assert!(plan.warnings.is_empty(), "{plan:?}");
+    assert_eq!(
+        plan.default_grace_cut,
+        ["2 pods ask for 30s, the default, and are guaranteed 10s to 20s"]
+    );
+    b.want(&[&pod("web", 0, 40)]).await;
+    let plan = b.node.status().shutdown_plan;
+    assert_eq!(plan.warnings, ["pod default/web asks for 40s and gets 30s"]);
+    assert!(plan.default_grace_cut.is_empty(), "{plan:?}");
+}
+
 #[test]
 fn a_shutdown_policy_of_the_library_is_that_of_a_node_without_a_configuration() {
     let configured = crate::policy_of(&Config::default().shutdown);

@@ -106,6 +106,12 @@ pub struct PlannedPodStatus {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
+    /// What is left of the pod's grace period, in seconds, if it is already terminating.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_left_seconds: Option<f64>,
     /// The guaranteed time between its SIGTERM and SIGKILL, in seconds.
     pub grace_seconds: f64,
     /// The grace period in its spec, in seconds; absent if it sets none.
@@ -216,6 +222,7 @@ impl PlannedPodStatus {
             name: pod.name().to_string(),
             uid: pod.uid().to_string(),
             priority: pod.priority_or_zero(),
+            has_no_priority: pod.priority().is_none(),
             grace_seconds: grace.as_secs_f64(),
             own_grace_seconds: pod.termination_grace_period().map(|own| own.as_secs_f64()),
             stays_on_reboot: plan.may_stay(pod),

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use winddown_control::api::{self, Check, DrainRequest, NoticeBody, ReportList, WithdrawAnswer};
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{
-    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
+    Grace, InhibitorState, LockState, Pod, PodKiller, PodSnapshot, RequestReport, Runtime,
+    WallTime, error_chain,
 };
 use winddown_shutdown::{
     Budget, Plan, PlanWarning, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger,
@@ -26,7 +27,7 @@ use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
-use crate::status_view::lock_state;
+use crate::status_view::{grace_left, lock_state};
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -265,7 +266,20 @@ impl<R: Runtime> Joined<R> {
         let pods_unknown = !self.core.workers.running().known;
         let mut view = ShutdownPlan { pods_unknown, ..ShutdownPlan::of(plan, set_by.as_deref()) };
         view.warnings.extend(self.objection().and_then(|objection| objection.text()));
+        self.show_terminating(&mut view);
         view
+    }
+
+    /// Adds what is left of the grace periods of pods that are terminating already.
+    fn show_terminating(&self, view: &mut ShutdownPlan) {
+        let snapshots = self.core.workers.snapshot();
+        let left = |snapshot: &PodSnapshot| {
+            grace_left(snapshot).map(|left| (snapshot.uid.to_string(), left.as_secs_f64()))
+        };
+        let left: HashMap<String, f64> = snapshots.iter().filter_map(left).collect();
+        for pod in view.groups.iter_mut().flat_map(|group| &mut group.pods) {
+            pod.grace_left_seconds = left.get(&pod.uid).copied();
+        }
     }
 
     /// Adds to each pod the disruption budgets and eviction responders that are consulted before it is ended.
@@ -305,6 +319,9 @@ impl<R: Runtime> Joined<R> {
         let enabled = self.policy.borrow().is_enabled();
         let (plan, budget) = self.planned();
         let groups = plan.groups.iter().zip(plan.gone_within());
+        let cuts = plan.warnings().into_iter().filter(is_cut);
+        let (usual, chosen): (Vec<_>, Vec<_>) = cuts.partition(is_of_default);
+        let texts = |cuts: Vec<PlanWarning>| cuts.iter().map(ToString::to_string).collect();
         api::PlanSummary {
             enabled,
             requested_seconds: plan.requested.as_secs_f64(),
@@ -318,21 +335,22 @@ impl<R: Runtime> Joined<R> {
                     pods: group.pods.len(),
                 })
                 .collect(),
-            warnings: plan
-                .warnings()
-                .iter()
-                .filter(is_chosen_grace)
-                .map(ToString::to_string)
-                .collect(),
+            warnings: texts(chosen),
+            default_grace_cut: texts(usual),
         }
     }
 }
 
-/// Whether the warning is about a grace period that the author of a manifest chose, and not about the default.
-fn is_chosen_grace(warning: &&PlanWarning) -> bool {
+/// Whether the warning is about pods that get less than the grace period they ask for.
+fn is_cut(warning: &PlanWarning) -> bool {
+    matches!(warning, PlanWarning::GraceCut { .. } | PlanWarning::GracesCut { .. })
+}
+
+/// Whether it is about the default grace period, which the author of no manifest chose.
+fn is_of_default(warning: &PlanWarning) -> bool {
     match warning {
-        PlanWarning::GraceCut { wants, .. } => *wants != Grace::DEFAULT,
-        PlanWarning::GracesCut { want, .. } => *want != (Grace::DEFAULT, Grace::DEFAULT),
+        PlanWarning::GraceCut { wants, .. } => *wants == Grace::DEFAULT,
+        PlanWarning::GracesCut { want, .. } => *want == (Grace::DEFAULT, Grace::DEFAULT),
         _ => false,
     }
 }

@@ -220,22 +220,37 @@ fn off(pods: usize) -> String {
 }
 
 fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
-    let mut table = Table::new([
+    let mut columns = vec![
         Column::words("NAMESPACE"),
         Column::words("NAME"),
         Column::numbers("PRIORITY"),
         Column::numbers("GRACE"),
         Column::numbers("OWN GRACE"),
-    ]);
+    ];
+    let terminating = pods.iter().any(|pod| pod.grace_left_seconds.is_some());
+    if terminating {
+        columns.push(Column::words("STATE"));
+    }
+    let mut table = Table::new(columns);
     for pod in pods {
         let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), seconds);
-        table.row([
+        let priority = match pod.has_no_priority {
+            true => "-".to_owned(),
+            false => pod.priority.to_string(),
+        };
+        let mut row = vec![
             (pod.namespace.clone(), None),
             (pod.name.clone(), None),
-            (pod.priority.to_string(), None),
+            (priority, None),
             (seconds(pod.grace_seconds), None),
             (own, None),
-        ]);
+        ];
+        if terminating {
+            let left = pod.grace_left_seconds.map(|left| seconds(left.ceil()));
+            let state = left.map(|left| format!("terminating, {left} left"));
+            row.push((state.unwrap_or_default(), None));
+        }
+        table.row(row);
     }
     table.indented(view)
 }

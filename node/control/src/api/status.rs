@@ -403,6 +403,9 @@ pub struct PlanSummary {
     /// Which pods get less time than their manifests ask for, human-readable. Pods that ask for the default are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Which pods get less time than the default grace, which they ask for, human-readable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_grace_cut: Vec<String>,
 }
 
 /// A group of a [`PlanSummary`].

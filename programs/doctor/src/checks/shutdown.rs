@@ -120,13 +120,19 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => !facts.wanted.is_zero(),
     };
     let file = facts.config.file.display();
-    let cut = facts.agent.known().map(|status| &status.shutdown_plan.warnings);
-    if let Some(cut) = cut.filter(|cut| enabled && !cut.is_empty()) {
-        return Some(
-            CHECK.warning("pods ask for more time than a shutdown gives them").saw_all(cut).advise(
-                format!("raise shutdownGracePeriod in {file}, then: `systemctl reload winddown`"),
-            ),
-        );
+    let plan = facts.agent.known().filter(|_| enabled).map(|status| &status.shutdown_plan);
+    if let Some(plan) = plan {
+        let (cut, usual) = (&plan.warnings, &plan.default_grace_cut);
+        let found = match (cut.is_empty(), usual.is_empty()) {
+            (false, _) => Some(CHECK.warning("pods ask for more time than a shutdown gives them")),
+            (true, false) => Some(CHECK.info("a shutdown gives pods less than the default grace")),
+            (true, true) => None,
+        };
+        if let Some(found) = found {
+            let next =
+                format!("raise shutdownGracePeriod in {file}, then: `systemctl reload winddown`");
+            return Some(found.saw_all(cut).saw_all(usual).advise(next));
+        }
     }
     Some(if enabled {
         CHECK.ok(format!("pods get up to {} at a shutdown", span(facts.budget)))

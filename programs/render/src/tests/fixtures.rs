@@ -53,7 +53,7 @@ pub(crate) fn fresh() -> Status {
         requested_seconds: 40.0,
         available_seconds: 40.0,
         groups: vec![group(0, 30.0, 0), group(2_000_000_000, 10.0, 0)],
-        warnings: Vec::new(),
+        ..PlanSummary::default()
     };
     status.runtime =
         RuntimeStatus { name: "process".to_owned(), healthy: true, message: String::new() };

@@ -94,6 +94,17 @@ fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all()
 }
 
 #[test]
+fn a_missing_manifests_directory_is_not_to_be_removed() {
+    let mut node = broken_manifests();
+    let mut problem = node.manifests.problems[0].clone();
+    problem.file = node.manifests.directory.clone();
+    problem.message = "does not exist: create it".to_owned();
+    node.manifests.problems = vec![problem];
+    let text = status(&node, &SCREEN);
+    assert!(text.contains("create it") && !text.contains("remove the file"), "{text}");
+}
+
+#[test]
 fn a_shutdown_under_way_shows_its_groups_and_the_time_left() {
     check("shutting_down", &shutting_down());
 }
@@ -166,6 +177,36 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
 fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
     let view = View { width: None, color: false, wide: true };
     insta::assert_snapshot!("wide", status(&five_pods(), &view));
+}
+
+#[test]
+fn a_plan_says_which_pods_are_terminating_already_and_which_have_no_priority() {
+    let pod = |name: &str, left, has_no_priority| PlannedPodStatus {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        has_no_priority,
+        grace_seconds: 30.0,
+        grace_left_seconds: left,
+        ..PlannedPodStatus::default()
+    };
+    let group = |pods| PlannedGroup { pods, ..PlannedGroup::default() };
+    let groups = vec![
+        group(vec![pod("web", Some(11.2), false), pod("db", Some(0.0), true)]),
+        group(vec![pod("dns", None, true)]),
+    ];
+    let plan = ShutdownPlan { requested_seconds: 60.0, groups, ..ShutdownPlan::default() };
+    let shown = crate::plan(&plan, &View::default());
+    let rows: Vec<String> = shown
+        .lines()
+        .filter(|line| line.contains("default  "))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let wanted = [
+        "default web 0 30s - terminating, 12s left",
+        "default db - 30s - terminating, 0s left",
+        "default dns - 30s -",
+    ];
+    assert_eq!(rows, wanted, "{shown}");
 }
 
 #[test]
