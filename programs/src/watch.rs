@@ -12,6 +12,7 @@ use winddown_control::api::{Envelope, Status};
 use winddown_control::{AnswerLines, Client, ClientError};
 
 pub(super) mod feed;
+mod keys;
 mod live;
 mod terminal;
 #[cfg(test)]

@@ -44,9 +44,13 @@ fn watching(
 }
 
 #[test]
-fn a_node_at_rest_one_going_down_and_one_that_is_short_of_memory_fit_every_terminal() {
-    let nodes =
-        [("idle", nodes::idle()), ("shutdown", nodes::going_down()), ("pressure", nodes::short())];
+fn a_node_at_rest_going_down_drained_or_short_of_memory_fits_every_terminal() {
+    let nodes = [
+        ("idle", nodes::idle()),
+        ("shutdown", nodes::going_down()),
+        ("drain", nodes::draining()),
+        ("pressure", nodes::short()),
+    ];
     for (name, status) in nodes {
         for (columns, rows) in SIZES {
             let (_folder, _agent, mut tty) = watching(&status, (columns, rows), &[]);
@@ -155,6 +159,31 @@ fn the_pods_that_do_not_fit_are_scrolled_to() {
     tty.until("the last", |text| text.contains("session-cache") && text.contains("more above"));
     tty.press("\x1b[H");
     tty.until("the first again", |text| text.contains("batch/report-builder"));
+}
+
+#[test]
+fn keys_filter_and_sort_the_pods_and_explain_themselves() {
+    for size in SIZES {
+        let name = |screen: &str| format!("{screen}_{}x{}", size.0, size.1);
+        let (_folder, _agent, mut tty) = watching(&nodes::idle(), size, &[]);
+        tty.until("the node", |text| text.contains("edge-7"));
+        tty.press("/shop");
+        tty.until("typed", |text| text.contains("/shop_"));
+        tty.press("\rs");
+        let filtered = tty.until("the filter", |text| text.contains("/shop (4 of 9), by name"));
+        insta::assert_snapshot!(name("filter"), masked(&filtered));
+        tty.press("?");
+        let help = tty.until("the help", |text| text.contains("KEYS"));
+        insta::assert_snapshot!(name("help"), help);
+        tty.press("\x1b");
+        tty.until("no help", |text| text.contains("/shop (4 of 9)"));
+        tty.press("\x1b");
+        tty.until("no filter", |text| !text.contains("/shop (") && text.contains("by name"));
+        tty.press("\x1b");
+        tty.until("no order", |text| !text.contains("by name"));
+        tty.press("\x1b");
+        assert_eq!(tty.ended().code(), Some(0));
+    }
 }
 
 #[test]

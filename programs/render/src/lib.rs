@@ -37,7 +37,7 @@ pub use changes::changes;
 pub use describe::describe;
 pub use eviction::{eviction, why_it_stays};
 pub use line::{Line, Span, painted};
-pub use live::{Scene, Screen, counts_down, live};
+pub use live::{PodOrder, Scene, Screen, counts_down, live};
 pub use paint::{Paint, error, notice};
 pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;

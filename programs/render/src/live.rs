@@ -16,11 +16,15 @@ use super::times::Times;
 use super::wrap;
 use winddown_control::api::{Phase, PodState, Status};
 
+mod foot;
 mod head;
+mod help;
 mod pods;
 mod sections;
 #[cfg(test)]
 mod tests;
+
+pub use pods::PodOrder;
 
 /// The content of the screen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +37,14 @@ pub struct Scene<'a> {
     pub gone: Option<(&'a str, &'a str)>,
     /// Whether bars may be drawn with block characters.
     pub blocks: bool,
+    /// Only pods with this text in `namespace/name` are shown.
+    pub filter: &'a str,
+    /// Whether the user is typing the filter.
+    pub typing: bool,
+    /// The order of the pods.
+    pub order: PodOrder,
+    /// Whether the keys and symbols are explained in place of the node.
+    pub help: bool,
     /// The number of pods that the user scrolled past.
     pub skipped: usize,
 }
@@ -53,6 +65,7 @@ pub fn live(scene: &Scene<'_>, columns: usize, rows: usize) -> Screen {
     let mut page = Page { scene, columns, lines: Vec::new() };
     let (mut pods, mut skipped) = (0, 0);
     match scene.status {
+        _ if scene.help => page.help(),
         None => page.no_agent(),
         Some(status) => (pods, skipped) = page.node(status, rows),
     }
@@ -103,26 +116,6 @@ impl Page<'_> {
         }
         self.blank();
         self.text(DIM, "It is asked again every second.");
-    }
-
-    /// The last line, unless the screen is too low.
-    fn foot(&mut self, rows: usize) {
-        if rows < 8 {
-            return;
-        }
-        self.lines.truncate(rows - 1);
-        while self.lines.len() < rows - 1 {
-            self.blank();
-        }
-        let keys =
-            if self.columns < 50 { "q quit" } else { "q quit   up/down, page up/down: pods" };
-        let answer = match (self.scene.gone, self.scene.status) {
-            (None, Some(status)) => format!("as of {}", status.time.strftime("%H:%M:%S UTC")),
-            _ => String::new(),
-        };
-        let keys = vec![span(DIM, keys)];
-        let answer = vec![span(DIM, answer)];
-        self.two(keys, answer);
     }
 
     /// The time format for a screen that is not redrawn while nothing changes.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::feed::{self, FeedEvent};
+use super::keys::{Act, LiveControls};
 use super::terminal::Terminal;
 use crate::end_signals::EndSignals;
 use crate::{CommandError, Exit, Output};
@@ -53,14 +54,6 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
     }
 }
 
-/// The next action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Draw,
-    Stop,
-    Quit,
-}
-
 /// Returns the next event; never resolves without a terminal for input.
 async fn next_key(keys: &mut Option<EventStream>) -> Event {
     loop {
@@ -80,14 +73,13 @@ struct View {
     at: Instant,
     /// Why the agent does not answer, the hint, and since when.
     gone: Option<(String, String, Instant)>,
-    skipped: usize,
-    page: usize,
+    controls: LiveControls,
 }
 
 impl View {
     fn new() -> Self {
         let (status, gone, at) = (None, None, Instant::now());
-        Self { blocks: speaks_utf8(), status, at, gone, skipped: 0, page: 0 }
+        Self { blocks: speaks_utf8(), status, at, gone, controls: LiveControls::default() }
     }
 
     fn handle(&mut self, printer: Option<FeedEvent>) -> Result<Act, CommandError> {
@@ -106,26 +98,10 @@ impl View {
     }
 
     fn key(&mut self, event: &Event) -> Act {
-        let Event::Key(KeyEvent { code, modifiers, kind, .. }) = *event else { return Act::Draw };
-        if kind == KeyEventKind::Release {
-            return Act::Draw;
+        match event {
+            Event::Key(key) => self.controls.press(*key),
+            _ => Act::Draw,
         }
-        let control = modifiers.contains(KeyModifiers::CONTROL);
-        match code {
-            KeyCode::Char('c' | 'd') if control => return Act::Quit,
-            KeyCode::Char('z') if control => return Act::Stop,
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Act::Quit,
-            KeyCode::Down | KeyCode::Char('j') => self.skipped = self.skipped.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => self.skipped = self.skipped.saturating_sub(1),
-            KeyCode::PageDown | KeyCode::Char(' ') => {
-                self.skipped = self.skipped.saturating_add(self.page.max(1));
-            }
-            KeyCode::PageUp => self.skipped = self.skipped.saturating_sub(self.page.max(1)),
-            KeyCode::Home => self.skipped = 0,
-            KeyCode::End => self.skipped = usize::MAX,
-            _ => {}
-        }
-        Act::Draw
     }
 
     fn draw(&mut self, terminal: &mut Terminal) -> std::io::Result<()> {
@@ -135,10 +111,14 @@ impl View {
                 older: self.older(),
                 gone: self.gone.as_ref().map(|(why, next, _)| (&**why, &**next)),
                 blocks: self.blocks,
-                skipped: self.skipped,
+                filter: &self.controls.filter,
+                typing: self.controls.typing,
+                order: self.controls.order,
+                help: self.controls.help,
+                skipped: self.controls.skipped,
             };
             let screen = live(&scene, columns, rows);
-            (self.skipped, self.page) = (screen.skipped, screen.page);
+            (self.controls.skipped, self.controls.page) = (screen.skipped, screen.page);
             screen.lines
         })
     }

@@ -1,9 +1,9 @@
 //! Statuses of nodes to display.
 
 use winddown_control::api::{
-    ContainerStatus, Decision, ExitedRun, GroupProgress, GroupSummary, LastState, LockState,
-    NodeStatus, Phase, PlanSummary, PodState, PodStatus, PressureStatus, RuntimeStatus, Status,
-    ThresholdStatus,
+    ContainerStatus, Decision, DrainStatus, ExitedRun, GroupProgress, GroupSummary, LastState,
+    LockState, NodeStatus, Phase, PlanSummary, PodState, PodStatus, PressureStatus, RuntimeStatus,
+    Status, ThresholdStatus,
 };
 
 /// Returns a healthy node.
@@ -35,7 +35,7 @@ pub(crate) fn idle() -> Status {
         requested_seconds: 60.0,
         available_seconds: 60.0,
         groups: vec![group("ordinary pods", 0, 45.0, 7), group(CRITICAL, 2_000_000_000, 60.0, 2)],
-        warnings: Vec::new(),
+        ..PlanSummary::default()
     };
     status.pressure = Some(PressureStatus {
         thresholds: vec![
@@ -86,6 +86,15 @@ pub(crate) fn going_down() -> Status {
         decision("11:59:51", "shop/cart-5b8f6d7c9-qv2lm terminated in 1.2s"),
         decision("11:59:53", "shop/queue-worker-0 terminated in 3.0s"),
     ]);
+    status
+}
+
+/// Returns a node with a drain under way: one group is stopping, the other waits.
+pub(crate) fn draining() -> Status {
+    let mut status = going_down();
+    let progress = std::mem::take(&mut status.shutdown);
+    status.drain = Some(DrainStatus { pods_remaining: 5, progress, ..DrainStatus::default() });
+    status.decisions[2].text = "drain started: 9 pods to terminate within 60s".to_owned();
     status
 }
 

@@ -77,8 +77,12 @@ impl Page<'_> {
         let mut text = row.text.clone();
         let shutdown = run(status);
         let room = self.columns.saturating_sub(LABEL_COLUMNS + text.len() + 2).min(30);
-        if let ("shutdown" | "drain", Phase::Running, Some(since), Some(deadline), 8..) =
-            (row.label, shutdown.phase, shutdown.since, shutdown.deadline, room)
+        let label = match status.shutdown.phase {
+            Phase::Idle => "drain",
+            _ => "shutdown",
+        };
+        if let (true, Phase::Running, Some(since), Some(deadline), 8..) =
+            (row.label == label, shutdown.phase, shutdown.since, shutdown.deadline, room)
         {
             let now = self.times(status).now;
             let millis = |to: winddown_shared::WallTime| {

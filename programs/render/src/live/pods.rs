@@ -1,5 +1,6 @@
 //! The table of pods, with as many rows as fit.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -15,18 +16,32 @@ use winddown_control::api::{PodState, PodStatus, Status};
 /// The screen width from which the less important columns are shown.
 const WIDE_SCREEN_COLUMNS: usize = 110;
 
+/// The order of the pods in the live view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodOrder {
+    /// Terminating pods by the grace that is left, then pods with problems, then the others.
+    #[default]
+    Urgency,
+    /// By namespace and name.
+    Name,
+    /// Those that restarted most often first.
+    Restarts,
+    /// Those that started last first.
+    Newest,
+}
+
 impl Page<'_> {
+    /// The pods that the filter shows.
+    pub(super) fn chosen<'s>(&self, status: &'s Status) -> Vec<&'s PodStatus> {
+        let filter = self.scene.filter;
+        let shows = |pod: &&PodStatus| named(pod).contains(filter);
+        status.pods.iter().filter(shows).collect()
+    }
+
     /// Adds at most `room` lines, including the heading. Returns the number of visible pods and of those above them.
     pub(super) fn pods(&mut self, status: &Status, room: usize) -> (usize, usize) {
-        let mut pods: Vec<&PodStatus> = status.pods.iter().collect();
-        pods.sort_by(|a, b| {
-            (rank(a), a.grace_left_seconds, &a.namespace, &a.name).cmp(&(
-                rank(b),
-                b.grace_left_seconds,
-                &b.namespace,
-                &b.name,
-            ))
-        });
+        let mut pods = self.chosen(status);
+        pods.sort_by(|a, b| self.scene.order.compare(a, b));
         if pods.is_empty() {
             self.text(PLAIN, &none(status));
             return (0, 0);
@@ -68,6 +83,43 @@ impl Page<'_> {
     }
 }
 
+// === impl PodOrder ===
+
+impl PodOrder {
+    /// The orders, in that in which a key goes through them.
+    pub const ALL: [Self; 4] = [Self::Urgency, Self::Name, Self::Restarts, Self::Newest];
+
+    /// The order after this one; the first after the last.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Urgency => Self::Name,
+            Self::Name => Self::Restarts,
+            Self::Restarts => Self::Newest,
+            Self::Newest => Self::Urgency,
+        }
+    }
+
+    /// The order in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Urgency => "most urgent first",
+            Self::Name => "by name",
+            Self::Restarts => "most restarts first",
+            Self::Newest => "newest first",
+        }
+    }
+
+    fn compare(self, a: &PodStatus, b: &PodStatus) -> Ordering {
+        let first = match self {
+            Self::Urgency => (rank(a), a.grace_left_seconds).cmp(&(rank(b), b.grace_left_seconds)),
+            Self::Name => Ordering::Equal,
+            Self::Restarts => b.restarts.cmp(&a.restarts),
+            Self::Newest => b.started_at.cmp(&a.started_at),
+        };
+        first.then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)))
+    }
+}
+
 /// The sort rank of a pod: terminating pods first, then pods with problems, then the others.
 fn rank(pod: &PodStatus) -> u8 {
     match (pod.state, state_style(&pod_state(pod))) {
@@ -88,7 +140,7 @@ fn row(
 ) -> Vec<(String, Option<Style>)> {
     let state = pod_state(pod);
     let style = state_style(&state);
-    let mut row = vec![(format!("{}/{}", pod.namespace, pod.name), None), (state, Some(style))];
+    let mut row = vec![(named(pod), None), (state, Some(style))];
     if ending {
         let left = pod.grace_left_seconds.map(|left| left.saturating_sub(older.as_secs()));
         row.push(match left {
@@ -106,8 +158,13 @@ fn row(
     row
 }
 
+fn named(pod: &PodStatus) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
 fn none(status: &Status) -> String {
     match status.manifests.directory.as_str() {
+        _ if !status.pods.is_empty() => "no pod with this text in namespace/name".to_owned(),
         _ if status.pods_unknown => PODS_UNKNOWN.to_owned(),
         _ if status.admission_closed => "no pods".to_owned(),
         "" => "no pods".to_owned(),

@@ -20,14 +20,13 @@ impl Page<'_> {
     /// Adds the whole node. Returns the number of visible pods and of those above them.
     pub(super) fn node(&mut self, status: &Status, rows: usize) -> (usize, usize) {
         self.head(status, rows);
-        let foot = usize::from(rows >= 8);
-        let room = rows.saturating_sub(self.lines.len() + foot);
+        let room = rows.saturating_sub(self.lines.len() + self.foot_rows(rows));
         let groups = self.groups(status);
         let short = self.short(status);
         let problems = self.problems(status);
         let decisions = self.decisions(status);
         let parts = [groups.len(), short.len(), problems.len(), decisions.len()];
-        let rooms = divide(room, status.pods.len().max(1) + 2, parts);
+        let rooms = divide(room, self.chosen(status).len().max(1) + 2, parts);
         let [groups_room, short_room, problems_room, decisions_room] = rooms;
         self.part(groups, groups_room);
         self.part(short, short_room);

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Scene, counts_down, live};
+use super::{PodOrder, Scene, counts_down, live};
 use crate::painted;
 use crate::rows::rows;
 use crate::tests::fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
@@ -70,6 +70,7 @@ fn a_drain_is_shown_as_a_shutdown_is() {
     assert!(groups.iter().all(|line| drain.contains(line)), "{groups:#?} {drain:#?}");
     let row = shutdown.iter().find_map(|line| line.strip_prefix("shutdown  ")).unwrap();
     assert!(drain.contains(&format!("drain     {row}")), "{drain:#?}");
+    assert!(drain.contains(&"shutdown  none under way".to_owned()), "{drain:#?}");
     assert_eq!(counts_down(&node, Duration::ZERO), counts_down(&down, Duration::ZERO));
 }
 
@@ -163,6 +164,78 @@ fn who_is_ending_comes_first_and_the_least_time_before_the_others() {
     assert!(shown[first + 1].starts_with("default/web-edge-1"), "{shown:#?}");
 }
 
+/// The names in the table of pods, from the top.
+fn names(scene: Scene<'_>) -> Vec<String> {
+    let lines = lines(&scene, 80, 24);
+    let rows = lines.iter().skip_while(|line| !line.starts_with("POD ")).skip(1);
+    rows.map_while(|line| line.split(' ').next().filter(|name| name.contains('/')))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn a_filter_shows_the_pods_with_that_text_in_namespace_and_name_and_says_how_many_it_hides() {
+    let mut node = fresh();
+    node.pods = [("shop", "web"), ("shop", "db"), ("web", "cache")]
+        .map(|(namespace, name)| pod(namespace, name, 0))
+        .to_vec();
+    for (filter, shown) in [
+        ("", &["shop/db", "shop/web", "web/cache"][..]),
+        ("web", &["shop/web", "web/cache"]),
+        ("p/w", &["shop/web"]),
+        ("db/", &[]),
+    ] {
+        let scene = Scene { status: Some(&node), filter, ..Scene::default() };
+        assert_eq!(names(scene), shown, "{filter:?}");
+        let screen = lines(&scene, 80, 24).join("\n");
+        assert_eq!(
+            screen.contains(&format!("/{filter} ({} of 3)", shown.len())),
+            !filter.is_empty()
+        );
+        assert_eq!(screen.contains("no pod with this text"), shown.is_empty(), "{screen}");
+        let low = lines(&scene, 30, 4).join("\n");
+        assert_eq!(low.contains(&format!("/{filter} (")), !filter.is_empty(), "{low}");
+    }
+    let typing = Scene { status: Some(&node), filter: "we", typing: true, ..Scene::default() };
+    assert!(lines(&typing, 80, 24)[23].starts_with("/we_ "), "{:#?}", lines(&typing, 80, 24));
+}
+
+#[test]
+fn the_pods_are_in_the_chosen_order_which_is_named() {
+    let mut node = fresh();
+    node.pods = ["a", "b", "c"].map(|name| pod("default", name, 0)).to_vec();
+    (node.pods[1].restarts, node.pods[2].restarts) = (7, 2);
+    for (n, time) in ["10:00:00", "09:00:00", "11:00:00"].into_iter().enumerate() {
+        node.pods[n].started_at = Some(at(time));
+    }
+    (node.pods[2].state, node.pods[2].grace_left_seconds) = (PodState::Terminating, Some(3));
+    for (order, wanted, words) in [
+        (PodOrder::Urgency, ["c", "a", "b"], ""),
+        (PodOrder::Name, ["a", "b", "c"], "by name"),
+        (PodOrder::Restarts, ["b", "c", "a"], "most restarts first"),
+        (PodOrder::Newest, ["c", "a", "b"], "newest first"),
+    ] {
+        let scene = Scene { status: Some(&node), order, ..Scene::default() };
+        assert_eq!(names(scene), wanted.map(|name| format!("default/{name}")), "{order:?}");
+        assert!(lines(&scene, 80, 24)[23].starts_with(words), "{order:?}");
+    }
+}
+
+#[test]
+fn help_explains_every_key_and_order_on_every_usual_screen() {
+    let node = five_pods();
+    for status in [None, Some(&node)] {
+        let scene = Scene { status, help: true, ..Scene::default() };
+        let text = lines(&scene, 80, 24).join("\n");
+        for shown in ["q, Ctrl-C ", "/ ", "s ", "? ", "Esc ", "SYMBOLS", "! ", "###---", "over "] {
+            assert!(text.lines().any(|line| line.starts_with(shown)), "{shown:?}: {text}");
+        }
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(PodOrder::ALL.iter().all(|order| words.contains(order.as_str())), "{text}");
+        assert!(lines(&scene, 40, 10)[9].starts_with("Esc back"));
+    }
+}
+
 #[test]
 fn scrolling_stops_at_the_last_pod_and_the_page_is_what_fits() {
     let mut node = fresh();
@@ -232,6 +305,8 @@ proptest! {
     fn every_screen_is_filled_and_never_overflows(
         (columns, rows) in (0usize..220, 0usize..70),
         (which, skipped, older) in (0usize..6, any::<usize>(), 0u64..200),
+        (filter, typing, help) in ("[a-z/]{0,3}|.{0,300}", any::<bool>(), any::<bool>()),
+        order in proptest::sample::select(PodOrder::ALL.to_vec()),
         (name, gone) in (".{0,80}", proptest::option::of(".{0,120}")),
         blocks in any::<bool>(),
     ) {
@@ -248,6 +323,10 @@ proptest! {
             older: Duration::from_secs(older),
             gone: gone.as_deref().map(|why| (why, &*name)),
             blocks,
+            filter: &filter,
+            typing,
+            order,
+            help,
             skipped,
         };
         let screen = live(&scene, columns, rows);
