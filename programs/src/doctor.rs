@@ -35,7 +35,22 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let facts = runtime.block_on(winddown_doctor::collect(&place));
     runtime.shutdown_timeout(LAST_THREADS);
-    print(&winddown_doctor::diagnose(&facts), args.output, out)
+    let diagnosis = winddown_doctor::diagnose(&facts);
+    let diagnosis = match place.live.then(program_without_name).flatten() {
+        Some(program) => diagnosis.typed_by_path(&program),
+        None => diagnosis,
+    };
+    print(&diagnosis, args.output, out)
+}
+
+/// The path of this program; `None` if a shell finds one by its name.
+fn program_without_name() -> Option<String> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    if winddown_install::find_program("winddown".as_ref(), &search).is_some() {
+        return None;
+    }
+    let program = std::env::current_exe().ok()?.to_str()?.to_owned();
+    winddown_host::has_plain_characters(&program).then_some(program)
 }
 
 /// Prints the findings; the worst one decides the exit code.

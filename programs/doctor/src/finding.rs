@@ -116,6 +116,21 @@ impl Severity {
     }
 }
 
+// === impl Diagnosis ===
+
+impl Diagnosis {
+    /// The same for a machine on which `winddown` is no command yet: what installs it is typed by the path of `program`.
+    #[must_use]
+    pub fn typed_by_path(mut self, program: &str) -> Self {
+        for line in self.findings.iter_mut().flat_map(|finding| &mut finding.fix) {
+            if let Some(install) = line.strip_prefix("winddown install") {
+                *line = format!("{program} install{install}");
+            }
+        }
+        self
+    }
+}
+
 // === impl Finding ===
 
 impl Finding {

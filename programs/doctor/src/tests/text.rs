@@ -19,6 +19,18 @@ fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
 }
 
 #[test]
+fn before_an_installation_the_program_is_named_by_its_path() {
+    let mut facts = healthy();
+    known(&mut facts.bus.service).load_state = "not-found".into();
+    let unit = |diagnosis: Diagnosis| {
+        diagnosis.findings.into_iter().find(|found| found.id == "unit").unwrap().fix
+    };
+    assert_eq!(unit(diagnose(&facts)), ["winddown install", "systemctl start winddown"]);
+    let typed = unit(diagnose(&facts).typed_by_path("/root/winddown-0.1.0/winddown"));
+    assert_eq!(typed, ["/root/winddown-0.1.0/winddown install", "systemctl start winddown"]);
+}
+
+#[test]
 fn what_a_user_may_not_see_is_not_called_well() {
     let mut facts = healthy();
     facts.files.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
