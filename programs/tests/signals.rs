@@ -101,7 +101,7 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
     logged(&mut said, "reload: nothing has changed").await;
     std::fs::write(root.path().join(CONFIG), config(40)).expect("written");
     kill_process(pid, Signal::HUP).expect("sent");
-    logged(&mut said, "reload: now in effect").await;
+    logged(&mut said, " is now in effect").await;
     assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
     // It is ready when it knows that it has a lock, or that there is none; a reload does not make it ready earlier.
     let told = told(&manager);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use anstyle::Style;
-use winddown_shared::display::{clean, pod_count, seconds};
+use winddown_shared::display::{age, clean, pod_count, seconds};
 
 use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
@@ -171,6 +171,10 @@ fn about(status: &Status, times: Times) -> String {
     if let Some(started) = node.started_at {
         about.push_str(&match times.clock {
             true => format!(", since {}", times.clock(started)),
+            // Right even if the clock was set; other agents may not say it.
+            false if node.uptime_seconds > 0 => {
+                format!(", up {}", age(i64::try_from(node.uptime_seconds).unwrap_or(i64::MAX)))
+            }
             false => format!(", up {}", times.age(started)),
         });
     }

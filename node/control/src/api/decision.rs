@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{duration, pod_count};
-use winddown_shared::{Event, PodRef, ResourceName, WallTime};
+use winddown_shared::{Event, PodRef, ResourceName, WallTime, seconds_up};
 
 mod pressure;
 
@@ -172,7 +172,8 @@ impl Decision {
                     "{}: {} asked to terminate within {}",
                     group(*priority, name.as_deref()),
                     pod_count(*pods),
-                    duration(*allowed)
+                    // As the pods' own, which are whole seconds.
+                    duration(Duration::from_secs(seconds_up(*allowed)))
                 );
                 self.node("groupStarted", text);
                 self.field("priority", *priority)

@@ -171,7 +171,12 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdown started: 1 pod to terminate within 1m30s",
         ),
         (
-            Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: 20 * second },
+            Event::GroupStarted {
+                priority: 0,
+                name: None,
+                pods: 2,
+                allowed: Duration::from_millis(19_600),
+            },
             "groupStarted",
             "priority 0 and above: 2 pods asked to terminate within 20s",
         ),

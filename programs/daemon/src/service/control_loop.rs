@@ -106,12 +106,14 @@ impl ControlLoop {
                 }
                 let changes = Config::changes(&old.config, &new.config);
                 for change in &changes.applied {
-                    tracing::info!(field = change.field, "reload: now in effect");
+                    let field = &change.field;
+                    tracing::info!(field, "reload: {field} is now in effect");
                 }
                 for change in &changes.needs_restart {
+                    let field = &change.field;
                     tracing::warn!(
-                        field = change.field,
-                        "reload: this field stays as it was until `systemctl restart winddown`"
+                        field,
+                        "reload: {field} stays as it was until `systemctl restart winddown`"
                     );
                     new.warnings.push(at_restart(&change.field));
                 }

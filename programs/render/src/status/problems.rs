@@ -161,7 +161,9 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<StatusProblem>) {
             next: format!("`{STATUS_WIDE}` lists them all"),
         }),
     }
-    if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
+    // The message about the directory itself says what to do.
+    let is_file = |problem: &ManifestProblem| problem.file != status.manifests.directory;
+    if let Some(last) = found.last_mut().filter(|_| problems.iter().any(is_file)) {
         let fix = "fix or remove the file; it is read again at once";
         let gap = if last.next.is_empty() { "" } else { "; " };
         last.next.push_str(&format!("{gap}{fix}"));
