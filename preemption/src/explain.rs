@@ -223,7 +223,7 @@ impl fmt::Display for VictimVerdict {
         match self {
             Self::Taken(order) => write!(f, "victim {order}"),
             Self::NotPreemptable => f.write_str("kept: may not be preempted by this pod"),
-            Self::NotEnough => f.write_str("kept: ending every candidate would not be enough"),
+            Self::NotEnough => f.write_str("kept: preempting every candidate would not be enough"),
             Self::NothingLacking => f.write_str("kept: nothing is lacking"),
             Self::Useless => f.write_str("kept: frees nothing of what is lacking"),
             Self::ClassKept => f.write_str("kept: pods of lower QoS classes are enough"),

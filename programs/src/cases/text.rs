@@ -42,7 +42,7 @@ fn candidate(pod: &AnswerCandidate) -> String {
     let AnswerCandidate { qos, distance, .. } = pod;
     let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
     let priority = pod.priority.map_or_else(|| "-".to_owned(), |p| p.to_string());
-    let ending = if pod.terminating { ", ending already" } else { "" };
+    let ending = if pod.terminating { ", already terminating" } else { "" };
     let text = clean(&pod.text);
     format!("  {name:<30} {qos:<10} {priority:>10} {distance:>6.3}  {text}{ending}")
 }

@@ -168,7 +168,7 @@ async fn take_end(
 pub(super) fn settle_apart(context: &Arc<CriContext>, entry: &Arc<PodEntry>, name: &str, id: &str) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let (name, id) = (name.to_owned(), id.to_owned());
-    critical::spawn("end of a container", async move {
+    critical::spawn("exit of a container", async move {
         settle(&context, &entry, &name, &id).await;
     });
 }

@@ -259,7 +259,9 @@ impl Tally {
             (0, _) => format!(
                 ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),
-            (_, true) => format!(": {left} of {pods} were still running at the end, after {time}."),
+            (_, true) => format!(
+                ": {left} of {pods} were still running when the drain was over, after {time}."
+            ),
             (_, false) => {
                 format!(
                     ": {left} of {pods} were still running when the lock was released, after {time}."

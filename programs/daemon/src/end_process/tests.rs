@@ -80,7 +80,7 @@ const TASKS: [(&str, &str); 46] = [
     ("control server", "node/src/lib.rs"),
     ("control server", "programs/daemon/src/service.rs"),
     ("drain", "node/src/shutdown/drain.rs"),
-    ("end of a container", "runtimes/cri/src/exits.rs"),
+    ("exit of a container", "runtimes/cri/src/exits.rs"),
     ("events", "node/src/cluster/start.rs"),
     ("eviction", "node/src/pressure.rs"),
     ("intake", "node/src/core.rs"),

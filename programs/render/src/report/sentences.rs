@@ -139,8 +139,8 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
     let by = budget.delay_set_by.as_deref().map(clean);
     let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
     format!(
-        "The groups ask for {requested}, but the login manager waits only {}{by}, and {} are kept \
-         for the end: the pods got {given}.",
+        "The groups ask for {requested}, but the login manager waits only {}{by}, and {} are in \
+         reserve: the pods got {given}.",
         in_seconds(delay),
         in_seconds(budget.reserve)
     )

@@ -116,8 +116,8 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
 Incomplete shutdown: 2 of 3 pods were still running when the lock was released, after 31 s (budget 27 s).
 2026-11-20 03:44:00 UTC · power-off · boot 4f1c8a2e
 The groups ask for 30 s, but the login manager waits only 30 s (set by \
-/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are kept for \
-the end: the pods got 27 s.
+/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf), and 2 s are in \
+reserve: the pods got 27 s.
 
 priority 0 and above · 3 pods · took 30.1 s of 30 s
   POD                     GRACE     ASKED   SIGTERM      EXIT

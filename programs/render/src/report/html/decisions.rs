@@ -69,7 +69,7 @@ fn beginning(report: &ShutdownReport) -> String {
     };
     let budget = &report.budget;
     format!(
-        "{who}: {} for the pods, {} kept for the end",
+        "{who}: {} for the pods, {} in reserve",
         in_seconds(budget.pods),
         in_seconds(budget.reserve)
     )

@@ -57,7 +57,7 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
     assert_eq!(
         section(&super::html(&run), "decisions", "li"),
         [
-            "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s kept for the end",
+            "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s in reserve",
             "0.000 s 03:44:00.123 Notice from aws: gone at 12:00. The node goes down 40 s after the start.",
             "0.000 s 03:44:00.123 Pods were not ready for 1 s before the first SIGTERM.",
             "1.000 s 03:44:01.123 plain: 2 pods asked to terminate within 20 s; less than its own grace \

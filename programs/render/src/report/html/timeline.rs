@@ -68,7 +68,7 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
         ("duck", "not ready, before SIGTERM", drained),
         ("span", "the group's time", true),
         ("latest", "its deadline", true),
-        ("reserve", "reserve at the end", true),
+        ("reserve", "reserve for the report", true),
     ]
     .into_iter()
     .filter(|(.., shown)| *shown)
@@ -142,8 +142,8 @@ impl Timeline<'_> {
         let drain = report.endpoint_drain.filter(|drain| !drain.is_zero());
         let notice = report.notice.as_ref().map(|notice| notice.deadline);
         let mut all: Vec<_> = [
-            (drain, "limit", "endpoint drain ends"),
-            (Some(budget.pods), "limit", "pods' time ends"),
+            (drain, "limit", "endpoint drain is over"),
+            (Some(budget.pods), "limit", "pods' time is over"),
             (budget.delay, "limit", "logind's limit"),
             (notice, "limit", "notice: node goes down"),
             (Some(report.took), "over", report.end_of_run()),

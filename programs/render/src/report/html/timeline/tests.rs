@@ -94,7 +94,7 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
         "a group without pods is not shown"
     );
     assert_eq!(texts(&page, "over"), ["lock released 8.2 s"]);
-    assert_eq!(texts(&page, "limit"), ["pods' time ends 30 s", "logind's limit 32 s"]);
+    assert_eq!(texts(&page, "limit"), ["pods' time is over 30 s", "logind's limit 32 s"]);
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn notice_lame_duck_and_restarts_are_in_the_picture_by_their_time() {
     assert_eq!(
         labels,
         [
-            "endpoint drain ends 1 s",
+            "endpoint drain is over 1 s",
             "agent restarted 2 s",
             "agent restarted 4.5 s",
             "lock released 8.2 s",
-            "pods' time ends 30 s",
+            "pods' time is over 30 s",
             "notice: node goes down 31 s",
             "logind's limit 32 s",
         ]
