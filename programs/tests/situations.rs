@@ -1,8 +1,8 @@
 //! What is wrong on a node, and what `winddown status` and `winddown doctor` say of it: a real agent with real
 //! processes as pods, in namespaces of its own, so that every path is the one of a node.
 //!
-//! Each file of `tests/situations` is one situation: commands for a shell, which may name a login manager, `>>>`, and
-//! what a person sees. After a deliberate change of a text,
+//! Each file of `tests/situations` is one situation: commands for a shell, which may name a login manager and a container
+//! runtime, `>>>`, and what a person sees. After a deliberate change of a text,
 //! `WINDDOWN_BLESS=1 cargo test -p winddown --test all situations` writes the new ones; read the difference before it is
 //! committed.
 
@@ -19,6 +19,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use tokio::process::Command;
+use winddown_runtimes_tests::FakeCri;
 use winddown_shared::ShutdownKind;
 use winddown_systemd::stand_in::{OnBus, StandIn};
 
@@ -67,9 +68,20 @@ async fn login_manager(script: &str, bus: &PrivateBus) -> Option<OnBus> {
     Some(logind.serve_on(&bus.address()).await.expect("the names are free"))
 }
 
+/// The container runtime of a script with a line `cri`, at `cri.sock`.
+fn container_runtime(script: &str, directory: &Path) -> Option<FakeCri> {
+    script.lines().any(|line| line == "cri").then(|| {
+        let socket = directory.join("cri.sock");
+        let runtime = FakeCri::start(&socket, winddown_host::machine::wall_clock());
+        runtime.set_image("shop/web:1", true);
+        runtime
+    })
+}
+
 /// What the script prints.
 async fn run(script: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
+    let _runtime = container_runtime(script, directory.path());
     let bus = PrivateBus::start().await;
     let _logind = login_manager(script, &bus).await;
     let prelude = std::fs::read_to_string(folder().join("prelude.sh")).unwrap();
@@ -90,6 +102,7 @@ async fn run(script: &str) -> String {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let said = said.replace(&bus.address(), "$BUS");
+    let said = said.replace(&*directory.path().to_string_lossy(), "$DIR");
     assert!(!said.contains("panicked"), "{said}");
     said.trim().to_owned()
 }

@@ -15,6 +15,9 @@ winddown() { "$WINDDOWN" "$@"; }
 # Read by the test, which has started this login manager.
 logind() { :; }
 
+# The same for a container runtime, at $PWD/cri.sock.
+cri() { :; }
+
 # The configuration: standard input, below what every file needs.
 config() {
     {
