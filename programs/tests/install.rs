@@ -111,7 +111,7 @@ fn no_word_is_left_to_fill_in() {
         assert!(line.starts_with("SystemCallFilter=") || !line.contains('@'), "{line}");
     }
     assert!(unit.contains("\nExecStart=/usr/bin/winddownd\n"), "{unit}");
-    assert!(unit.contains("\nTimeoutStopSec=90s\n"), "{unit}");
+    assert!(unit.contains("\nTimeoutStopSec=92s\n"), "{unit}");
 }
 
 #[test]

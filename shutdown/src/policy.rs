@@ -36,8 +36,8 @@ pub struct GroupPeriod {
 ///
 /// use winddown_shutdown::{GroupPeriod, Policy};
 ///
-/// // 30 s in all, the last 10 of them for all but ordinary pods.
-/// let by_role = Policy::by_role(Duration::from_secs(30), Duration::from_secs(10))?;
+/// // 60 s in all, the last 30 of them for all but ordinary pods.
+/// let by_role = Policy::by_role(Duration::from_secs(60), Duration::from_secs(30))?;
 /// assert_eq!(by_role, Policy::default());
 /// // Groups of your own: each has the pods from its priority up to that of the next.
 /// let group = |priority, seconds| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
@@ -123,11 +123,11 @@ pub enum PolicyError {
     TooLong,
 }
 
-/// What winddown does when nothing is configured: groups by role, 30 s in all, the last 10 of them for all but ordinary
+/// What winddown does when nothing is configured: groups by role, 60 s in all, the last 30 of them for all but ordinary
 /// pods.
 impl Default for Policy {
     fn default() -> Self {
-        let (total, later) = (Duration::from_secs(30), Duration::from_secs(10));
+        let (total, later) = (Duration::from_secs(60), Duration::from_secs(30));
         Self { groups: Groups::ByRole { total, later }, ..Self::disabled() }
     }
 }

@@ -27,15 +27,15 @@ options! {
     pub struct ShutdownSettings {
         /// How long the node's shutdown may be held up for the pods; 0s turns it off.
         ///
-        /// Pods have 30s of grace unless their manifest says otherwise. 30s lets nearly all of them exit by themselves,
-        /// and is no longer than people wait before they reach for the power switch.
+        /// A pod has 30s of grace unless its manifest says otherwise. 60s gives that to the ordinary pods and to those
+        /// that terminate after them; the node goes down sooner if the pods exit sooner.
         // None with groups configured by priority.
-        grace_period: Option<Duration> = Some(Duration::from_secs(30))
+        grace_period: Option<Duration> = Some(Duration::from_secs(60))
             => live(PERIOD).kind(PERIODS).check(period);
-        /// The final part, reserved for all but ordinary pods. With `shutdownGracePeriod` alone, a third of it, at most
-        /// 10s.
+        /// The final part, reserved for all but ordinary pods. With `shutdownGracePeriod` alone, half of it, at most
+        /// 30s.
         // At most `grace_period`. None with groups configured by priority.
-        critical_grace_period: Option<Duration> = Some(Duration::from_secs(10))
+        critical_grace_period: Option<Duration> = Some(Duration::from_secs(30))
             => live(CRITICAL).kind(PERIODS).check(period);
         /// What puts pods into groups. By `role`, ordinary pods terminate first, those of lower priority before the others;
         /// then system pods (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs
@@ -72,7 +72,7 @@ options! {
         guard: Vec<GuardedNamespace> = Vec::new()
             => live("shutdownGuard").example("- namespace: batch\n  timeout: 2h");
         /// Namespaces whose pods may stay while the node reboots: one with the annotation `winddown.dev/on-reboot:
-        /// restart` ends with the others and does not fail; it starts again on this node, under the same UID and with
+        /// restart` terminates with the others and does not fail; it starts again on this node, under the same UID and with
         /// its volumes. Has no effect with `mode: companion`.
         // Each namespace only once.
         in_place: Vec<InPlaceNamespace> = Vec::new()
@@ -333,7 +333,7 @@ fn relate_total(
         *critical = match kubelet {
             // For the kubelet, a total without a critical part means no critical part.
             true => Duration::ZERO,
-            false => Duration::from_secs(10.min(total.as_secs() / 3)),
+            false => Duration::from_secs(30.min(total.as_secs() / 2)),
         };
     }
     if let (true, Some(at)) = (critical > total, critical_at.or(period_at)) {

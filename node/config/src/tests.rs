@@ -68,20 +68,20 @@ fn a_file_that_sets_nothing_gives_the_default() {
 
 #[test]
 fn the_default_protects_the_node() {
-    assert_eq!(Config::default().shutdown, roles(30, 10));
+    assert_eq!(Config::default().shutdown, roles(60, 30));
 }
 
 #[test]
 fn durations_are_read_in_both_forms() {
-    assert_eq!(ours("shutdownGracePeriod: 1m30s").shutdown, total(90, 10));
-    assert_eq!(ours("shutdownGracePeriod: 1min 30s").shutdown, total(90, 10));
-    assert_eq!(ours("shutdownGracePeriod: \"90s\"").shutdown, total(90, 10));
+    assert_eq!(ours("shutdownGracePeriod: 1m30s").shutdown, total(90, 30));
+    assert_eq!(ours("shutdownGracePeriod: 1min 30s").shutdown, total(90, 30));
+    assert_eq!(ours("shutdownGracePeriod: \"90s\"").shutdown, total(90, 30));
 }
 
 #[test]
-fn a_total_that_stands_alone_leaves_a_third_to_critical_pods() {
-    assert_eq!(ours("shutdownGracePeriod: 15s").shutdown, total(15, 5));
-    assert_eq!(ours("shutdownGracePeriod: 5m").shutdown, total(300, 10));
+fn a_total_that_stands_alone_leaves_half_to_critical_pods() {
+    assert_eq!(ours("shutdownGracePeriod: 15s").shutdown, total(15, 7));
+    assert_eq!(ours("shutdownGracePeriod: 5m").shutdown, total(300, 30));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn groups_by_priority_are_sorted_and_replace_the_periods() {
 
 #[test]
 fn an_empty_list_of_groups_is_as_good_as_none() {
-    assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, roles(30, 10));
+    assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, roles(60, 30));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_comes_before_and_after_the_groups_is_read() {
     let reserve = Duration::from_millis(500);
     assert_eq!(
         shutdown,
-        ShutdownSettings { endpoint_drain: seconds(15), reserve, ..roles(30, 10) }
+        ShutdownSettings { endpoint_drain: seconds(15), reserve, ..roles(60, 30) }
     );
 }
 
@@ -222,7 +222,7 @@ fn a_domain_is_one_that_a_resolver_file_can_hold() {
 #[test]
 fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
     assert_eq!(kubelets("shutdownGracePeriod: 100s\n").0.shutdown, total(100, 0));
-    assert_eq!(kubelets("").0.shutdown, roles(30, 10));
+    assert_eq!(kubelets("").0.shutdown, roles(60, 30));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn the_node_is_named_after_the_host_unless_the_file_says_otherwise() {
 fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     let old = Config::default();
     let new = ours(
-        "shutdownGracePeriod: 1m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50\n\
+        "shutdownGracePeriod: 2m\nruntime: cri\nnodeName: edge-1\nmaxPods: 50\n\
                    preemptionStrategy: minimal\nnodeLabels: {rack: r1}",
     );
     let changes = Config::changes(&old, &new);
@@ -321,7 +321,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
             "maxPods: 110 to 50",
             "nodeLabels: unset to {\"rack\":\"r1\"}",
             "preemptionStrategy: \"distance\" to \"minimal\"",
-            "shutdownGracePeriod: \"30s\" to \"1m0s\"",
+            "shutdownGracePeriod: \"1m0s\" to \"2m0s\"",
             "shutdownOrder: \"role\" to \"priority\"",
         ]
     );
@@ -330,7 +330,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
         ["runtime: \"process\" to \"cri\"", "nodeName: unset to \"edge-1\""]
     );
     let running = old.reloaded(&new);
-    assert_eq!(running.shutdown, total(60, 10));
+    assert_eq!(running.shutdown, total(120, 30));
     assert_eq!((running.node.runtime, running.node.name.clone()), (RuntimeKind::Process, None));
     assert_eq!(Config::changes(&running, &new).applied, []);
     assert!(Config::changes(&new, &new).is_empty());

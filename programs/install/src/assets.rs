@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_config::Config;
 use winddown_shared::seconds_up;
 
 use super::Runtime;
@@ -198,9 +199,9 @@ fn beside_a_package(choices: &Choices) -> Vec<Asset> {
         // Mask the drop-in in /usr.
         items.push(link(PROCESS_DROP_IN, MASK));
     }
-    // The package's unit has the default.
+    let packaged = stop_time(super::stop_budget(&Config::default().shutdown));
     let stop = stop_time(choices.budget);
-    if stop > STOP_AT_LEAST {
+    if stop > packaged {
         let text = format!(
             "# The shutdown budget of the configuration plus 30 s. Installed by \"winddown install\".\n\n\
              [Service]\nTimeoutStopSec={}s\n",

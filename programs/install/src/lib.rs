@@ -55,7 +55,7 @@ use plan::{InstallPlan, InstallWork};
 use record::{InstallRecord, InstalledEntry};
 use tree::{FoundPath, Tree};
 
-use winddown_config::{Config, Mode};
+use winddown_config::{Config, Mode, ShutdownSettings};
 use winddown_host::{Trusted, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
@@ -324,9 +324,12 @@ fn configuration(
     if config.node.mode != Mode::Companion {
         report.notes.extend(companion::overlooked(&options.root));
     }
-    // As much as the agent wants from logind, for the shutdowns that bypass it.
-    let shutdown = &config.shutdown;
-    Ok(((text, owner), shutdown.total() + shutdown.endpoint_drain + shutdown.reserve))
+    Ok(((text, owner), stop_budget(&config.shutdown)))
+}
+
+/// Returns the time of a shutdown that bypasses logind: as much as the agent wants from logind.
+fn stop_budget(shutdown: &ShutdownSettings) -> Duration {
+    shutdown.total() + shutdown.endpoint_drain + shutdown.reserve
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, InstallError> {

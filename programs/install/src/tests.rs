@@ -208,6 +208,17 @@ fn steps(
 }
 
 #[test]
+fn a_packages_unit_waits_long_enough_for_the_default_configuration() {
+    let is_raised = |seconds| {
+        let budget = Duration::from_secs(seconds);
+        let items = assets::items(&Choices { packaged: true, budget, ..choices() });
+        items.iter().any(|item| item.path.ends_with("-stop-time.conf"))
+    };
+    let usual = crate::stop_budget(&winddown_config::Config::default().shutdown).as_secs();
+    assert_eq!([is_raised(usual), is_raised(usual + 1)], [false, true]);
+}
+
+#[test]
 fn beside_a_package_only_its_drop_in_is_hidden_and_its_unit_enabled() {
     for runtime in [Runtime::Cri, Runtime::Systemd] {
         beside_a_package(runtime);

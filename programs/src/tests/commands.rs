@@ -46,6 +46,28 @@ fn without_an_agent_a_command_says_so_what_to_do_and_ends_with_4() {
 }
 
 #[test]
+fn by_the_default_configuration_an_ordinary_pod_and_one_of_the_node_both_get_the_grace_of_30s() {
+    let pods = tempfile::tempdir().unwrap();
+    for (name, priority) in [("web", 0), ("dns", 2_000_001_000)] {
+        let manifest = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  hostNetwork: true\n  \
+             priority: {priority}\n  containers: [{{name: c, image: host, command: [/bin/true]}}]\n"
+        );
+        std::fs::write(pods.path().join(format!("{name}.yaml")), manifest).unwrap();
+    }
+    let ran = World::new("nodeName: edge-1\n")
+        .run(&format!("plan shutdown -f {}", pods.path().display()));
+    let rows: Vec<String> = ran
+        .out
+        .lines()
+        .filter(|line| line.contains("default "))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(rows, ["default web-edge-1 0 30s 30s", "default dns-edge-1 2000001000 30s 30s"]);
+    assert!(!ran.out.contains("! "), "{}", ran.out);
+}
+
+#[test]
 fn a_config_is_checked_with_code_3_when_it_is_wrong() {
     let ran = World::new("shutdownGracePeriod: 0s\n").run("config check");
     assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
