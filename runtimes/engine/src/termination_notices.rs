@@ -11,7 +11,7 @@
 //! could not be written (the disk is full) is tried again until a newer one is due.
 
 mod content;
-mod jobs;
+mod queue;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ use winddown_shared::{
 use crate::files;
 use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
 use crate::pods::Pods;
-use crate::termination_notices::jobs::{Deed, Jobs, Turn};
+use crate::termination_notices::queue::{Deed, NoticeQueue, Turn};
 
 pub use content::TerminationNotice;
 
@@ -52,7 +52,7 @@ pub struct TerminationNotices {
     wall: WallClock,
     /// The announced end of all pods, if any; none before this agent has received the first announcement.
     announced: Mutex<Option<Option<Arc<NodeEnding>>>>,
-    jobs: Arc<Mutex<Jobs>>,
+    jobs: Arc<Mutex<NoticeQueue>>,
     /// Wakes the writer.
     due: mpsc::Sender<()>,
 }
@@ -64,7 +64,7 @@ impl TerminationNotices {
     /// their hooks get the notice. Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (due, mut is_due) = mpsc::channel(1);
-        let jobs = Arc::new(Mutex::new(Jobs::default()));
+        let jobs = Arc::new(Mutex::new(NoticeQueue::default()));
         let of_writer = Arc::clone(&jobs);
         critical::spawn("writer of termination notices", async move {
             let mut failed = HashMap::new();
@@ -75,7 +75,7 @@ impl TerminationNotices {
                 }
                 of_writer.lock().add_again(std::mem::take(&mut failed));
                 let jobs = Arc::clone(&of_writer);
-                let work = move || jobs::carry_out(&jobs);
+                let work = move || queue::carry_out(&jobs);
                 failed = tokio::task::spawn_blocking(work).await.unwrap_or_default();
             }
         });

@@ -16,15 +16,15 @@ use super::FILE;
 /// The newest job of each pod. A node with many pods has one of each when it goes down, and then those of the pods that
 /// are stopped first: these are carried out first, and once.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
-    newest: HashMap<PodUid, Job>,
+pub(super) struct NoticeQueue {
+    newest: HashMap<PodUid, NoticeJob>,
     awaited: VecDeque<PodUid>,
     others: VecDeque<PodUid>,
 }
 
 /// A change in a pod's directory.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct NoticeJob {
     dir: PathBuf,
     deed: Deed,
     /// Dropped when the job is done, or has failed for the first time.
@@ -48,9 +48,9 @@ pub(super) enum Turn {
     Other,
 }
 
-// === impl Jobs ===
+// === impl NoticeQueue ===
 
-impl Jobs {
+impl NoticeQueue {
     /// Adds a job, in the place of an older one of the pod. The receiver resolves when it is done, or a newer one in its
     /// place, or if it fails.
     pub(super) fn add(
@@ -71,7 +71,7 @@ impl Jobs {
             }
             Entry::Vacant(none) => {
                 self.others.push_back(uid.clone());
-                none.insert(Job { dir, deed, done: Vec::new(), is_awaited: false })
+                none.insert(NoticeJob { dir, deed, done: Vec::new(), is_awaited: false })
             }
         };
         job.done.push(done);
@@ -82,7 +82,7 @@ impl Jobs {
     }
 
     /// Adds jobs that failed, unless a newer one of the same pod is due.
-    pub(super) fn add_again(&mut self, failed: HashMap<PodUid, Job>) {
+    pub(super) fn add_again(&mut self, failed: HashMap<PodUid, NoticeJob>) {
         for (uid, job) in failed {
             if let Entry::Vacant(none) = self.newest.entry(uid) {
                 self.others.push_back(none.key().clone());
@@ -91,7 +91,7 @@ impl Jobs {
         }
     }
 
-    fn next(&mut self) -> Option<(PodUid, Job)> {
+    fn next(&mut self) -> Option<(PodUid, NoticeJob)> {
         loop {
             let uid = self.awaited.pop_front().or_else(|| self.others.pop_front())?;
             if let Some(job) = self.newest.remove(&uid) {
@@ -102,8 +102,8 @@ impl Jobs {
 }
 
 /// Carries out all jobs, and those that are added meanwhile. Returns those to try again.
-pub(super) fn carry_out(jobs: &Mutex<Jobs>) -> HashMap<PodUid, Job> {
-    let mut failed: HashMap<PodUid, Job> = HashMap::new();
+pub(super) fn carry_out(jobs: &Mutex<NoticeQueue>) -> HashMap<PodUid, NoticeJob> {
+    let mut failed: HashMap<PodUid, NoticeJob> = HashMap::new();
     let next = || jobs.lock().next();
     while let Some((uid, mut job)) = next() {
         failed.remove(&uid);
@@ -114,9 +114,9 @@ pub(super) fn carry_out(jobs: &Mutex<Jobs>) -> HashMap<PodUid, Job> {
     failed
 }
 
-// === impl Job ===
+// === impl NoticeJob ===
 
-impl Job {
+impl NoticeJob {
     /// Returns whether it has to be tried again. A directory that cannot be removed is left: its pod is gone.
     fn carry_out(&mut self) -> bool {
         let path = self.dir.join(FILE);
@@ -149,8 +149,8 @@ fn write(dir: &Path, path: &Path, json: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn order(mut jobs: Jobs) -> Vec<(String, String)> {
-        let shown = |(uid, job): (PodUid, Job)| {
+    fn order(mut jobs: NoticeQueue) -> Vec<(String, String)> {
+        let shown = |(uid, job): (PodUid, NoticeJob)| {
             let deed = match job.deed {
                 Deed::Write(json) => String::from_utf8(json).unwrap(),
                 deed => format!("{deed:?}"),
@@ -161,13 +161,18 @@ mod tests {
     }
 
     /// Adds a job that writes `text`.
-    fn add(jobs: &mut Jobs, uid: &str, text: &str, turn: Turn) -> oneshot::Receiver<Infallible> {
+    fn add(
+        jobs: &mut NoticeQueue,
+        uid: &str,
+        text: &str,
+        turn: Turn,
+    ) -> oneshot::Receiver<Infallible> {
         jobs.add(&PodUid::new(uid), PathBuf::from(uid), Deed::Write(text.into()), turn)
     }
 
     #[test]
     fn a_stop_waits_for_its_own_notice_and_not_for_those_of_all_pods() {
-        let mut jobs = Jobs::default();
+        let mut jobs = NoticeQueue::default();
         for uid in ["a", "b", "c"] {
             drop(add(&mut jobs, uid, "node", Turn::Other));
         }
@@ -180,7 +185,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_an_older_notice_waits_for_the_one_in_its_place() {
-        let mut jobs = Jobs::default();
+        let mut jobs = NoticeQueue::default();
         let mut older = add(&mut jobs, "a", "30 s", Turn::Awaited);
         let mut newer = add(&mut jobs, "a", "5 s", Turn::Other);
         let empty = Err(oneshot::error::TryRecvError::Empty);
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_for_a_pod_that_is_gone_and_a_failed_job_makes_way_for_a_newer_one() {
-        let mut jobs = Jobs::default();
+        let mut jobs = NoticeQueue::default();
         let gone = PodUid::new("gone");
         drop(jobs.add(&gone, PathBuf::new(), Deed::Remove, Turn::Other));
         drop(add(&mut jobs, "gone", "late", Turn::Other));
