@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{
-    Event, GateReason, KillReason, NodeEnding, PodRef, RequestReport, StatusOverride,
+    Event, GateReason, KillReason, LockState, NodeEnding, PodRef, RequestReport, StatusOverride,
 };
 
 use super::finalize::Noted;
@@ -340,6 +340,9 @@ impl<K: EndingPods> ShutdownController<K> {
         };
         // If there is a record, the next agent reports the whole run from it.
         if end != RunEnd::Stopped || !journal.is_kept() {
+            if end == RunEnd::Finished {
+                journal.header.warnings.extend(unlocked(&signals.current()));
+            }
             let report = self.report_of(run, end, (&journal, started), &not_told);
             last_report = Some(Box::new(report.clone()));
             kept = match end {
@@ -428,8 +431,21 @@ impl<K: EndingPods> ShutdownController<K> {
         if ours || signal.notice.is_some() {
             self.parts.progress.phase(ProgressPhase::Released);
         }
-        (epoch.or(ours.then_some(signal.login.epoch)), ours && !signal.is_unit_stop)
+        let released = ours && !signal.is_unit_stop && signal.login.lock == LockState::Held;
+        (epoch.or(ours.then_some(signal.login.epoch)), released)
     }
+}
+
+/// The warning of a run for which the login manager did not wait. It grants no lock during a shutdown, so this agent held
+/// none from the start.
+fn unlocked(signal: &SignalState) -> Option<String> {
+    let why = match &signal.login.lock {
+        LockState::Waiting { why } | LockState::Absent { why } if signal.login.preparing => why,
+        _ => return None,
+    };
+    (!signal.is_unit_stop).then(|| {
+        format!("the shutdown did not wait for this agent, which held no inhibitor lock: {why}")
+    })
 }
 
 /// The number of planned pods that an earlier agent has not recorded as terminated. A runtime lists what is left of the

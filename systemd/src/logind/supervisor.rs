@@ -343,10 +343,12 @@ impl Supervisor {
             Request::Release { epoch } => {
                 if self.facts.preparing && self.facts.epoch == epoch && !self.facts.released {
                     self.facts.release();
-                    self.lock.held = None;
-                    self.lock.fresh = None;
+                    let was_held =
+                        self.lock.held.take().is_some() | self.lock.fresh.take().is_some();
                     self.clear_store().await;
-                    tracing::info!(log_kind = "lockReleased", "released logind's delay lock");
+                    if was_held {
+                        tracing::info!(log_kind = "lockReleased", "released logind's delay lock");
+                    }
                 }
                 self.publish();
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{
-    KillError, KillRequest, NodeEndListener, Pod, PodKiller, PodStateProvider, PodStopped,
-    RunningPods,
+    Event, KillError, KillRequest, LockState, NodeEndListener, Pod, PodKiller, PodStateProvider,
+    PodStopped, RunningPods,
 };
 
 use super::{Login, Memory, Setup, secs};
@@ -199,4 +199,20 @@ async fn whatever_the_pods_do_the_node_is_let_go_within_the_login_managers_delay
         assert_eq!(node.asked().len(), 20);
         node.stop.cancel();
     }
+}
+
+/// The agent was restarted during the shutdown, and nothing had kept its lock: logind goes on, and grants no other.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_did_not_wait_for_the_agent_is_reported_as_such() {
+    let mut node = Setup::with([pod("web", None, Some(10))]).start();
+    node.start = Instant::now();
+    let why = "logind refuses it: the operation is in progress";
+    node.login.fake.modify(|state| state.lock = LockState::Waiting { why: why.into() });
+    node.prepare();
+    node.released().await;
+    let expected =
+        format!("the shutdown did not wait for this agent, which held no inhibitor lock: {why}");
+    assert_eq!(node.reports()[0].warnings, [expected]);
+    let last = node.recorder.events().pop();
+    assert!(matches!(last, Some(Event::ShutdownFinished { released: false, .. })), "{last:?}");
 }
