@@ -5,7 +5,9 @@ use tokio::time::sleep;
 use winddown_shared::Runtime as _;
 
 use crate::promise::ensure;
-use crate::steps::{KILL_TIMEOUT, Step, bounded, eventually, exit_of, status, until_exited};
+use crate::steps::{
+    KILL_TIMEOUT, Step, bounded, end, eventually, exit_of, patience, status, until_exited,
+};
 use crate::{PodBehaviour, RuntimeUnderTest};
 
 pub(super) async fn with_code<S: RuntimeUnderTest>(subject: &S) -> Step {
@@ -68,14 +70,19 @@ pub(super) async fn for_good<S: RuntimeUnderTest>(subject: &S) -> Step {
     let (runtime, pod) = (subject.open().await, subject.pod("job", PodBehaviour::Exits(5)));
     eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
     until_exited(&runtime, &pod).await?;
-    for wait in [None, Some(KILL_TIMEOUT / 10)] {
+    let stays = async |when: &str| {
         let synced = bounded("sync_pod", runtime.sync_pod(&pod)).await?;
         let found = &synced.status.containers;
         ensure!(
             exit_of(&synced.status).is_some(),
-            "its policy is Never, it has exited, and sync_pod says {found:?}"
+            "its policy is Never, it has exited, and {when} sync_pod says {found:?}"
         );
-        sleep(wait.unwrap_or_default()).await;
-    }
-    Ok(())
+        Ok(synced.again_in)
+    };
+    // A runtime that means to restart it may say when.
+    let again_in = stays("then").await?.unwrap_or(KILL_TIMEOUT / 10);
+    sleep(again_in.min(patience())).await;
+    stays("later").await?;
+    end(&runtime, &pod).await;
+    stays("after a stop").await.map(drop)
 }

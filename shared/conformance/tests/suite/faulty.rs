@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     LosesTimes,
     AnnouncesNothing,
     RestartsWhatHasEnded,
+    RestartsWhatHasEndedAfterAWhile,
+    RestartsWhatHasEndedAfterAStop,
     SendsNoSigterm,
     KillsEarly,
     NeverKills,
@@ -61,6 +63,8 @@ pub(crate) const ALL: &[(Fault, &str)] = &[
     (Fault::LosesTimes, "an_exit_has_its_times"),
     (Fault::AnnouncesNothing, "an_exit_is_announced"),
     (Fault::RestartsWhatHasEnded, "a_pod_that_has_ended_for_good_is_not_started_again"),
+    (Fault::RestartsWhatHasEndedAfterAWhile, "a_pod_that_has_ended_for_good_is_not_started_again"),
+    (Fault::RestartsWhatHasEndedAfterAStop, "a_pod_that_has_ended_for_good_is_not_started_again"),
     (Fault::SendsNoSigterm, "a_container_gets_sigterm_and_its_time"),
     (Fault::KillsEarly, "a_container_that_ignores_sigterm_keeps_its_whole_grace"),
     (Fault::NeverKills, "a_container_that_outlasts_its_grace_is_killed"),
@@ -244,7 +248,17 @@ impl Runtime for Faulty {
         self.shown(pod.uid(), &mut synced.status);
         let before = self.memory().syncs;
         self.memory().syncs += 1;
-        if self.has(Fault::RestartsWhatHasEnded) && policy == Some("Never") {
+        let is_restarted = match self.fault {
+            Some(Fault::RestartsWhatHasEnded) => true,
+            // The first sync starts it, and the second finds that it has exited.
+            Some(Fault::RestartsWhatHasEndedAfterAWhile) => {
+                synced.again_in = Some(Duration::from_millis(100));
+                before > 1
+            }
+            Some(Fault::RestartsWhatHasEndedAfterAStop) => self.was_stopped(pod.uid()),
+            _ => false,
+        };
+        if is_restarted && policy == Some("Never") {
             shown_as_running(&mut synced.status);
         }
         for one in &mut synced.status.containers {
