@@ -114,7 +114,7 @@ async fn agent(directory: PathBuf, memory: String, age: Duration) -> Result<(), 
         .manifests(directory.join("pods"))
         .plugin(shutdown)
         .plugin(Preemption::new(Strategy::Minimal))
-        .plugin(Eviction::new(measured, eviction::Policy::new(thresholds, true)))
+        .plugin(Eviction::new(measured, eviction::Policy::new(thresholds, false)))
         .plugin(MaxAge(age))
         .start()?;
     node.serve(directory.join("agent.sock")).await?;
