@@ -340,9 +340,6 @@ impl<K: EndingPods> ShutdownController<K> {
         };
         // If there is a record, the next agent reports the whole run from it.
         if end != RunEnd::Stopped || !journal.is_kept() {
-            if end == RunEnd::Finished {
-                journal.header.warnings.extend(unlocked(&signals.current()));
-            }
             let report = self.report_of(run, end, (&journal, started), &not_told);
             last_report = Some(Box::new(report.clone()));
             kept = match end {
@@ -381,7 +378,15 @@ impl<K: EndingPods> ShutdownController<K> {
         signals: &mut ShutdownSignals,
     ) {
         match end {
-            RunEnd::Finished => journal.note(RunPhase::Reporting, groups).await,
+            RunEnd::Finished => {
+                // An earlier agent may have said it already.
+                if let Some(warning) = unlocked(&signals.current())
+                    && !journal.header.warnings.contains(&warning)
+                {
+                    journal.header.warnings.push(warning);
+                }
+                journal.note(RunPhase::Reporting, groups).await;
+            }
             // Pods that come back do not wait for the disk.
             RunEnd::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
             RunEnd::CalledOff => {}

@@ -119,7 +119,11 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
         let (agent, held_up) = match reaches(&mut scenario, &held, *step).await {
             Ok(reached) => reached,
             Err(error) => {
-                let (after, said) = (begun.elapsed(), scenario.node.journal(&[]).await?);
+                let after = begun.elapsed();
+                // The node's files may be away for a moment as it goes off.
+                scenario.node.wait_off(Duration::from_secs(40)).await?;
+                let said = scenario.node.journal(&[]).await;
+                let said = said.unwrap_or_else(|error| format!("not readable: {error}"));
                 let died = format!("{killed} agents were killed, {after:.1?} after the power-off");
                 return Err(format!("{error}; {died}; journal:\n{said}").into());
             }
