@@ -1,20 +1,18 @@
 //! Libraries in C that are preloaded into a node's programs, which know nothing of them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
-use rustix::io::Errno;
 
 use crate::Node;
 use crate::scenario::TestResult;
 
 const LIBRARY: &str = "/usr/local/lib/winddown-agent.so";
-/// The pipe that holds the agent up.
-const GO_ON: &str = "/run/go-on";
+/// What the record has at which the agent stops.
+const HOLD_AT: &str = "/run/hold-at";
+/// There once it has stopped.
+const HELD: &str = "/run/held";
 
 /// Compiles a library.
 ///
@@ -47,47 +45,36 @@ pub async fn into_agent(node: &Node) -> TestResult {
     Ok(())
 }
 
-/// Holds the agents of a running node up, after each record of a shutdown that they write. [`into_agent`] comes first.
+/// Stops the agents of a running node at a record of a shutdown that they write. [`into_agent`] comes first.
 #[derive(Debug)]
-pub struct HeldAgents(PathBuf);
+pub struct HeldAgents {
+    hold_at: PathBuf,
+    held: PathBuf,
+}
 
 impl HeldAgents {
-    /// From now on.
+    /// Stops none yet.
+    pub fn of(node: &Node) -> Self {
+        Self { hold_at: node.host_path(HOLD_AT), held: node.host_path(HELD) }
+    }
+
+    /// Stops the next agent whose record has this text so often; with none, no more.
     ///
     /// # Errors
     /// An error of the operating system.
-    pub fn of(node: &Node) -> io::Result<Self> {
-        let pipe = node.host_path(GO_ON);
-        mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600))?;
-        Ok(Self(pipe))
-    }
-
-    /// The agent that waits at this moment, if there is one.
-    ///
-    /// # Errors
-    /// An error of the operating system; also if the node is off.
-    pub fn waiting(&self) -> io::Result<Option<HeldAgent>> {
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-        match OpenOptions::new().write(true).custom_flags(flags).open(&self.0) {
-            Ok(pipe) => Ok(Some(HeldAgent(pipe))),
-            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(None),
-            Err(error) => Err(error),
+    pub fn hold_at(&self, mark: Option<(&str, usize)>) -> io::Result<()> {
+        match mark {
+            Some((text, times)) => fs::write(&self.hold_at, format!("{times} {text}"))?,
+            None => fs::remove_file(&self.hold_at)?,
+        }
+        match fs::remove_file(&self.held) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
-    /// Holds up none any more.
-    ///
-    /// # Errors
-    /// An error of the operating system.
-    pub fn release(self) -> io::Result<()> {
-        // Open for both, it wakes those that wait for it to be opened; then its end does.
-        let both = OpenOptions::new().read(true).write(true).open(&self.0)?;
-        fs::remove_file(&self.0)?;
-        drop(both);
-        Ok(())
+    /// Whether an agent is stopped there.
+    pub fn is_there(&self) -> bool {
+        self.held.exists()
     }
 }
-
-/// An agent that has written a record and waits. It goes on when this is dropped.
-#[derive(Debug)]
-pub struct HeldAgent(#[expect(dead_code, reason = "open is all that it is")] File);

@@ -1,13 +1,12 @@
 //! The agent is killed at every step of a shutdown that it writes down, on a real node: systemd
 //! starts it again, and it takes the run up where the record says it stood.
 //!
-//! After each record that it writes it is held up until it is killed or may go on, so that no step is missed.
+//! At the record of that step it is stopped until it is killed, so that no step is missed.
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
-use winddown_node_tests::preload::{self, HeldAgent, HeldAgents};
+use winddown_node_tests::preload::{self, HeldAgents};
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 use winddown_node_tests::{PodBehavior, Process, TestPod};
 
@@ -44,13 +43,14 @@ impl Step {
         Self::Released,
     ];
 
-    fn is_reached(self, record: &Value) -> bool {
-        let phase = record["phase"].as_str().unwrap_or_default();
+    /// A text that the record has from then on, and how often.
+    fn mark(self) -> (&'static str, usize) {
         match self {
-            Self::LameDuck => true,
-            Self::Group(n) => record["report"]["groups"][n]["startedMs"].is_u64(),
-            Self::Reporting => matches!(phase, "reporting" | "released"),
-            Self::Released => phase == "released",
+            Self::LameDuck => (r#""phase""#, 1),
+            Self::Group(n) => (r#""startedMs""#, n + 1),
+            // Also "released", in case that is written at once.
+            Self::Reporting => (r#""phase":"re"#, 1),
+            Self::Released => (r#""phase":"released""#, 1),
         }
     }
 }
@@ -112,11 +112,13 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     };
     preload::into_agent(&scenario.node).await?;
     scenario.start().await?;
-    let held = HeldAgents::of(&scenario.node)?;
+    let held = HeldAgents::of(&scenario.node);
+    let mark = |n: usize| steps.get(n).map(|step: &Step| step.mark());
+    held.hold_at(mark(0))?;
     let asked = scenario.power_off().await?;
     let begun = Instant::now();
     for (killed, step) in steps.iter().enumerate() {
-        let (agent, held_up) = match reaches(&mut scenario, &held, *step).await {
+        let agent = match reaches(&mut scenario, &held, *step).await {
             Ok(reached) => reached,
             Err(error) => {
                 let after = begun.elapsed();
@@ -128,10 +130,9 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
                 return Err(format!("{error}; {died}; journal:\n{said}").into());
             }
         };
+        held.hold_at(mark(killed + 1))?;
         agent.kill()?;
-        drop(held_up);
     }
-    held.release()?;
     scenario.node.wait_off(Duration::from_secs(40)).await?;
     let said = scenario.node.journal(&["--unit=winddown"]).await?;
     let killed = said.matches("code=killed, status=9/KILL").count();
@@ -156,35 +157,22 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     Ok(())
 }
 
-/// Waits until the record says so, and returns the agent that wrote it, which is held up for as long as the
-/// second is there. A record is whole or not there,
-/// so one that cannot be read is an error.
+/// Waits until the record says so, and returns the agent that wrote it and is stopped.
 ///
 /// # Errors
 /// The machine goes off before: the lock was lost, unless logind's delay is over.
-async fn reaches(
-    scenario: &mut Scenario,
-    held: &HeldAgents,
-    step: Step,
-) -> TestResult<(Process, HeldAgent)> {
+async fn reaches(scenario: &mut Scenario, held: &HeldAgents, step: Step) -> TestResult<Process> {
     // A busy machine may be slow; what took too long is judged by the report.
     let until = Instant::now() + Duration::from_secs(60);
-    let mut seen = "none".to_owned();
     while scenario.node.is_on() {
-        if let Ok(Some(agent)) = held.waiting() {
-            seen = scenario.node.read(RECORD)?;
-            let record =
-                serde_json::from_str(&seen).map_err(|error| format!("{RECORD}: {error}"))?;
-            if step.is_reached(&record) {
-                return Ok((scenario.agent().await?, agent));
-            }
-            // One that is still about to close the pipe after the last record cannot take this for its leave of the next.
-            drop(agent);
+        if held.is_there() {
+            return scenario.agent().await;
         }
         if Instant::now() > until {
-            return Err(format!("the record never said {step:?}, but last: {seen}").into());
+            let last = scenario.node.read(RECORD)?;
+            return Err(format!("the record never said {step:?}, but last: {last}").into());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    Err(format!("the machine is off before {step:?}; the last record: {seen}").into())
+    Err(format!("the machine is off before {step:?}").into())
 }
