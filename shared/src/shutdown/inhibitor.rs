@@ -17,6 +17,8 @@ use crate::WallTime;
 pub struct InhibitorState {
     /// Whether the delay lock is held, and if not, the reason.
     pub lock: LockState,
+    /// Whether this agent has the lock, also while the login manager cannot be asked: it waits for whoever has one.
+    pub has_lock: bool,
     /// Whether a shutdown is in progress (logind's `PreparingForShutdown`): the signal came from
     /// the owner of the bus name, and the property confirmed it.
     #[doc(alias = "PreparingForShutdown")]
@@ -44,6 +46,7 @@ impl InhibitorState {
     pub fn unknown() -> Self {
         Self {
             lock: LockState::Waiting { why: "not connected yet".into() },
+            has_lock: false,
             preparing: false,
             epoch: 0,
             since: None,

@@ -19,6 +19,7 @@ impl FakeInhibitor {
     pub fn holding(delay: Duration) -> Self {
         let state = InhibitorState {
             lock: LockState::Held,
+            has_lock: true,
             delay: Some(delay),
             ..InhibitorState::unknown()
         };
@@ -39,7 +40,7 @@ impl FakeInhibitor {
         self.0.send_modify(|s| {
             s.preparing = false;
             s.since = None;
-            s.lock = LockState::Held;
+            (s.lock, s.has_lock) = (LockState::Held, true);
         });
     }
 
@@ -64,7 +65,7 @@ impl Inhibitor for FakeInhibitor {
             self.0.send_if_modified(|s| {
                 let releases = s.preparing && s.lock == LockState::Held;
                 if releases {
-                    s.lock = LockState::Released;
+                    (s.lock, s.has_lock) = (LockState::Released, false);
                 }
                 releases
             });

@@ -436,7 +436,7 @@ impl<K: EndingPods> ShutdownController<K> {
         if ours || signal.notice.is_some() {
             self.parts.progress.phase(ProgressPhase::Released);
         }
-        let released = ours && !signal.is_unit_stop && signal.login.lock == LockState::Held;
+        let released = ours && !signal.is_unit_stop && signal.login.has_lock;
         (epoch.or(ours.then_some(signal.login.epoch)), released)
     }
 }
@@ -444,13 +444,16 @@ impl<K: EndingPods> ShutdownController<K> {
 /// The warning of a run for which the login manager did not wait. It grants no lock during a shutdown, so this agent held
 /// none from the start.
 fn unlocked(signal: &SignalState) -> Option<String> {
-    let why = match &signal.login.lock {
-        LockState::Waiting { why } | LockState::Absent { why } if signal.login.preparing => why,
-        _ => return None,
-    };
-    (!signal.is_unit_stop).then(|| {
-        format!("the shutdown did not wait for this agent, which held no inhibitor lock: {why}")
-    })
+    let login = &signal.login;
+    if !login.preparing || login.has_lock || signal.is_unit_stop {
+        return None;
+    }
+    match &login.lock {
+        LockState::Waiting { why } | LockState::Absent { why } => Some(format!(
+            "the shutdown did not wait for this agent, which held no inhibitor lock: {why}"
+        )),
+        LockState::Held | LockState::Released => None,
+    }
 }
 
 /// The number of planned pods that an earlier agent has not recorded as terminated. A runtime lists what is left of the

@@ -412,7 +412,8 @@ impl Supervisor {
         };
         let is_known = |request: &Arc<ShutdownRequest>| **request != ShutdownRequest::default();
         let mut new = InhibitorState::unknown();
-        (new.lock, new.preparing, new.epoch) = (lock, facts.preparing, facts.epoch);
+        (new.lock, new.has_lock) = (lock, self.lock.held.is_some());
+        (new.preparing, new.epoch) = (facts.preparing, facts.epoch);
         (new.since, new.kind) = (facts.since, facts.kind);
         new.request = facts.request.clone().filter(is_known);
         (new.delay, new.delay_set_by) = (self.delay, self.delay_set_by.clone());

@@ -207,7 +207,9 @@ async fn a_shutdown_that_did_not_wait_for_the_agent_is_reported_as_such() {
     let mut node = Setup::with([pod("web", None, Some(10))]).start();
     node.start = Instant::now();
     let why = "logind refuses it: the operation is in progress";
-    node.login.fake.modify(|state| state.lock = LockState::Waiting { why: why.into() });
+    node.login.fake.modify(|state| {
+        (state.lock, state.has_lock) = (LockState::Waiting { why: why.into() }, false);
+    });
     node.prepare();
     node.released().await;
     let expected =
@@ -215,4 +217,15 @@ async fn a_shutdown_that_did_not_wait_for_the_agent_is_reported_as_such() {
     assert_eq!(node.reports()[0].warnings, [expected]);
     let last = node.recorder.events().pop();
     assert!(matches!(last, Some(Event::ShutdownFinished { released: false, .. })), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_is_lost_in_a_shutdown_does_not_mean_that_the_shutdown_did_not_wait() {
+    let mut node = Setup::with([pod("web", None, Some(10))]).start();
+    node.prepare();
+    node.login.fake.modify(|state| state.lock = LockState::Waiting { why: "bus lost".into() });
+    node.released().await;
+    assert!(node.reports()[0].warnings.is_empty(), "{:?}", node.reports()[0].warnings);
+    let last = node.recorder.events().pop();
+    assert!(matches!(last, Some(Event::ShutdownFinished { released: true, .. })), "{last:?}");
 }
