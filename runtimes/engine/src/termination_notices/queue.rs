@@ -14,7 +14,7 @@ use winddown_shared::{Mutex, PodUid, error_chain};
 use super::FILE;
 
 /// The newest job of each pod. A node with many pods has one of each when it goes down, and then those of the pods that
-/// are stopped first: these are carried out first, and once.
+/// are stopped first: these are carried out first, and once. A pod may stand in both lines, and more than once.
 #[derive(Debug, Default)]
 pub(super) struct NoticeQueue {
     newest: HashMap<PodUid, NoticeJob>,
@@ -29,7 +29,6 @@ pub(super) struct NoticeJob {
     deed: Deed,
     /// Dropped when the job is done, or has failed for the first time.
     done: Vec<oneshot::Sender<Infallible>>,
-    is_awaited: bool,
 }
 
 #[derive(Debug)]
@@ -71,11 +70,11 @@ impl NoticeQueue {
             }
             Entry::Vacant(none) => {
                 self.others.push_back(uid.clone());
-                none.insert(NoticeJob { dir, deed, done: Vec::new(), is_awaited: false })
+                none.insert(NoticeJob { dir, deed, done: Vec::new() })
             }
         };
         job.done.push(done);
-        if turn == Turn::Awaited && !std::mem::replace(&mut job.is_awaited, true) {
+        if turn == Turn::Awaited {
             self.awaited.push_back(uid.clone());
         }
         is_done
@@ -207,6 +206,18 @@ mod tests {
         drop(add(&mut jobs, "a", "newer", Turn::Other));
         jobs.add_again(failed);
         let expected = [("gone", "Remove"), ("a", "newer")];
+        assert_eq!(order(jobs), expected.map(|(uid, text)| (uid.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn a_stop_does_not_wait_longer_because_an_earlier_notice_failed() {
+        let mut jobs = NoticeQueue::default();
+        drop(add(&mut jobs, "a", "30 s", Turn::Awaited));
+        let failed: HashMap<_, _> = std::iter::from_fn(|| jobs.next()).collect();
+        drop(add(&mut jobs, "b", "node", Turn::Other));
+        jobs.add_again(failed);
+        drop(add(&mut jobs, "a", "5 s", Turn::Awaited));
+        let expected = [("a", "5 s"), ("b", "node")];
         assert_eq!(order(jobs), expected.map(|(uid, text)| (uid.to_owned(), text.to_owned())));
     }
 }
