@@ -35,7 +35,8 @@ profile=dev
 [ -z "${WINDDOWN_LONG:-}" ] || profile=release
 WINDDOWN_PROGRAMS=$(tests/node/programs.sh $profile) || exit
 export WINDDOWN_PROGRAMS
-# What an embedder's agent does on a node is shown by the example of its README, which is built with the programs.
+# What an embedder's agent does on a node is shown by the example of its README.
+cargo build --workspace --example agent || exit
 strip -o "$target/shipped/example-agent.new" "$target/debug/examples/agent" || exit
 mv "$target/shipped/example-agent.new" "$target/shipped/example-agent"
 
