@@ -247,6 +247,15 @@ impl Node {
         must_succeed(argv, self.exec(argv, COMMAND).await?)
     }
 
+    /// Runs a command that shuts the node down. It ignores SIGTERM, which systemd may send it before it has returned.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn shut_down(&self, argv: &[&str]) -> Result<String, NodeError> {
+        let ignoring = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
+        self.run(&[&ignoring[..], argv].concat()).await
+    }
+
     /// A command that will run in all namespaces of the node, with a clean environment. The caller starts it, and can
     /// read its output while it runs.
     ///

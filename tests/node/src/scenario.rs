@@ -357,7 +357,7 @@ impl Scenario {
     /// Asks logind to power the node off. Returns the time just before, in nanoseconds since 1970.
     pub async fn power_off(&self) -> TestResult<u64> {
         let now = self.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
-        self.node.run(&["systemctl", "poweroff"]).await?;
+        self.node.shut_down(&["systemctl", "poweroff"]).await?;
         Ok(now)
     }
 }

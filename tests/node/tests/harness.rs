@@ -36,7 +36,7 @@ async fn a_node_boots_powers_off_through_logind_and_boots_again_with_its_files()
         listed.is_ok_and(|text| text.contains("test"))
     })
     .await?;
-    node.run(&["systemctl", "poweroff"]).await?;
+    node.shut_down(&["systemctl", "poweroff"]).await?;
     node.wait_off(Duration::from_secs(30)).await?;
     lock.wait().await?;
     assert_eq!(node.read("/var/lib/kept")?, "kept\n");
@@ -145,7 +145,7 @@ async fn an_emulated_node_has_the_controllers_and_powers_off() -> TestResult {
     };
     let mut node = Node::boot(&base).await?;
     has_the_controllers(&node).await?;
-    node.run(&["systemctl", "poweroff"]).await?;
+    node.shut_down(&["systemctl", "poweroff"]).await?;
     node.wait_off(Duration::from_secs(60)).await?;
     assert!(node.run(&["true"]).await.is_err());
     let said = node.journal(&["--unit=systemd-logind"]).await?;

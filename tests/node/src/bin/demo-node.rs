@@ -95,7 +95,7 @@ async fn power_off(node: &mut Node) -> Result<(), Box<dyn Error>> {
     let output = journal.stdout.take().ok_or("journalctl has no output")?;
     let mut lines = BufReader::new(output).lines();
     let started: u64 = node.run(&["date", "+%s%N"]).await?.trim().parse()?;
-    node.run(&["systemctl", "poweroff"]).await?;
+    node.shut_down(&["systemctl", "poweroff"]).await?;
     let mut off = pin!(node.wait_off(POWER_OFF));
     loop {
         tokio::select! {

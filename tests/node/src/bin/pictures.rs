@@ -142,7 +142,7 @@ async fn five() -> TestResult {
     let eviction = "evictionHard: {memory.available: 100Mi}\n";
     let scenario = node(eviction, &pods_of_five()).await?;
     write(SCREENS, "idle", &scenario.status().await?)?;
-    scenario.node.run(&["systemctl", "reboot"]).await?;
+    scenario.node.shut_down(&["systemctl", "reboot"]).await?;
     keep(scenario, "five").await
 }
 
@@ -220,7 +220,7 @@ async fn thirty() -> TestResult {
     };
     scenario.node.wait_until("logind's limit", SOON, cut).await?;
     let agent = scenario.agent().await?;
-    scenario.node.run(&["systemctl", "reboot", "--message=kernel 6.12.57"]).await?;
+    scenario.node.shut_down(&["systemctl", "reboot", "--message=kernel 6.12.57"]).await?;
     let half = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
         status["shutdown"]["groups"][0]["terminated"].as_u64() >= Some(12)
@@ -256,6 +256,6 @@ async fn two_hundred() -> TestResult {
         })
         .collect();
     let scenario = node("evictionHard: {memory.available: 100Mi}\nmaxPods: 200\n", &pods).await?;
-    scenario.node.run(&["systemctl", "poweroff"]).await?;
+    scenario.node.shut_down(&["systemctl", "poweroff"]).await?;
     keep(scenario, "twohundred").await
 }

@@ -254,7 +254,7 @@ impl<'a> Stage<'a> {
         let way = if on(Feature::RebootInPlace) { "reboot" } else { "poweroff" };
         let past_the_guard = on(Feature::Guard).then_some("--ignore-inhibitors");
         let asked: Vec<&str> = ["systemctl", way].into_iter().chain(past_the_guard).collect();
-        self.scenario.node.run(&asked).await?;
+        self.scenario.node.shut_down(&asked).await?;
         Ok(())
     }
 

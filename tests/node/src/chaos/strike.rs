@@ -119,9 +119,9 @@ impl Target<'_> {
             Fault::ClockForward => clock::set(node, i64::from(strike.jump)),
             Fault::ClockBack => clock::set(node, -i64::from(strike.jump)),
             Fault::Cancel => self.cancel().await,
-            Fault::SecondShutdown => self.run(&["systemctl", "reboot"]).await,
+            Fault::SecondShutdown => self.shut_down(&["systemctl", "reboot"]).await,
             Fault::ShutdownPastLogind => {
-                self.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await
+                self.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await
             }
             Fault::Reload => self.reload().await,
             Fault::ManifestBroken => {
@@ -198,6 +198,11 @@ impl Target<'_> {
 
     async fn run(&self, argv: &[&str]) -> TestResult {
         timeout(COMMAND, self.scenario.node.run(argv)).await??;
+        Ok(())
+    }
+
+    async fn shut_down(&self, argv: &[&str]) -> TestResult {
+        timeout(COMMAND, self.scenario.node.shut_down(argv)).await??;
         Ok(())
     }
 }

@@ -173,9 +173,9 @@ impl Stage {
                     list.contains("sleep 60")
                 };
                 node.wait_until("the other lock", SOON, listed).await?;
-                node.run(&["systemctl", "poweroff"]).await?;
+                node.shut_down(&["systemctl", "poweroff"]).await?;
             }
-            Deed::Shutdown => drop(node.run(&["systemctl", "poweroff"]).await?),
+            Deed::Shutdown => drop(node.shut_down(&["systemctl", "poweroff"]).await?),
         }
         Ok(())
     }

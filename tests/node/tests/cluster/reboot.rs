@@ -46,7 +46,7 @@ async fn goes_and_comes_back(test: &str, suite: Suite, way: Way) -> TestResult {
 
     if way == Way::SoftReboot {
         bed.scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
-        bed.scenario.node.run(&["systemctl", "soft-reboot"]).await?;
+        bed.scenario.node.shut_down(&["systemctl", "soft-reboot"]).await?;
         let failed = bed.server.within(DOWN, "the other pod to fail", |all| {
             (all.get("pods/default/web")?["status"]["phase"] == "Failed").then_some(())
         });
@@ -57,7 +57,7 @@ async fn goes_and_comes_back(test: &str, suite: Suite, way: Way) -> TestResult {
         bed.connect().await?;
         return is_back(&bed, &uid).await;
     }
-    bed.scenario.node.run(&["systemctl", "reboot"]).await?;
+    bed.scenario.node.shut_down(&["systemctl", "reboot"]).await?;
     bed.scenario.node.wait_off(DOWN).await?;
     assert_eq!(bed.pod("web")?["status"]["phase"], "Failed");
     let status = bed.pod("db")?["status"].clone();

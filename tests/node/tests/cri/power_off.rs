@@ -44,7 +44,7 @@ async fn a_machine_that_goes_down_without_logind_still_ends_its_containers_in_or
         return Ok(());
     };
     scenario.start().await?;
-    scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+    scenario.node.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
     scenario.node.wait_off(Duration::from_secs(60)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await

@@ -122,7 +122,7 @@ async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
         })
     };
     node.wait_until("two pods to run", SOON, runs).await?;
-    node.run(&["systemctl", "reboot"]).await?;
+    node.shut_down(&["systemctl", "reboot"]).await?;
     assert_eq!(node.wait_off(SOON).await?.code(), Some(Node::REBOOTED), "{}", node.console());
     node.start().await?;
     let said = node.run(&["winddown", "report"]).await?;

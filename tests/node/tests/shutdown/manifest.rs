@@ -64,7 +64,7 @@ async fn a_pod_whose_manifest_was_broken_across_a_restart_is_ended_by_a_power_of
 async fn a_pod_whose_manifest_was_broken_is_ended_on_a_way_down_past_logind_too() -> TestResult {
     let test = "a_pod_whose_manifest_was_broken_is_ended_on_a_way_down_past_logind_too";
     let Some(mut scenario) = broken(test).await? else { return Ok(()) };
-    scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+    scenario.node.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
     scenario.node.wait_off(Duration::from_secs(60)).await?;
     ended_in_its_own_group(&mut scenario).await
 }

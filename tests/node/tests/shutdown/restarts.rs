@@ -182,7 +182,7 @@ async fn falls_into_the_gap(test: &str, suite: Suite) -> TestResult {
             async || scenario.node.run(&state).await.is_ok_and(|state| state == "auto-restart\n");
         scenario.node.wait_until("systemd to be about to restart it", SOON, waits).await?;
         scenario.untouched_pids().await?;
-        scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+        scenario.node.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
         scenario.node.wait_off(LONG).await?;
 
         let logs = scenario.logs();

@@ -45,7 +45,7 @@ async fn outlives_a_stop(test: &str, suite: Suite) -> TestResult {
 async fn a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order() -> TestResult {
     let test = "a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order";
     let Some(mut scenario) = Scenario::running(test).await? else { return Ok(()) };
-    scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+    scenario.node.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
     scenario.node.wait_off(Duration::from_secs(60)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await

@@ -161,7 +161,7 @@ async fn takes_the_node_down(
     assert!(status["lock"]["delaySeconds"].as_f64() >= Some(budget), "{status}");
     assert_eq!(status["shutdownPlan"]["availableSeconds"], budget, "{status}");
 
-    scenario.node.run(&["bash", "-c", way.go]).await?;
+    scenario.node.shut_down(&["bash", "-c", way.go]).await?;
     let ended = scenario.node.wait_off(Duration::from_secs(60)).await?;
     let expected = if way.end == End::Reboot { Node::REBOOTED } else { 0 };
     assert_eq!(ended.code(), Some(expected), "the node ended otherwise");

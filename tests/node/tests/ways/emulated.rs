@@ -38,7 +38,7 @@ async fn starts_another_kernel(test: &str, suite: Suite) -> TestResult {
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     let boot = boot_id(&scenario).await?;
     scenario.node.run(&["sh", "-c", "kexec --load /boot/vmlinuz-* --reuse-cmdline"]).await?;
-    scenario.node.run(&["systemctl", "kexec"]).await?;
+    scenario.node.shut_down(&["systemctl", "kexec"]).await?;
 
     let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
     if let Err(error) = scenario.node.wait_until("the pods to be back", LONG, again).await {

@@ -68,13 +68,13 @@ async fn is_released(test: &str, suite: Suite) -> TestResult {
 async fn is_not_asked(test: &str, suite: Suite) -> TestResult {
     let Some(mut scenario) = holding(test, suite).await? else { return Ok(()) };
     let pod = holder(&scenario).await?;
-    let past = scenario.node.run(&["systemctl", "poweroff", "--ignore-inhibitors"]).await;
+    let past = scenario.node.shut_down(&["systemctl", "poweroff", "--ignore-inhibitors"]).await;
     println!("{test}: {past:?}");
     // Since systemd 257 polkit is asked, for root too, and this node has none.
     assert_eq!(past.is_ok(), suite == Suite::Bookworm, "{past:?}");
     if past.is_err() {
         scenario.assert_nothing_was_asked()?;
-        scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+        scenario.node.shut_down(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
     }
     scenario.node.wait_off(SOON).await?;
     scenario.assert_ended_in_order()?;

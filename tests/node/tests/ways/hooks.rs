@@ -92,7 +92,7 @@ async fn goes_down(test: &str, suite: Suite, runtime: &str, way: &str) -> TestRe
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     scenario.start().await?;
 
-    match scenario.node.run(&["sh", "-c", way]).await {
+    match scenario.node.shut_down(&["sh", "-c", way]).await {
         // Of a node with its own kernel, `isolate` stops first what runs commands there: no answer comes.
         Ok(_) | Err(NodeError::Off) => {}
         Err(error) => return Err(error.into()),

@@ -66,7 +66,7 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     let before = scenario.node.run(&started).await?;
 
     assert_eq!(reboot.line, "sudo systemctl soft-reboot");
-    scenario.node.run(&["systemctl", "soft-reboot"]).await?;
+    scenario.node.shut_down(&["systemctl", "soft-reboot"]).await?;
     let again = async || scenario.logs()["web"].starts.len() == 2;
     let waited = scenario.node.wait_until("the other pod to be back", SOON * 2, again).await;
     if let Err(error) = waited {
@@ -181,7 +181,7 @@ async fn reboots_softly(test: &str, suite: Suite, begun: &Begun) -> TestResult {
     let boot = boot_id(&scenario).await?;
     let old = scenario.status().await?["node"]["pid"].clone();
     // What still runs when the node goes down holds it up; see `Node::command`.
-    scenario.node.run(&["sh", "-c", begun.go]).await?;
+    scenario.node.shut_down(&["sh", "-c", begun.go]).await?;
 
     // The old agent may answer until it is gone; its pods do not start again.
     let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);

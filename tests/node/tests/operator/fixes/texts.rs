@@ -147,7 +147,7 @@ async fn what_a_text_tells_to_type_is_typed_as_it_is() -> TestResult {
     scenario.start().await?;
     scenario.node.run(&["cp", "/etc/winddown/config.yaml", "/root/kept.yaml"]).await?;
     // So that there is a report.
-    scenario.node.run(&["systemctl", "reboot"]).await?;
+    scenario.node.shut_down(&["systemctl", "reboot"]).await?;
     scenario.node.wait_off(LIMIT).await?;
     scenario.node.start().await?;
     let mut wrong = Vec::new();
