@@ -5,20 +5,23 @@
 //! connections is known to be away in a millisecond.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use winddown_api_client::refusal::Refusal;
 
 use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// The same for one that answered something not long ago: it may have many pods to end at once.
+/// The same for one that has just answered and has more than [`MANY`] requests of ours to work on.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long ago that may be.
-const NOT_LONG_AGO: Duration = Duration::from_secs(2);
+/// How long ago it may have answered.
+const JUST_NOW: Duration = Duration::from_secs(2);
+/// With at most this many requests that stop pods, any API server answers a probe in time.
+const MANY: usize = 8;
 /// The time between two probes; none is sent if the server has answered something else meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum time for one request: the first answer may show that the server is back.
@@ -87,27 +90,34 @@ impl ApiOutage {
         verdict
     }
 
-    /// Probes the server while there are receivers of the verdict. Never returns.
-    pub(super) async fn keep_probing<A: EndPods>(&self, api: &A) -> Infallible {
+    /// Probes the server while there are receivers of the verdict. `in_flight`: how many requests that stop pods it has not
+    /// answered. Never returns.
+    pub(super) async fn keep_probing<A: EndPods>(
+        &self,
+        api: &A,
+        in_flight: impl Fn() -> usize,
+    ) -> Infallible {
         loop {
             if self.verdict.receiver_count() == 0 {
                 self.verdict.send_replace(ApiVerdict::Unknown);
                 self.wanted.notified().await;
             }
             if !self.has_heard_since(Instant::now().checked_sub(PROBE_INTERVAL)) {
-                self.probe(api).await;
+                self.probe(api, &in_flight).await;
             }
             sleep(PROBE_INTERVAL).await;
         }
     }
 
-    async fn probe<A: EndPods>(&self, api: &A) {
+    async fn probe<A: EndPods>(&self, api: &A, in_flight: impl Fn() -> usize) {
         let sent = Instant::now();
-        let limit = match self.has_heard_since(sent.checked_sub(NOT_LONG_AGO)) {
-            true => BUSY_TIMEOUT,
-            false => PROBE_TIMEOUT,
-        };
-        match timeout(limit, api.probe()).await {
+        let mut answer = pin!(api.probe());
+        let mut answered = timeout_at(sent + PROBE_TIMEOUT, &mut answer).await;
+        let just_answered = self.has_heard_since(sent.checked_sub(JUST_NOW));
+        if answered.is_err() && just_answered && in_flight() > MANY {
+            answered = timeout_at(sent + BUSY_TIMEOUT, answer).await;
+        }
+        match answered {
             Ok(Ok(())) => self.worked(),
             Ok(Err(refused)) if refused.refusal != Refusal::NoAnswer => self.worked(),
             // Another request may have been answered meanwhile.

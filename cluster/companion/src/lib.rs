@@ -13,7 +13,7 @@
 //!   server serves it. Responders and budgets share the same time.
 //! - A grace period that is shortened meanwhile is sent to the API server as another deletion.
 //! - An API server that refuses a connection is away; so is one that answers nothing, not even a probe, for
-//!   300 ms (1 s if it has just answered).
+//!   300 ms (1 s if it has just answered and more than eight requests are under way).
 //! - A pod is gone when a kubelet that was asked to stop it has stopped its sandbox; or when the API server
 //!   reports that its containers have terminated, and the container runtime agrees. A runtime that cannot be queried
 //!   is not waited for. While the node goes down, it is enough that the kernel reports the exits of its containers.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_api_client::refusal::Refusal;
@@ -85,14 +86,6 @@ async fn what_a_kubelet_that_cannot_be_stopped_starts_again_is_ended_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_falls_silent_is_found_out_in_300_ms_and_costs_no_pod_its_grace() {
-    // Later where it has just answered: it may be busy.
-    for (quiet, found_out) in [(3, 300), (1, 1000)] {
-        silent_server(secs(quiet), found_out).await;
-    }
-}
-
-/// `quiet`: since the server's last answer.
-async fn silent_server(quiet: Duration, found_out: u128) {
     let hook = json!({"spec": {"containers": [
         {"name": "a", "image": "x", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
     ]}});
@@ -101,8 +94,8 @@ async fn silent_server(quiet: Duration, found_out: u128) {
     }]);
     for (what, more, budgets, stopped) in [
         ("nothing objects", json!({}), json!([]), 0),
-        ("a budget may object", json!({}), budget, found_out),
-        ("a hook", hook, json!([]), found_out),
+        ("a budget may object", json!({}), budget, 300),
+        ("a hook", hook, json!([]), 300),
     ] {
         let (world, core) = World::new([pod("first", json!({})), pod("web", more)]).await;
         world.set_budgets(budgets);
@@ -111,15 +104,34 @@ async fn silent_server(quiet: Duration, found_out: u128) {
         assert_eq!(stop(&core, "first", 9).await.0, 0);
         // It accepts requests and answers none; no connection breaks.
         world.state().silent = true;
-        sleep(quiet).await;
+        sleep(secs(1)).await;
         let begun = world.elapsed_ms();
         let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
         let held = world.first_ms("stop the kubelet").unwrap() - begun;
-        assert!((found_out..found_out + 20).contains(&held), "{what}: {held} {:?}", world.log());
+        assert!((300..320).contains(&held), "{what}: {held} {:?}", world.log());
         assert!(remark.starts_with("the API server is unavailable"), "{what}: {remark}");
         let of_web = ["stop uid-web", "run the hooks of uid-web"];
         let first = of_web.into_iter().filter_map(|what| world.first_ms(what)).min().unwrap();
         assert!((stopped..stopped + 20).contains(&(first - begun)), "{what}: {:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_has_just_answered_and_has_many_pods_to_stop_has_a_second() {
+    for (pods, found_out) in [(8, 300), (9, 1000)] {
+        let names: Vec<String> = (0..pods).map(|number| format!("web-{number}")).collect();
+        let all = names.iter().map(String::as_str).chain(["first"]);
+        let (world, core) = World::new(all.map(|name| pod(name, json!({})))).await;
+        world.set_budgets(json!([]));
+        world.state().takes = Duration::ZERO;
+        world.set_going_down();
+        assert_eq!(stop(&core, "first", 9).await.0, 0);
+        world.state().silent = true;
+        sleep(secs(1)).await;
+        let begun = world.elapsed_ms();
+        join_all(names.iter().map(|name| stop(&core, name, 9))).await;
+        let held = world.first_ms("stop the kubelet").unwrap() - begun;
+        assert!((found_out..found_out + 20).contains(&held), "{pods}: {held} {:?}", world.log());
     }
 }
 
