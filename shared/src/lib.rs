@@ -80,8 +80,8 @@ pub use runtime::stats::{
 };
 pub use runtime::{PodRuntimeStatus, Runtime, RuntimeError, SyncedPod, UnsupportedField};
 pub use shutdown::inhibitor::{
-    Inhibitor, InhibitorState, LockState, ScheduledShutdown, ShutdownBlock, ShutdownKind,
-    ShutdownRequest,
+    Inhibitor, InhibitorState, LockState, MachineState, ScheduledShutdown, ShutdownBlock,
+    ShutdownKind, ShutdownRequest,
 };
 pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;

@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, GateReason, Inhibitor, Notices, Recorder, ShutdownWork, WallClock};
+use winddown_shared::{
+    Event, GateReason, Inhibitor, MachineState, Notices, Recorder, ShutdownWork, WallClock,
+};
 
 use crate::EndingPods;
 use crate::{
@@ -200,7 +202,7 @@ impl<K: EndingPods> ShutdownController<K> {
     /// [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
         let mut signals = self.signals();
-        let mut stage = self.pick_up(&mut signals);
+        let mut stage = self.pick_up(&mut signals).await;
         loop {
             let signal = signals.current();
             self.decide(&stage, &signal);
@@ -241,7 +243,13 @@ impl<K: EndingPods> ShutdownController<K> {
         match stage {
             Stage::Carried(record) => match self.resume_decision(&record, signal) {
                 ResumeDecision::Undecided(until) => {
-                    Transition::Wait(Stage::Carried(record), Some(until))
+                    self.ask_machine(&record, signals).await;
+                    match signals.current().machine {
+                        MachineState::Unknown => {
+                            Transition::Wait(Stage::Carried(record), Some(until))
+                        }
+                        _ => Transition::Done(Stage::Carried(record)),
+                    }
                 }
                 ResumeDecision::Resume if record.phase.is_over() => {
                     self.release_without_run(signal, Some(record), None).await
@@ -251,7 +259,8 @@ impl<K: EndingPods> ShutdownController<K> {
                 }
                 ResumeDecision::Drop => {
                     self.lift_all();
-                    self.beside(signals, self.end_carried(*record)).await
+                    let is_known = is_known(&record, signal);
+                    self.beside(signals, self.end_carried(*record, is_known)).await
                 }
             },
             Stage::Idle if signal.ends_the_node() => {
@@ -290,7 +299,7 @@ impl<K: EndingPods> ShutdownController<K> {
 
     /// Picks up where an earlier agent left off: no pod is admitted or refused before it is known what becomes of the
     /// run. Pods of a run in progress are not ready again.
-    fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
+    async fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
             return Stage::Idle;
@@ -298,7 +307,17 @@ impl<K: EndingPods> ShutdownController<K> {
         self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(GateReason::Shutdown, true);
         signals.restore_notice(&record, self.start_of(&record));
+        self.ask_machine(&record, signals).await;
         Stage::Carried(Box::new(record))
+    }
+
+    /// Asks the service manager whether the machine is going down, unless that is known already.
+    async fn ask_machine(&self, record: &RunRecord, signals: &mut ShutdownSignals) {
+        let signal = signals.current();
+        if !signal.ends_the_node() && signal.machine == MachineState::Unknown {
+            let delay = self.parts.policy.borrow().delay_wanted();
+            signals.found(self.parts.inhibitor.machine().await, self.start_of(record), delay);
+        }
     }
 
     /// Returns when the run began, on the monotonic clock.
@@ -307,15 +326,15 @@ impl<K: EndingPods> ShutdownController<K> {
         before_now(self.parts.boot_clock.now().saturating_sub(started))
     }
 
-    /// Decides what to do with an earlier agent's run. If the login manager does not answer, the decision
-    /// waits for as long as the run would have taken: the login manager may be the first to go down.
+    /// Decides what to do with an earlier agent's run. If it is unknown whether the node is going down, the decision
+    /// waits for as long as the run would have taken: who could tell may be the first to go down.
     fn resume_decision(&self, record: &RunRecord, signal: &SignalState) -> ResumeDecision {
         if signal.ends_the_node() {
             return ResumeDecision::Resume;
         }
         let budget = record.budget();
         let over_at = self.start_of(record) + budget.pods + budget.reserve;
-        match !signal.login.lock.is_known() && Instant::now() < over_at {
+        match !is_known(record, signal) && Instant::now() < over_at {
             true => ResumeDecision::Undecided(over_at),
             false => ResumeDecision::Drop,
         }
@@ -337,9 +356,17 @@ impl<K: EndingPods> ShutdownController<K> {
         Transition::Done(Stage::Done { epoch, record, report })
     }
 
-    /// Closes an earlier agent's run that was called off while no agent was running.
-    async fn end_carried(&self, record: RunRecord) -> Transition {
-        if record.phase.is_over() {
+    /// Closes an earlier agent's run that was called off while no agent was running, or whose time is over while it is
+    /// not known whether it was.
+    async fn end_carried(&self, record: RunRecord, is_known: bool) -> Transition {
+        if !is_known {
+            tracing::warn!(
+                "it is unknown whether the shutdown was cancelled, and its time is over: admitting pods again"
+            );
+            if !record.phase.is_over() {
+                self.report_unknown(&record).await;
+            }
+        } else if record.phase.is_over() {
             tracing::info!(
                 "the shutdown that terminated this boot's pods is over: admitting pods again"
             );
@@ -364,7 +391,7 @@ impl<K: EndingPods> ShutdownController<K> {
 
     /// Handles a run that was called off after its end, so that no pod was spared but the node stays up.
     ///
-    /// The report must not claim that the node went down, so it is stored again as called off.
+    /// The report must not claim that the node went down, so it is stored again.
     async fn called_off_afterwards(
         &self,
         held: bool,
@@ -372,8 +399,7 @@ impl<K: EndingPods> ShutdownController<K> {
         report: Option<Box<ShutdownReport>>,
     ) -> Transition {
         if let Some(report) = report {
-            let why = "the pods had terminated when the shutdown was cancelled";
-            self.report_again_as_called_off(*report, why).await;
+            self.report_stayed_up(*report).await;
         } else if let Some(record) = record.as_deref() {
             self.report_called_off(record).await;
         }
@@ -386,4 +412,11 @@ impl<K: EndingPods> ShutdownController<K> {
         self.parts.progress.phase(ProgressPhase::Cancelled);
         Transition::Done(Stage::Idle)
     }
+}
+
+/// Whether it is known that the node is going down, or that it is not. Only the service manager knows of a way down that
+/// the login manager did not announce.
+fn is_known(record: &RunRecord, signal: &SignalState) -> bool {
+    let unannounced = record.report.trigger == Trigger::UnitStop;
+    signal.machine != MachineState::Unknown || (!unannounced && signal.login.lock.is_known())
 }

@@ -95,6 +95,9 @@ pub struct ShutdownReport {
     pub resumed: Vec<Duration>,
     /// The outcome of the run.
     pub outcome: Outcome,
+    /// Whether the node stayed up: the shutdown was cancelled when the run was over. The outcome is that of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub node_stayed_up: bool,
     /// Whether the container runtime had not listed its pods since the agent's start when the run ended:
     /// there may have been pods that are not listed here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -227,6 +230,7 @@ impl ShutdownReport {
             endpoint_drain: header.endpoint_drain,
             resumed: header.resumed,
             outcome: run.outcome(),
+            node_stayed_up: false,
             pods_unknown: run.pods_unknown,
             groups: run.groups,
             work: run.work,

@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use winddown_shared::{Inhibitor, InhibitorState, LockState, critical};
+use winddown_shared::{Inhibitor, InhibitorState, LockState, MachineState, critical, error_chain};
 
 pub use self::block::hold_block;
 pub use self::bus::Bus;
@@ -31,6 +31,10 @@ pub(crate) use self::bus::{proxies, read_scheduled};
 use self::session::LoginManager;
 use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};
+use crate::system_state::in_progress_on;
+
+/// How long systemd may take for each answer to whether the machine is going down.
+const MACHINE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a [`LogindInhibitor`].
 ///
@@ -87,6 +91,7 @@ struct Handle {
     requests: mpsc::UnboundedSender<Request>,
     refused: Arc<AtomicU64>,
     supervisor: JoinHandle<()>,
+    bus: Bus,
 }
 
 /// A request from the owner of the inhibitor to the supervisor.
@@ -159,9 +164,10 @@ impl LogindInhibitor {
     ) -> Self {
         let (state_tx, state) = watch::channel(InhibitorState::unknown());
         let (requests, requests_rx) = mpsc::unbounded_channel();
+        let bus = config.bus.clone();
         let supervisor = Supervisor::new(config, state_tx, requests_rx, Arc::clone(&refused));
         let supervisor = critical::spawn("login manager", supervise(login, supervisor));
-        Self(Arc::new(Handle { state, requests, refused, supervisor }))
+        Self(Arc::new(Handle { state, requests, refused, supervisor, bus }))
     }
 
     /// Changes the wanted delay, e.g. after a reload of the configuration. Applied as soon as logind can be reached and
@@ -205,6 +211,20 @@ impl Inhibitor for LogindInhibitor {
                 .await;
         };
         release.boxed()
+    }
+
+    fn machine(&self) -> BoxFuture<'_, MachineState> {
+        let ask = async {
+            match in_progress_on(&self.0.bus, MACHINE_TIMEOUT).await {
+                Ok(Some(kind)) => MachineState::GoingDown(kind),
+                Ok(None) => MachineState::StaysUp,
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "treating this as unknown");
+                    MachineState::Unknown
+                }
+            }
+        };
+        ask.boxed()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use winddown_shared::ShutdownKind;
-use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 
+use crate::logind::Bus;
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -28,8 +28,16 @@ pub struct SystemStateError(zbus::Error);
 pub async fn shutdown_in_progress(
     timeout: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    let connection =
-        Builder::system().method_timeout(timeout).build().await.map_err(SystemStateError)?;
+    in_progress_on(&Bus::System, timeout).await
+}
+
+/// Like [`shutdown_in_progress`], on `bus`.
+pub(crate) async fn in_progress_on(
+    bus: &Bus,
+    timeout: Duration,
+) -> Result<Option<ShutdownKind>, SystemStateError> {
+    let builder = bus.builder().map_err(SystemStateError)?;
+    let connection = builder.method_timeout(timeout).build().await.map_err(SystemStateError)?;
     let manager = ManagerProxy::builder(&connection)
         .cache_properties(CacheProperties::No)
         .build()

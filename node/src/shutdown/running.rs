@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
-    AdmissionGate, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
+    AdmissionGate, EarlierKill, GateReason, MachineState, PodUidMap, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer,
 };
 use winddown_shutdown::{
     Policy, RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts,
-    StateFile,
+    StateFile, Trigger,
 };
 
 use super::Joined;
@@ -64,7 +65,16 @@ impl<R: Runtime> Joined<R> {
         let now = self.core.boot_clock.now();
         let Some(run) = carried else { return PodUidMap::default() };
         let heard = self.notices.notices().borrow().heard.clone();
-        let goes_on = run.may_resume(now, ends_early, &heard, !has_spoken);
+        let machine = match ends_early {
+            false => self.lock.inhibitor.machine().await,
+            true => MachineState::Unknown,
+        };
+        let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
+        let is_unknown = match run.report.trigger {
+            Trigger::UnitStop => machine == MachineState::Unknown,
+            _ => !has_spoken,
+        };
+        let goes_on = run.may_resume(now, ends, &heard, is_unknown);
         run.asked(now, !goes_on).collect()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Runtime, ShutdownKind};
+use winddown_shared::{GateReason, Runtime, ShutdownKind};
 use winddown_shutdown::{ProgressPhase, UnitStop};
 
 use super::Joined;
@@ -19,6 +19,9 @@ impl<R: Runtime> Joined<R> {
     pub(super) async fn end_at_unit_stop(self: Arc<Self>, unannounced: Option<ShutdownKind>) {
         let delay = self.policy.borrow().delay_wanted();
         let mut progress = self.progress.subscribe();
+        // The run of an earlier agent that was stopped may have told it already.
+        let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
+        let unannounced = unannounced.filter(|_| !is_told);
         if let Some(kind) = unannounced {
             tracing::warn!("logind has not announced this shutdown: terminating the pods now");
             progress.mark_unchanged();

@@ -4,6 +4,7 @@ use winddown_shutdown::{RecordFile, RecordStore, RunPhase, RunRecord};
 
 use super::*;
 use winddown_control::api;
+use winddown_shared::MachineState;
 
 fn record(state: &tempfile::TempDir) -> RunRecord {
     RecordFile::in_directory(state.path()).read().unwrap().unwrap()
@@ -125,6 +126,29 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
     assert!(stopping.is_finished());
     assert_eq!(record(&b.state).phase, RunPhase::Released);
     assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
+}
+
+/// As with a supervisor that starts an agent while the machine goes down. logind says that nothing is under way.
+#[tokio::test(start_paused = true)]
+async fn the_agent_after_one_that_was_killed_on_the_units_stop_path_goes_on_and_starts_nothing() {
+    for after in [2, 9] {
+        let b = bench(FakeRuntime::default(), held());
+        let (web, batch) = (pod("web", 0, 30), pod("batch", 0, 30));
+        b.runtime.stop_takes(web.uid(), secs(4));
+        b.want(&[&web, &batch]).await;
+        b.stop_unit();
+        tokio::time::sleep(secs(after)).await;
+        let (state, clock, runtime, login) = b.stop();
+        login.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        let b = bench_in(state, clock, runtime, login);
+        b.want(&[&web, &batch]).await;
+        let begun = Instant::now();
+        b.stop_unit().await.unwrap();
+        assert!(begun.elapsed() < secs(5), "{:?}", begun.elapsed());
+        assert_eq!(b.runtime.starts().len(), 2, "killed after {after} s");
+        assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
+        assert_eq!(b.node.status().admission_closed_by, [api::ClosedBy::UnitStop]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

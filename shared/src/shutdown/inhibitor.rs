@@ -150,6 +150,18 @@ pub struct ShutdownBlock {
     pub why: String,
 }
 
+/// Whether the machine is going down, as the service manager sees it: also past the login manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MachineState {
+    /// There is no answer. This never means that the machine stays up.
+    #[default]
+    Unknown,
+    /// It stays up.
+    StaysUp,
+    /// It is going down in this way.
+    GoingDown(ShutdownKind),
+}
+
 /// Delays the node's shutdown until [`release`](Self::release).
 ///
 /// The implementer takes the lock by itself, takes it again after a cancelled shutdown and after
@@ -163,4 +175,10 @@ pub trait Inhibitor: Send + Sync + 'static {
     ///
     /// Resolves when the lock's last descriptor is closed. Cancel-safe.
     fn release(&self) -> BoxFuture<'_, ()>;
+
+    /// Whether the machine is going down, also without an announcement. An agent that finds an unfinished run and hears of
+    /// no shutdown asks this before it takes the run for cancelled. Resolves within seconds; by default it is unknown.
+    fn machine(&self) -> BoxFuture<'_, MachineState> {
+        Box::pin(std::future::ready(MachineState::Unknown))
+    }
 }

@@ -1,18 +1,19 @@
 //! A scripted inhibitor lock.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{Inhibitor, InhibitorState, LockState};
+use crate::base::lock::Mutex;
+use crate::{Inhibitor, InhibitorState, LockState, MachineState};
 
 /// An [`Inhibitor`] driven by the test. It holds the lock until it is released, and acquires it again when the shutdown
 /// is cancelled, as the real one must. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct FakeInhibitor(Arc<watch::Sender<InhibitorState>>);
+pub struct FakeInhibitor(Arc<watch::Sender<InhibitorState>>, Arc<Mutex<MachineState>>);
 
 impl FakeInhibitor {
     /// Creates an inhibitor that holds the lock, with this delay.
@@ -23,7 +24,7 @@ impl FakeInhibitor {
             delay: Some(delay),
             ..InhibitorState::unknown()
         };
-        Self(Arc::new(watch::Sender::new(state)))
+        Self(Arc::new(watch::Sender::new(state)), Arc::default())
     }
 
     /// Announces a shutdown.
@@ -49,6 +50,11 @@ impl FakeInhibitor {
         self.0.send_modify(change);
     }
 
+    /// Sets what the service manager says; so far it does not answer.
+    pub fn set_machine(&self, machine: MachineState) {
+        *self.1.lock() = machine;
+    }
+
     /// Whether the lock is held now.
     pub fn is_held(&self) -> bool {
         self.0.borrow().lock == LockState::Held
@@ -60,7 +66,7 @@ impl Inhibitor for FakeInhibitor {
         self.0.subscribe()
     }
 
-    fn release(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn release(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.0.send_if_modified(|s| {
                 let releases = s.preparing && s.lock == LockState::Held;
@@ -70,5 +76,10 @@ impl Inhibitor for FakeInhibitor {
                 releases
             });
         })
+    }
+
+    fn machine(&self) -> BoxFuture<'_, MachineState> {
+        let machine = *self.1.lock();
+        Box::pin(async move { machine })
     }
 }

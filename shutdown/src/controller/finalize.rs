@@ -10,6 +10,7 @@ use winddown_shared::{Backoff, WallTime, error_chain};
 use super::ShutdownController;
 use super::release::FOR_REPORT;
 use crate::EndingPods;
+use crate::run::outcome_of;
 use crate::run_context::RunContext;
 use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, RunReport, ShutdownReport, StateFile,
@@ -78,7 +79,7 @@ impl<K: EndingPods> ShutdownController<K> {
         let keep = spawn_blocking(move || {
             let Err(error) = sink.keep(&report) else { return true };
             let error = error_chain(&error);
-            if report.outcome == Outcome::Cancelled {
+            if report.outcome == Outcome::Cancelled || report.node_stayed_up {
                 tracing::warn!(error, "cannot store the shutdown report; retrying");
                 tokio::spawn(retry_store(sink, report));
             } else {
@@ -110,21 +111,42 @@ impl<K: EndingPods> ShutdownController<K> {
     /// Reports a run that was called off while no agent was running. If it was not complete, it is assumed to
     /// have lasted until now.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
-        let why = "the run was cancelled while no agent was running";
-        let mut report = record.report.clone();
-        if !record.phase.is_over() {
-            let begun = Duration::from_millis(record.started_boot_ms);
-            report.took = self.parts.boot_clock.now().saturating_sub(begun);
-            report.finished_at = self.parts.clock.now();
+        if record.phase.is_over() {
+            let mut report = record.report.clone();
+            report.outcome = outcome_of(&report.groups, report.pods_unknown);
+            return self.report_stayed_up(report).await;
         }
-        self.report_again_as_called_off(report, why).await;
+        let mut report = self.until_now(record);
+        report.outcome = Outcome::Cancelled;
+        report.warnings.push("the run was cancelled while no agent was running".into());
+        self.report_again(report).await;
     }
 
-    /// Replaces the report of a run that was called off after its end: the node stays up, so the report must
-    /// not claim that it went down.
-    pub(super) async fn report_again_as_called_off(&self, mut report: ShutdownReport, why: &str) {
-        report.outcome = Outcome::Cancelled;
+    /// Reports an incomplete run of which it is not known whether it was called off.
+    pub(super) async fn report_unknown(&self, record: &RunRecord) {
+        let mut report = self.until_now(record);
+        let why = "no agent completed the run, and whether the shutdown was cancelled is unknown";
         report.warnings.push(why.into());
+        self.report_again(report).await;
+    }
+
+    /// The report of an incomplete run, as if it had lasted until now.
+    fn until_now(&self, record: &RunRecord) -> ShutdownReport {
+        let mut report = record.report.clone();
+        let begun = Duration::from_millis(record.started_boot_ms);
+        report.took = self.parts.boot_clock.now().saturating_sub(begun);
+        report.finished_at = self.parts.clock.now();
+        report
+    }
+
+    /// Replaces the report of a run that was called off after its end: what became of its pods stays true, but the report
+    /// must not claim that the node went down.
+    pub(super) async fn report_stayed_up(&self, mut report: ShutdownReport) {
+        report.node_stayed_up = true;
+        self.report_again(report).await;
+    }
+
+    async fn report_again(&self, report: ShutdownReport) {
         let noted = self.note_start(report.started_at);
         self.keep(report, noted, Instant::now() + DISK_TIMEOUT).await;
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{GateReason, InhibitorState, Notice, NoticeState, Notices, ShutdownKind};
+use winddown_shared::{
+    GateReason, InhibitorState, MachineState, Notice, NoticeState, Notices, ShutdownKind,
+};
 
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
@@ -18,6 +20,8 @@ pub(super) struct SignalState {
     pub(super) notice: Option<Arc<Notice>>,
     /// Whether `login` is without its word: the service manager stops the agent's unit.
     pub(super) is_unit_stop: bool,
+    /// What the service manager said when the agent found the run of an earlier one.
+    pub(super) machine: MachineState,
 }
 
 /// Combines the login manager's state, the notices and the stop of the unit.
@@ -30,6 +34,10 @@ pub(super) struct ShutdownSignals {
     /// A notice that an earlier agent received. It stays in force until its source has been read again,
     /// another notice arrives, or it expires.
     kept: Option<Arc<Notice>>,
+    /// What the service manager said at the start.
+    machine: MachineState,
+    /// The way down that it named then, which nothing announces.
+    found_stop: Option<UnitStop>,
     closed: bool,
 }
 
@@ -124,7 +132,8 @@ impl ShutdownSignals {
         notices: Notices,
         unit_stop: watch::Receiver<Option<UnitStop>>,
     ) -> Self {
-        Self { states, unit_stop, notices: Some(notices), kept: None, closed: false }
+        let (machine, notices) = (MachineState::Unknown, Some(notices));
+        Self { states, unit_stop, notices, kept: None, machine, found_stop: None, closed: false }
     }
 
     /// Restores the notice of a run that began at `started`, if it had one.
@@ -140,10 +149,18 @@ impl ShutdownSignals {
         });
     }
 
+    /// Takes what the service manager says while a run that began at `started`, and has `delay` in all, is found.
+    pub(super) fn found(&mut self, machine: MachineState, started: Instant, delay: Duration) {
+        self.machine = machine;
+        if let MachineState::GoingDown(kind) = machine {
+            self.found_stop = Some(UnitStop { kind, since: started, delay });
+        }
+    }
+
     /// The current state.
     pub(super) fn current(&mut self) -> SignalState {
         let said = self.states.borrow_and_update().clone();
-        let unit_stop = *self.unit_stop.borrow_and_update();
+        let unit_stop = self.unit_stop.borrow_and_update().or(self.found_stop);
         let login = unit_stop.map_or(said.clone(), |stop| stop.instead_of(said));
         let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
         let NoticeState { in_effect, heard } = notices.unwrap_or_default();
@@ -151,7 +168,7 @@ impl ShutdownSignals {
             in_effect.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
         });
         let notice = in_effect.or_else(|| self.kept.clone());
-        SignalState { login, notice, is_unit_stop: unit_stop.is_some() }
+        SignalState { login, notice, is_unit_stop: unit_stop.is_some(), machine: self.machine }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{Inhibitor, InhibitorState, Pod, ShutdownWork, WallClock};
+use winddown_shared::{Inhibitor, InhibitorState, MachineState, Pod, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::FileError;
@@ -44,6 +44,10 @@ struct Login {
 impl Inhibitor for Login {
     fn state(&self) -> watch::Receiver<InhibitorState> {
         self.fake.state()
+    }
+
+    fn machine(&self) -> BoxFuture<'_, MachineState> {
+        self.fake.machine()
     }
 
     fn release(&self) -> BoxFuture<'_, ()> {

@@ -172,7 +172,11 @@ impl ShutdownReport {
         let tally = Tally::of(self);
         let OutcomeText { word, word_if_unknown, sentence, .. } = self.outcome.text();
         let word = word_if_unknown.filter(|_| tally.is_end_unknown()).unwrap_or(word);
-        format!("{word} {what}{}", sentence(&tally))
+        let after = match self.node_stayed_up {
+            true => " It was cancelled afterwards: the node stayed up.",
+            false => "",
+        };
+        format!("{word} {what}{}{after}", sentence(&tally))
     }
 
     /// The label for the end of the run.

@@ -243,7 +243,8 @@ impl ReportSink for ReportStore {
 
 /// Whether the report is of a shutdown that was not called off.
 fn is_final_shutdown(report: &ShutdownReport) -> bool {
-    RunKind::of(report.trigger) == RunKind::Shutdown && report.outcome != Outcome::Cancelled
+    let is_shutdown = RunKind::of(report.trigger) == RunKind::Shutdown;
+    is_shutdown && report.outcome != Outcome::Cancelled && !report.node_stayed_up
 }
 
 /// Whether there was no space left, on the disk or in the quota.

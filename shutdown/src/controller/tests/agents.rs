@@ -11,14 +11,15 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeInhibitor, FakeRecorder};
 use winddown_shared::{
-    GateReason, Inhibitor, InhibitorState, Notice, NoticeState, ShutdownWork, WallClock,
+    GateReason, Inhibitor, InhibitorState, MachineState, Notice, NoticeState, ShutdownKind,
+    ShutdownWork, WallClock,
 };
 
 use super::world::{Disk, Fault, Reports, World};
 use crate::tests::secs;
 use crate::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordStore, RunPhase,
-    RunRecord, ShutdownController, ShutdownParts, Trigger,
+    RunRecord, ShutdownController, ShutdownParts, Trigger, UnitStop,
 };
 
 /// A login manager that counts how often the lock was really released.
@@ -32,6 +33,10 @@ pub(super) struct Lock {
 impl Inhibitor for Lock {
     fn state(&self) -> watch::Receiver<InhibitorState> {
         self.fake.state()
+    }
+
+    fn machine(&self) -> BoxFuture<'_, MachineState> {
+        self.fake.machine()
     }
 
     fn release(&self) -> BoxFuture<'_, ()> {
@@ -53,6 +58,7 @@ pub(super) struct Site {
     pub(super) places: Vec<Arc<dyn RecordStore>>,
     pub(super) reports: Arc<Reports>,
     pub(super) notices: watch::Sender<NoticeState>,
+    pub(super) unit_stop: watch::Sender<Option<UnitStop>>,
     pub(super) policy: watch::Sender<Arc<Policy>>,
     pub(super) recorder: FakeRecorder,
     pub(super) work: Vec<ShutdownWork>,
@@ -85,6 +91,7 @@ impl Site {
             disk,
             reports: Reports::of(&world),
             notices: watch::Sender::default(),
+            unit_stop: watch::Sender::default(),
             policy: watch::Sender::new(Arc::new(policy)),
             recorder: FakeRecorder::default(),
             work: Vec::new(),
@@ -114,7 +121,7 @@ impl Site {
             killer: Arc::new(self.world.clone()),
             inhibitor: Arc::new(self.lock.clone()),
             notices: self.notices.subscribe(),
-            unit_stop: watch::Sender::default().subscribe(),
+            unit_stop: self.unit_stop.subscribe(),
             gate: gate.clone(),
             policy: self.policy.subscribe(),
             reports: Arc::clone(&self.reports) as _,
@@ -147,12 +154,20 @@ impl Site {
         // The threads of the dead agent end.
         sleep(Duration::from_millis(1)).await;
         self.world.0.fuse.rest();
+        self.unit_stop.send_replace(None);
         self.lock.fake.modify(|state| state.since = state.preparing.then(Instant::now));
     }
 
     pub(super) fn prepare(&mut self) {
         self.start = Instant::now();
         self.lock.fake.prepare();
+    }
+
+    /// Stops the agent's unit because the machine goes down, without a word of the login manager.
+    pub(super) fn stop_unit(&mut self) {
+        self.start = Instant::now();
+        let (kind, since) = (ShutdownKind::PowerOff, self.start);
+        self.unit_stop.send_replace(Some(UnitStop { kind, since, delay: secs(40) }));
     }
 
     /// Calls the shutdown off while the next record is written.

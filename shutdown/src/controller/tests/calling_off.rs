@@ -99,7 +99,9 @@ async fn cancelling_after_the_end_opens_the_gate_and_the_next_shutdown_works() {
     node.prepare();
     node.released().await;
     let outcomes: Vec<_> = node.reports().iter().map(|report| report.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Clean, Outcome::Cancelled, Outcome::Clean]);
+    assert_eq!(outcomes, [Outcome::Clean; 3]);
+    let stayed_up: Vec<_> = node.reports().iter().map(|report| report.node_stayed_up).collect();
+    assert_eq!(stayed_up, [false, true, false]);
     assert_eq!(node.releases(), 2);
 }
 
@@ -115,8 +117,14 @@ async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_to
     node.reach(ProgressPhase::Cancelled).await;
     settle().await;
 
-    let outcomes: Vec<_> = node.reports().iter().map(|report| report.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Clean, Outcome::Cancelled], "the node did not go down with it");
+    let reports = node.reports();
+    let told: Vec<_> = reports.iter().map(|one| (one.outcome, one.node_stayed_up)).collect();
+    let expected = [(Outcome::Clean, false), (Outcome::Clean, true)];
+    assert_eq!(told, expected, "the node did not go down with it");
+    assert_eq!(
+        reports[1].headline(),
+        "Clean shutdown: 1 pod exited by itself in 5 s (budget 30 s). It was cancelled afterwards: the node stayed up."
+    );
     assert!(node.gate.check().is_ok());
     let told: Vec<_> = node.recorder.events().into_iter().filter(is_an_end).collect();
     assert!(
@@ -201,7 +209,7 @@ struct Hangs {
 
 impl ReportSink for Hangs {
     fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
-        if report.outcome == Outcome::Cancelled {
+        if report.outcome == Outcome::Cancelled || report.node_stayed_up {
             let _ = self.let_go.lock().unwrap().recv();
         }
         self.disk.keep(report)
@@ -241,7 +249,9 @@ async fn pods_are_let_in_when_a_shutdown_is_called_off_however_long_its_report_t
         assert!(node.gate.check().is_ok(), "ended: {ended}");
         let ready = node.killer.lame_duck_calls().last().map(|&(_, on, _)| !on);
         assert_eq!(ready, Some(true), "ended: {ended}");
-        assert!(node.reports().iter().all(|report| report.outcome != Outcome::Cancelled));
+        let is_told =
+            |one: &ShutdownReport| one.outcome == Outcome::Cancelled || one.node_stayed_up;
+        assert!(!node.reports().iter().any(is_told));
 
         // Another one begins while the disk still hangs.
         node.login.fake.prepare();
@@ -252,7 +262,7 @@ async fn pods_are_let_in_when_a_shutdown_is_called_off_however_long_its_report_t
         node.reach(ProgressPhase::Cancelled).await;
         settle().await;
         assert!(node.gate.check().is_ok(), "ended: {ended}");
-        assert_eq!(node.reports().last().unwrap().outcome, Outcome::Cancelled);
+        assert!(node.reports().last().is_some_and(is_told));
         let told = node.recorder.events().into_iter();
         let called_off = told.filter(|event| matches!(event, Event::ShutdownCancelled { .. }));
         assert_eq!(called_off.count(), 1, "ended: {ended}");

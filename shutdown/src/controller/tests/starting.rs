@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{Event, GateState, LockState};
+use winddown_shared::{Event, GateState, LockState, MachineState, ShutdownKind};
 
 use super::agents::{Agent, Site};
 use super::world::World;
@@ -76,6 +76,65 @@ async fn a_silent_login_manager_is_waited_for_as_long_as_the_run_would_have_last
     assert!(agent.gate.is_shut());
     site.until(secs(33)).await;
     assert!(!agent.gate.is_shut());
+}
+
+/// The machine goes down past the login manager, which says that nothing is under way. The agent is killed in the middle
+/// of the run, or after it.
+async fn killed_past_the_login_manager(after: Duration) -> Site {
+    let pods = [(pod("app", None, Some(20)), secs(4))];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    settle().await;
+    site.stop_unit();
+    site.until(after).await;
+    site.kill(agent).await;
+    site
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_only_the_service_manager_knows_is_not_cancelled_for_the_next_agent() {
+    for (after, resumed) in [(2, vec![secs(2)]), (9, Vec::new())] {
+        let site = killed_past_the_login_manager(secs(after)).await;
+        site.lock.fake.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        let agent = site.agent();
+        site.until(secs(60)).await;
+        assert!(agent.gate.is_shut(), "killed after {after} s");
+        let reports = site.reports.all();
+        assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Clean));
+        assert_eq!(
+            reports[0].resumed.iter().map(|at| secs(at.as_secs())).collect::<Vec<_>>(),
+            resumed
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_the_service_manager_does_not_know_either_is_cancelled() {
+    for (after, outcome) in [(2, Outcome::Cancelled), (9, Outcome::Clean)] {
+        let site = killed_past_the_login_manager(secs(after)).await;
+        site.lock.fake.set_machine(MachineState::StaysUp);
+        let agent = site.agent();
+        settle().await;
+        assert!(!agent.gate.is_shut(), "killed after {after} s");
+        let report = site.reports.all().pop().unwrap();
+        assert_eq!((report.outcome, report.node_stayed_up), (outcome, after == 9));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_of_the_service_manager_no_shutdown_is_taken_for_cancelled() {
+    for (after, outcome) in [(2, Outcome::Interrupted), (9, Outcome::Clean)] {
+        let site = killed_past_the_login_manager(secs(after)).await;
+        let agent = site.agent();
+        site.until(secs(29)).await;
+        assert!(agent.gate.is_shut(), "killed after {after} s");
+        site.until(secs(60)).await;
+        assert!(!agent.gate.is_shut(), "the time of the run is over");
+        let report = site.reports.all().pop().unwrap();
+        assert_eq!((report.outcome, report.node_stayed_up), (outcome, false));
+        let events = site.recorder.events();
+        assert!(!events.iter().any(|e| matches!(e, Event::ShutdownCancelled { .. })), "{events:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +219,7 @@ async fn after_a_soft_reboot_pods_are_let_in_with_the_login_managers_first_word(
 
 #[tokio::test(start_paused = true)]
 async fn a_report_stays_as_it_is_when_the_system_was_started_anew_under_the_same_kernel() {
-    for (started_anew, outcome) in [(true, Outcome::Forced), (false, Outcome::Cancelled)] {
+    for started_anew in [true, false] {
         let mut site = killed().await;
         let second = site.agent();
         site.reach(&second, ProgressPhase::Released).await;
@@ -172,7 +231,8 @@ async fn a_report_stays_as_it_is_when_the_system_was_started_anew_under_the_same
         let _third = site.agent();
         settle().await;
         let reports = site.reports.all();
-        assert_eq!(reports.last().map(|report| report.outcome), Some(outcome), "{started_anew}");
+        let last = reports.last().map(|report| (report.outcome, report.node_stayed_up));
+        assert_eq!(last, Some((Outcome::Forced, !started_anew)), "{started_anew}");
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         endpoint_drain: None,
         resumed: Vec::new(),
         outcome,
+        node_stayed_up: false,
         pods_unknown: false,
         groups,
         work: Vec::new(),
