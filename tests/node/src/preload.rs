@@ -1,18 +1,14 @@
 //! Libraries in C that are preloaded into a node's programs, which know nothing of them.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::Node;
 use crate::scenario::TestResult;
 
 const LIBRARY: &str = "/usr/local/lib/winddown-agent.so";
-/// What the record has at which the agent stops.
-const HOLD_AT: &str = "/run/hold-at";
-/// There once it has stopped.
-const HELD: &str = "/run/held";
+/// What records have at which agents are killed: for each kill a line, how often and which text.
+const KILL_AT: &str = "/run/kill-at";
 
 /// Compiles a library.
 ///
@@ -45,36 +41,14 @@ pub async fn into_agent(node: &Node) -> TestResult {
     Ok(())
 }
 
-/// Stops the agents of a running node at a record of a shutdown that they write. [`into_agent`] comes first.
-#[derive(Debug)]
-pub struct HeldAgents {
-    hold_at: PathBuf,
-    held: PathBuf,
-}
-
-impl HeldAgents {
-    /// Stops none yet.
-    pub fn of(node: &Node) -> Self {
-        Self { hold_at: node.host_path(HOLD_AT), held: node.host_path(HELD) }
-    }
-
-    /// Stops the next agent whose record has this text so often; with none, no more.
-    ///
-    /// # Errors
-    /// An error of the operating system.
-    pub fn hold_at(&self, mark: Option<(&str, usize)>) -> io::Result<()> {
-        match mark {
-            Some((text, times)) => fs::write(&self.hold_at, format!("{times} {text}"))?,
-            None => fs::remove_file(&self.hold_at)?,
-        }
-        match fs::remove_file(&self.held) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether an agent is stopped there.
-    pub fn is_there(&self) -> bool {
-        self.held.exists()
-    }
+/// Kills the agent that writes a record of a shutdown with the first of these texts so often, then the one that writes the
+/// next, and so on. [`into_agent`] comes first.
+///
+/// # Errors
+/// The list cannot be written.
+pub async fn kill_at(node: &Node, records: impl Iterator<Item = (&str, usize)>) -> TestResult {
+    let list: String = records.map(|(text, times)| format!("{times} {text}\n")).collect();
+    // A node's `/run` is a file system of its own.
+    node.run(&["sh", "-c", "printf %s \"$1\" >\"$2\"", "sh", &list, KILL_AT]).await?;
+    Ok(())
 }

@@ -1,17 +1,14 @@
 //! The agent is killed at every step of a shutdown that it writes down, on a real node: systemd
 //! starts it again, and it takes the run up where the record says it stood.
 //!
-//! At the record of that step it is stopped until it is killed, so that no step is missed.
+//! The kill comes as it has written the record of that step, from a preloaded library, so that no step is missed.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-use winddown_node_tests::preload::{self, HeldAgents};
+use winddown_node_tests::preload;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
-use winddown_node_tests::{PodBehavior, Process, TestPod};
+use winddown_node_tests::{PodBehavior, TestPod};
 
-/// The record in memory: the one on disk is a moment behind, seconds on a busy machine.
-const RECORD: &str = "/run/winddown/shutdown.json";
 /// The groups' 14 s, and the lame duck's.
 const BUDGET: f64 = 15.0;
 /// How long two groups may be apart. An agent is started again 0.2 s after it was killed; the rest is
@@ -112,27 +109,8 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     };
     preload::into_agent(&scenario.node).await?;
     scenario.start().await?;
-    let held = HeldAgents::of(&scenario.node);
-    let mark = |n: usize| steps.get(n).map(|step: &Step| step.mark());
-    held.hold_at(mark(0))?;
+    preload::kill_at(&scenario.node, steps.iter().map(|step| step.mark())).await?;
     let asked = scenario.power_off().await?;
-    let begun = Instant::now();
-    for (killed, step) in steps.iter().enumerate() {
-        let agent = match reaches(&mut scenario, &held, *step).await {
-            Ok(reached) => reached,
-            Err(error) => {
-                let after = begun.elapsed();
-                // The node's files may be away for a moment as it goes off.
-                scenario.node.wait_off(Duration::from_secs(40)).await?;
-                let said = scenario.node.journal(&[]).await;
-                let said = said.unwrap_or_else(|error| format!("not readable: {error}"));
-                let died = format!("{killed} agents were killed, {after:.1?} after the power-off");
-                return Err(format!("{error}; {died}; journal:\n{said}").into());
-            }
-        };
-        held.hold_at(mark(killed + 1))?;
-        agent.kill()?;
-    }
     scenario.node.wait_off(Duration::from_secs(40)).await?;
     let said = scenario.node.journal(&["--unit=winddown"]).await?;
     let killed = said.matches("code=killed, status=9/KILL").count();
@@ -155,24 +133,4 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     assert_eq!(pods.collect::<Vec<_>>(), [4, 2, 1], "{report}");
     assert!(report["tookSeconds"].as_f64() < Some(BUDGET), "{report}");
     Ok(())
-}
-
-/// Waits until the record says so, and returns the agent that wrote it and is stopped.
-///
-/// # Errors
-/// The machine goes off before: the lock was lost, unless logind's delay is over.
-async fn reaches(scenario: &mut Scenario, held: &HeldAgents, step: Step) -> TestResult<Process> {
-    // A busy machine may be slow; what took too long is judged by the report.
-    let until = Instant::now() + Duration::from_secs(60);
-    while scenario.node.is_on() {
-        if held.is_there() {
-            return scenario.agent().await;
-        }
-        if Instant::now() > until {
-            let last = scenario.node.read(RECORD)?;
-            return Err(format!("the record never said {step:?}, but last: {last}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    Err(format!("the machine is off before {step:?}").into())
 }

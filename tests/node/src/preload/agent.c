@@ -2,12 +2,11 @@
  *
  * On SIGUSR2 it exits with the code of an agent that has lost a task, without any more of its own code.
  *
- * After a record of a shutdown that has a text of the test's so often, it stops with all its threads until it is killed.
- * With one thread held up it would take the disk for hung, and go on. */
+ * After a record of a shutdown that has the text of the first line in the test's list so often, it takes the line away and
+ * is killed. Stopped for a test to kill it, it would be continued by systemd, which stops units by SIGTERM and SIGCONT. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,28 +38,32 @@ static size_t load(const char *path, char *text, size_t size)
     return length;
 }
 
-/* Whether the record has come to where the test waits for it: a number, a space and a text. */
-static int is_awaited(const char *path)
+/* Whether the record has come to the first line of the list, a number, a space and a text, which is then no longer there. */
+static int is_next(const char *path)
 {
-    static char record[1 << 20], awaited[256];
-    char *text;
+    static const char list[] = "/run/kill-at";
+    static char record[1 << 20], lines[1024];
+    char *text, *rest;
     load(path, record, sizeof record);
-    if (!load("/run/hold-at", awaited, sizeof awaited))
+    size_t size = load(list, lines, sizeof lines);
+    if (!size || !(rest = strchr(lines, '\n')))
         return 0;
-    long times = strtol(awaited, &text, 10);
+    *rest++ = 0;
+    long times = strtol(lines, &text, 10);
     size_t length = strlen(++text);
     for (char *at = record; times > 0 && (at = strstr(at, text)); at += length)
         times--;
-    return times == 0;
+    if (times)
+        return 0;
+    FILE *left = fopen(list, "we");
+    return left && fwrite(rest, 1, lines + size - rest, left) == (size_t)(lines + size - rest) && !fclose(left);
 }
 
 int rename(const char *from, const char *to)
 {
     int failed = ((__typeof__(&rename))dlsym(RTLD_NEXT, "rename"))(from, to), code = errno;
-    if (is_agent && !failed && strcmp(to, "/run/winddown/shutdown.json") == 0 && is_awaited(to)) {
-        close(open("/run/held", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-        kill(getpid(), SIGSTOP);
-    }
+    if (is_agent && !failed && strcmp(to, "/run/winddown/shutdown.json") == 0 && is_next(to))
+        kill(getpid(), SIGKILL);
     errno = code;
     return failed;
 }
