@@ -112,8 +112,8 @@ pub use state::EvictionState;
 pub use status::{EvictionPlan, PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
     DEFAULT_HARD, IneffectiveThreshold, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
-    ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,
-    parse_soft_grace, parse_threshold,
+    ThresholdErrors, ThresholdPart, ThresholdValue, ValueError, default_hard,
+    parse_minimum_reclaim, parse_soft_grace, parse_threshold,
 };
 pub use unit::Unit;
 pub use usage::usage;

@@ -15,7 +15,8 @@ mod tests;
 mod value;
 
 pub use config::{
-    SoftGraceError, ThresholdConfig, ThresholdError, ThresholdErrors, parse_soft_grace,
+    SoftGraceError, ThresholdConfig, ThresholdError, ThresholdErrors, ThresholdPart,
+    parse_soft_grace,
 };
 pub use derive::IneffectiveThreshold;
 pub(crate) use derive::{with_allocatable, with_container_fs};

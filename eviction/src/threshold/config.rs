@@ -1,6 +1,7 @@
 //! The four maps of a configuration, and the thresholds that they define.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -42,19 +43,19 @@ pub struct ThresholdConfig {
 #[non_exhaustive]
 pub enum ThresholdError {
     /// A name is not a signal.
-    #[error("{field}")]
+    #[error("{of}")]
     Signal {
-        /// The field of the configuration.
-        field: &'static str,
+        /// What it was to be the signal of.
+        of: ThresholdPart,
         /// The name.
         #[source]
         source: UnknownSignal,
     },
     /// A value is not a threshold or a minimum reclaim.
-    #[error("{field}[{signal}]")]
+    #[error("{of} of {signal}")]
     Value {
-        /// The field of the configuration.
-        field: &'static str,
+        /// What it was to be.
+        of: ThresholdPart,
         /// The signal of the entry.
         signal: Signal,
         /// The reason.
@@ -62,7 +63,7 @@ pub enum ThresholdError {
         source: ValueError,
     },
     /// A grace period is not a duration.
-    #[error("evictionSoftGracePeriod[{signal}]")]
+    #[error("{} of {signal}", ThresholdPart::SoftGrace)]
     Grace {
         /// The signal of the entry.
         signal: Signal,
@@ -71,7 +72,7 @@ pub enum ThresholdError {
         source: GoDurationError,
     },
     /// A grace period is negative.
-    #[error("evictionSoftGracePeriod[{signal}]: {grace} is negative: write 0s or more")]
+    #[error("{} of {signal}: {grace} is negative: write 0s or more", ThresholdPart::SoftGrace)]
     NegativeGrace {
         /// The signal of the entry.
         signal: Signal,
@@ -79,14 +80,36 @@ pub enum ThresholdError {
         grace: GoDuration,
     },
     /// A soft threshold has no grace period.
-    #[error(
-        "evictionSoft[{signal}]: needs a grace period: add evictionSoftGracePeriod[{signal}], for \
-         example 1m30s"
-    )]
+    #[error("{} of {signal}: needs a grace period, for example 1m30s", ThresholdPart::Soft)]
     GraceMissing {
         /// The signal of the entry.
         signal: Signal,
     },
+}
+
+/// A part of a [`ThresholdConfig`], as errors name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThresholdPart {
+    /// A hard threshold.
+    Hard,
+    /// A soft threshold.
+    Soft,
+    /// The grace period of a soft threshold.
+    SoftGrace,
+    /// A minimum reclaim.
+    MinimumReclaim,
+}
+
+impl fmt::Display for ThresholdPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hard => "hard threshold",
+            Self::Soft => "soft threshold",
+            Self::SoftGrace => "grace period of the soft threshold",
+            Self::MinimumReclaim => "minimum reclaim",
+        })
+    }
 }
 
 /// Why a soft grace period is invalid.
@@ -97,7 +120,7 @@ pub enum SoftGraceError {
     #[error(transparent)]
     Duration(winddown_shared::DurationError),
     /// The duration is zero.
-    #[error("needs more than 0s: without grace it is a hard threshold, move it to evictionHard")]
+    #[error("needs more than 0s: without grace it is a hard threshold")]
     Zero,
 }
 
@@ -137,12 +160,12 @@ impl ThresholdConfig {
     /// All invalid entries: hard, soft, grace periods, minimum reclaims, missing grace periods.
     pub fn thresholds(&self) -> Result<Vec<Threshold>, ThresholdErrors> {
         let mut errors = Vec::new();
-        let hard = values("evictionHard", &self.hard, parse_threshold, &mut errors);
-        let soft = values("evictionSoft", &self.soft, parse_threshold, &mut errors);
+        let hard = values(ThresholdPart::Hard, &self.hard, parse_threshold, &mut errors);
+        let soft = values(ThresholdPart::Soft, &self.soft, parse_threshold, &mut errors);
         let graces = self.graces(&mut errors);
         let reclaim = |text: &str| parse_minimum_reclaim(text).map(Some);
         let reclaims =
-            values("evictionMinimumReclaim", &self.minimum_reclaim, reclaim, &mut errors);
+            values(ThresholdPart::MinimumReclaim, &self.minimum_reclaim, reclaim, &mut errors);
         let min_reclaim = |signal: Signal| reclaims.get(&signal).copied();
         let mut thresholds = Vec::with_capacity(hard.len() + soft.len());
         for (signal, value) in hard {
@@ -165,7 +188,7 @@ impl ThresholdConfig {
 
     fn graces(&self, errors: &mut Vec<ThresholdError>) -> BTreeMap<Signal, Duration> {
         let read = |name: &str, text: &str| {
-            let signal = named("evictionSoftGracePeriod", name)?;
+            let signal = named(ThresholdPart::SoftGrace, name)?;
             let grace: GoDuration =
                 text.parse().map_err(|source| ThresholdError::Grace { signal, source })?;
             let positive = Duration::try_from(grace)
@@ -184,16 +207,16 @@ impl ThresholdConfig {
 }
 
 fn values(
-    field: &'static str,
+    of: ThresholdPart,
     entries: &BTreeMap<String, String>,
     read: impl Fn(&str) -> Result<Option<ThresholdValue>, ValueError>,
     errors: &mut Vec<ThresholdError>,
 ) -> BTreeMap<Signal, ThresholdValue> {
     let one = |name: &str, text: &str| {
-        let signal = named(field, name)?;
+        let signal = named(of, name)?;
         match read(text) {
             Ok(value) => Ok(value.map(|value| (signal, value))),
-            Err(source) => Err(ThresholdError::Value { field, signal, source }),
+            Err(source) => Err(ThresholdError::Value { of, signal, source }),
         }
     };
     let mut values = BTreeMap::new();
@@ -206,6 +229,6 @@ fn values(
     values
 }
 
-fn named(field: &'static str, name: &str) -> Result<Signal, ThresholdError> {
-    name.parse().map_err(|source| ThresholdError::Signal { field, source })
+fn named(of: ThresholdPart, name: &str) -> Result<Signal, ThresholdError> {
+    name.parse().map_err(|source| ThresholdError::Signal { of, source })
 }

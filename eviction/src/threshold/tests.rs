@@ -105,7 +105,7 @@ fn a_soft_grace_of_nothing_is_refused_where_it_is_read_strictly() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_with_the_field_and_what_to_write() {
+fn all_that_is_wrong_is_said_at_once_with_the_signal_and_what_to_write_and_no_field_of_a_file() {
     let map = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     };
@@ -119,10 +119,12 @@ fn all_that_is_wrong_is_said_at_once_with_the_field_and_what_to_write() {
     assert_eq!(error.0.len(), 3);
     let text = error.to_string();
     assert!(text.starts_with(
-        "evictionHard: unsupported eviction signal memory: write one of memory.available, "
+        "hard threshold: unsupported eviction signal memory: write one of memory.available, "
     ));
-    assert!(text.contains("; evictionHard[memory.available]: `-1` is out of range: write 0%"));
-    assert!(text.ends_with("add evictionSoftGracePeriod[pid.available], for example 1m30s"));
+    assert!(text.contains("; hard threshold of memory.available: `-1` is out of range: write 0%"));
+    let missing = "; soft threshold of pid.available: needs a grace period, for example 1m30s";
+    assert!(text.ends_with(missing), "{text}");
+    assert!(!text.contains("evictionHard") && !text.contains("evictionSoft"), "{text}");
 }
 
 #[test]

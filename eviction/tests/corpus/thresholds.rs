@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 use winddown_eviction::{
-    Threshold, ThresholdConfig, ThresholdError, ThresholdErrors, ThresholdValue, ValueError,
+    Threshold, ThresholdConfig, ThresholdError, ThresholdErrors, ThresholdPart, ThresholdValue,
+    ValueError,
 };
 use winddown_shared::{GoDuration, GoDurationError, QuantityError};
 
@@ -51,11 +52,11 @@ fn every_recorded_configuration_makes_the_same_thresholds_or_the_same_error() {
     }
 }
 
-fn step(error: &ThresholdError) -> &'static str {
+fn step(error: &ThresholdError) -> String {
     match error {
-        ThresholdError::Signal { field, .. } | ThresholdError::Value { field, .. } => field,
-        ThresholdError::GraceMissing { .. } => "missing",
-        _ => "evictionSoftGracePeriod",
+        ThresholdError::Signal { of, .. } | ThresholdError::Value { of, .. } => of.to_string(),
+        ThresholdError::GraceMissing { .. } => "missing".to_owned(),
+        _ => ThresholdPart::SoftGrace.to_string(),
     }
 }
 
@@ -88,7 +89,7 @@ fn recorded(threshold: &Threshold) -> Recorded {
 
 /// The kubelet's messages for the same mistake. Ours also say what to write instead.
 fn kubelets(error: &ThresholdError) -> Vec<String> {
-    let soft_or_hard = |field: &str| field != "evictionMinimumReclaim";
+    let soft_or_hard = |of: &ThresholdPart| *of != ThresholdPart::MinimumReclaim;
     match error {
         ThresholdError::Signal { source, .. } => {
             vec![format!("unsupported eviction signal {}", source.name)]
@@ -112,19 +113,19 @@ fn kubelets(error: &ThresholdError) -> Vec<String> {
             }
             other => panic!("not recorded: {other:?}"),
         },
-        ThresholdError::Value { field, signal, source } => match source {
+        ThresholdError::Value { of, signal, source } => match source {
             ValueError::Percentage { text, .. } => {
                 let number = text.trim_end_matches('%');
                 vec![format!("strconv.ParseFloat: parsing {number:?}: invalid syntax")]
             }
-            ValueError::Range { text, .. } if text.ends_with('%') && soft_or_hard(field) => vec![
+            ValueError::Range { text, .. } if text.ends_with('%') && soft_or_hard(of) => vec![
                 format!("eviction percentage threshold {signal} must be >= 0%: {text}"),
                 format!("eviction percentage threshold {signal} must be <= 100%: {text}"),
             ],
             ValueError::Range { text, .. } if text.ends_with('%') => vec![format!(
                 "eviction percentage minimum reclaim {signal} must be positive: {text}"
             )],
-            ValueError::Range { text, .. } if soft_or_hard(field) => {
+            ValueError::Range { text, .. } if soft_or_hard(of) => {
                 vec![format!("eviction threshold {signal} must be positive: {text}")]
             }
             ValueError::Range { .. } => {

@@ -249,7 +249,8 @@ fn soft_thresholds(fields: &mut Fields<'_, '_>, eviction: &EvictionSettings) {
         }
         let no_grace = graces.get(signal).is_some_and(Duration::is_zero);
         if let Some(at) = grace_at.filter(|_| value.is_some() && no_grace) {
-            fields.fail_below(GRACE, signal, at, SoftGraceError::Zero);
+            let what = format!("{}, move it to {HARD}", SoftGraceError::Zero);
+            fields.fail_below(GRACE, signal, at, what);
         }
         // Compare only with thresholds in the file, not with defaults: the kubelet accepts those.
         let Some(hard_text) = hard.get(signal).filter(|_| fields.entry_at(HARD, signal).is_some())

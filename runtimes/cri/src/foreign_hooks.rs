@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::{sleep, timeout};
 use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::Action;
-use winddown_engine::pods::DEFAULT_USER_AGENT;
 
 use super::api::Container;
 use super::begun_hooks::BegunHooks;
@@ -42,10 +41,11 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
     facts.spec.lifecycle?.pre_stop
 }
 
-/// Runs the hook within `grace`, less the time for the stop signal, unless it has begun before.
+/// Runs the hook, which sends requests as `user_agent`, within `grace`, less the time for the stop signal, unless it has begun before.
 pub(super) async fn run(
     client: &Arc<CriClient>,
     hooks: &BegunHooks,
+    user_agent: &str,
     container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,
@@ -60,7 +60,7 @@ pub(super) async fn run(
         _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
         Some(Action::Exec(command)) => return exec(client, container, command, within).await,
         Some(Action::Http(request)) => {
-            timeout(within, async { request.ask(DEFAULT_USER_AGENT).await.map(drop) }).await
+            timeout(within, async { request.ask(user_agent).await.map(drop) }).await
         }
         Some(Action::Tcp(endpoint)) => timeout(within, endpoint.connect()).await,
     };

@@ -164,8 +164,11 @@ async fn a_broken_promise_names_the_case_what_was_found_and_the_sentence() {
 mod one_by_one {
     use super::*;
 
-    conformance_tests!({
-        tokio::time::pause();
-        Scripted::new(None)
-    });
+    conformance_tests!(
+        {
+            tokio::time::pause();
+            Scripted::new(None)
+        },
+        cut_off
+    );
 }

@@ -116,7 +116,7 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
     ];
     let web = pod("web", &json!({"containers": all}));
     run(&runtime, &web).await;
-    let containers = beside(&stage);
+    let containers = beside(&stage).identified_as("acme-1.2");
     let answered = async {
         let (mut client, _) = app.accept().await.unwrap();
         let mut request = vec![0; 1024];
@@ -127,6 +127,8 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
     let (without, request) = tokio::join!(containers.stop(web.uid(), secs(9), true, &[]), answered);
     assert_eq!(without.unwrap().without_hook, [""; 0]);
     assert!(request.starts_with("GET /leave HTTP/1.1"), "{request}");
+    let request = request.to_ascii_lowercase();
+    assert!(request.contains("\r\nuser-agent: kube-probe/acme-1.2\r\n"), "{request}");
     assert_eq!(calls(&stage, "ExecSync"), ["ExecSync command sync"]);
     let stops = calls(&stage, "StopContainer");
     assert_eq!(stops.len(), 4, "{stops:?}");
