@@ -231,7 +231,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             // It had stopped before, and none of its containers was running any more.
             Ok(stopped) if counted && stopped.containers.is_empty() => was,
             // It had exited before this agent asked it again: if any, the runtime knows when.
-            Ok(stopped) if !first && stopped.containers.is_empty() => {
+            Ok(stopped)
+                if !first && stopped.containers.is_empty() && stopped.signalled_at.is_none() =>
+            {
                 report.end_unseen();
                 self.discovery.ask_how_it_ended(self.killer, pod.uid(), place);
                 report.end

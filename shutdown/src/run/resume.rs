@@ -30,6 +30,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let Some(last) = self.groups.len().checked_sub(1) else { return };
         let same = carried.len() == self.groups.len()
             && carried.iter().zip(&self.groups).all(|(was, is)| was.is_same_group(is));
+        if same {
+            self.regroup(&carried);
+        }
         let places = self.places();
         for (index, mut was) in carried.into_iter().enumerate() {
             let into = index.min(last);
@@ -44,6 +47,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             for pod in pods {
                 match places.get(pod.uid.as_str()) {
                     Some(place) => self.groups[place.group].pods[place.pod].go_on(pod),
+                    None if self.has_other_uid(&pod) => {}
                     None => self.miss(into, pod),
                 }
             }
@@ -74,6 +78,35 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let end = last.latest_end.max(end);
             carried.push(GroupReport { latest_end: end, ..GroupReport::unstarted(last) });
         }
+    }
+
+    /// Moves the pods to the groups in which the earlier agent had them: this one may know less of them than their
+    /// priorities.
+    fn regroup(&mut self, carried: &[GroupReport]) {
+        let groups = carried.iter().enumerate();
+        let groups: HashMap<&str, usize> = groups
+            .flat_map(|(group, of)| of.pods.iter().map(move |pod| (pod.uid.as_str(), group)))
+            .collect();
+        let reports: Vec<_> =
+            self.groups.iter_mut().map(|group| std::mem::take(&mut group.pods)).collect();
+        for (was, pod) in
+            self.unasked.waiting.iter_mut().flat_map(std::mem::take).collect::<Vec<_>>()
+        {
+            let group = groups.get(pod.uid().as_str()).copied().unwrap_or(was.group);
+            let place = ReportPosition { group, pod: self.groups[group].pods.len() };
+            self.groups[group].pods.push(reports[was.group][was.pod].clone());
+            self.unasked.waiting[group].push((place, pod));
+        }
+    }
+
+    /// Whether a pod that the earlier agent had not asked is listed with another UID: the API server knows a static pod
+    /// by that of its mirror pod, and the container runtime by its own.
+    fn has_other_uid(&self, was: &PodReport) -> bool {
+        let mut pods = self.groups.iter().flat_map(|group| &group.pods);
+        was.asked.is_none()
+            && pods.any(|pod| {
+                pod.name == was.name && pod.namespace == was.namespace && pod.uid != was.uid
+            })
     }
 
     /// Keeps a pod of the earlier run that is not listed, with its grace.
@@ -177,6 +210,8 @@ impl PodReport {
             *self = was;
         } else if was.asked.is_some() {
             *self = Self { end: PodEnd::Spared, error: None, containers: Vec::new(), ..was };
+        } else {
+            self.priority = self.priority.or(was.priority);
         }
     }
 

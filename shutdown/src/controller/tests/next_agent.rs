@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use winddown_shared::testing::pod_with;
 use winddown_shared::{Event, Pod, PodUid, RuntimePod};
 
 use super::agents::Site;
@@ -9,7 +10,7 @@ use super::killed::{site, site_with_memory};
 use super::two_fields;
 use super::world::World;
 use crate::tests::{pod, secs};
-use crate::{Evidence, Outcome, PodEnd, ProgressPhase, RunPhase, last_boot};
+use crate::{CRITICAL_PRIORITY, Evidence, Outcome, PodEnd, ProgressPhase, RunPhase, last_boot};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -66,6 +67,37 @@ async fn after_a_power_cut_the_disk_says_which_pods_of_the_group_had_ended() {
     assert_eq!((report.outcome, &ends[..]), (Outcome::CutOff, &wanted[..]));
     let told = last.describe().unwrap();
     assert!(told.contains("2 pods had terminated, 1 still terminating, 0 not asked yet"), "{told}");
+}
+
+/// Beside a kubelet, an agent that starts without an API server knows its pods from the container runtime.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_knows_less_of_the_pods_ends_them_in_the_groups_of_the_one_before() {
+    for mut site in [site(), site_with_memory()] {
+        let first = site.agent();
+        site.prepare();
+        // The ordinary pods were asked at 2 s. `quick` exits at 3 s, `slow` at 8 s.
+        site.until(secs(4)).await;
+        site.kill(first).await;
+        site.world.names_none();
+        site.world.lists_as("deaf", pod("deaf", None, Some(3)));
+        let of_runtime = pod_with("uid-in-the-runtime", "critical", |pod| {
+            pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(30);
+        });
+        site.world.lists_as("critical", of_runtime);
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        let asked = site.asked();
+        let at = |name: &str| asked.iter().find(|(pod, ..)| pod == name).unwrap().1;
+        assert!(at("deaf") >= 8.0, "the group before had not terminated: {asked:?}");
+        let report = &site.reports.all()[0];
+        let critical = &report.groups[1].pods;
+        let deaf = critical.iter().find(|pod| pod.name == "deaf").unwrap();
+        assert_eq!(deaf.priority, Some(CRITICAL_PRIORITY));
+        let ends: Vec<_> =
+            report.pods().map(|(_, pod)| (pod.name.as_str(), pod.end, &pod.error)).collect();
+        assert!(ends.iter().all(|(_, end, error)| end.is_over() && error.is_none()), "{ends:?}");
+        assert_eq!(ends.len(), 5, "{ends:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -96,6 +96,8 @@ struct State {
     /// Whether the runtime does not list its pods.
     is_silent: bool,
     tells_ends: bool,
+    /// Whether the runtime does not say which containers it has stopped.
+    names_none: bool,
     lives: Vec<Life>,
     index: HashMap<PodUid, usize>,
     kills: usize,
@@ -132,6 +134,19 @@ impl World {
     /// From now on, the runtime reports how pods ended that no agent observed.
     pub(super) fn tells_ends(&self) {
         self.lock().tells_ends = true;
+    }
+
+    /// From now on, the runtime does not say which containers it has stopped.
+    pub(super) fn names_none(&self) {
+        self.lock().names_none = true;
+    }
+
+    /// From now on, the runtime lists the pod of this name as this one.
+    pub(super) fn lists_as(&self, name: &str, pod: Pod) {
+        let mut state = self.lock();
+        let place = state.index.remove(&PodUid::new(name)).unwrap();
+        state.index.insert(pod.uid().clone(), place);
+        state.lives[place].pod = pod;
     }
 
     /// Makes the runtime stop listing its pods, or list them again.
@@ -293,6 +308,7 @@ impl PodKiller for World {
         let (at, forced) = self.settled(pod.uid()).unwrap_or((Instant::now(), false));
         let exit_code = if forced { 137 } else { 0 };
         let containers = vec![StoppedContainer::new("main", exit_code, forced)];
+        let containers = if self.lock().names_none { Vec::new() } else { containers };
         let mut stopped = PodStopped::at(at, containers);
         stopped.signalled_at = life.signals.first().map(|(at, _)| *at);
         Ok(Arc::new(stopped))
