@@ -254,13 +254,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// Waits until the first preStop hook runs.
-    pub async fn some_hook_runs(&self) -> TestResult {
-        let runs = async || self.logs().values().any(|log| !log.hooks.is_empty());
-        self.node.wait_until("the first hook to run", SOON, runs).await?;
-        Ok(())
-    }
-
     /// Waits until the agent reports that all pods are in `phase`.
     pub async fn all_pods_are(&self, phase: &str) -> TestResult {
         let are = async || {

@@ -71,7 +71,7 @@ impl RealApi {
         }
     }
 
-    /// The same with the controllers of budgets and DaemonSets, in a kube-controller-manager.
+    /// The same with the controllers of budgets, DaemonSets and ReplicaSets, in a kube-controller-manager.
     pub(crate) async fn with_controllers(test: &str) -> Option<&'static Self> {
         let name = "WINDDOWN_KUBE_CONTROLLER_MANAGER";
         let Some(program) = std::env::var_os(name) else {
@@ -84,7 +84,7 @@ impl RealApi {
             let kubeconfig = server.folder.join("admin.kubeconfig");
             let arguments = [
                 format!("--kubeconfig={}", kubeconfig.display()),
-                "--controllers=disruption,daemonset".to_owned(),
+                "--controllers=disruption,daemonset,replicaset".to_owned(),
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
             ];

@@ -15,24 +15,79 @@ use crate::RealApi;
 
 /// The pod that the budget protects: of the first group, which has 6 s.
 const PROTECTED: &str = "web-1";
+/// Two pods of one controller, which a budget lets never go: of the first group, and of the second, which has 4 s.
+pub(super) const GUARDED: [&str; 2] = ["web-1", "queue-0"];
+/// Half a retry of an eviction, and a busy machine.
+const LATE: Duration = Duration::from_millis(1500);
 
 impl Machine {
     /// Makes a budget that lets the pod of this name never go, and waits until it counts.
     pub(super) async fn protect(&self, pod: &str) -> TestResult {
+        let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": pod}}});
+        self.make_budget(pod, &spec, 1).await
+    }
+
+    /// Has a ReplicaSet adopt these pods, and a budget refuse the eviction of any of them.
+    pub(super) async fn guard(&self, pods: [&str; 2]) -> TestResult {
+        let selector =
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": pods}]});
+        let of_set = json!({"containers": [{"name": "main", "image": "none"}]});
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "guarded", "namespace": self.node},
+            "spec": {
+                "replicas": pods.len(), "selector": selector,
+                // There is no scheduler: the pods that take their places stay pending.
+                "template": {"metadata": {"labels": {"app": pods[0]}}, "spec": of_set},
+            },
+        });
+        self.api.apply(&[set]).await;
+        let spec = json!({"maxUnavailable": 0, "selector": selector});
+        self.make_budget("guarded", &spec, 2).await
+    }
+
+    /// Makes a budget, and waits until it counts so many pods and allows no disruption.
+    async fn make_budget(&self, name: &str, spec: &Value, healthy: i32) -> TestResult {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": pod, "namespace": self.node},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": pod}}},
+            "metadata": {"name": name, "namespace": self.node}, "spec": spec,
         });
         self.api.apply(&[budget]).await;
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.api.admin().await, &self.node);
-        self.eventually("the budget counts its pod", async || {
-            let status = budgets.get(pod).await.ok().and_then(|budget| budget.status);
+        self.eventually("the budget counts its pods", async || {
+            let status = budgets.get(name).await.ok().and_then(|budget| budget.status);
             status.is_some_and(|status| {
-                status.current_healthy == Some(1) && status.disruptions_allowed == Some(0)
+                status.current_healthy == Some(healthy) && status.disruptions_allowed == Some(0)
             })
         })
         .await
+    }
+
+    /// Fails unless these pods alone were asked late, each after the time that its budget had, the third of its
+    /// grace, and the report says so.
+    pub(super) fn assert_consent_was_sought(&self, of: [&str; 2]) -> TestResult {
+        let (logs, report) = (self.scenario.logs(), self.scenario.newest_report()?);
+        for (name, group) in self.groups() {
+            let asked = group.iter().flat_map(|pod| &logs[*pod].terms).min();
+            let asked = *asked.ok_or("no pod of the group was asked")?;
+            let consent = report_of(&report, group[0])?["graceSeconds"].as_f64();
+            let consent = Duration::from_secs_f64(consent.ok_or("no grace")? / 3.0);
+            for pod in group {
+                let late = Duration::from_nanos(logs[pod].terms[0] - asked);
+                let remark = &report_of(&report, pod)?["remark"];
+                println!("{pod} of {name}, {late:?} after the first, had {consent:?}: {remark}");
+                if of.contains(&pod) {
+                    // The first one's SIGTERM takes its time, too.
+                    let early = consent - Duration::from_millis(200);
+                    assert!((early..consent + LATE).contains(&late), "{pod}: {late:?}");
+                    assert_names_budget(remark, "guarded");
+                } else {
+                    assert!(late < LATE, "{pod} waited for those with a budget: {late:?}");
+                    assert!(remark.is_null(), "{pod}: {remark}");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the plan says so: what the API server answered counts for ten seconds.
@@ -62,6 +117,20 @@ impl Machine {
         binding["subjects"] = json!([{"apiGroup": group, "kind": "User", "name": node}]);
         self.api.apply(&[role, binding]).await;
     }
+}
+
+/// What the report says of a pod.
+fn report_of<'a>(report: &'a Value, name: &str) -> TestResult<&'a Value> {
+    let groups = report["groups"].as_array().into_iter().flatten();
+    let mut pods = groups.flat_map(|group| group["pods"].as_array().into_iter().flatten());
+    Ok(pods.find(|pod| pod["name"] == name).ok_or("it is not in the report")?)
+}
+
+/// Fails unless the remark on a pod names the budget that refused, and the deletion after that.
+fn assert_names_budget(remark: &Value, budget: &str) {
+    let said = remark.as_str().unwrap_or_default();
+    assert!(said.starts_with(&format!("the disruption budget {budget} refused for ")), "{said}");
+    assert!(said.ends_with("and it was deleted without consent"), "{said}");
 }
 
 #[tokio::test]
@@ -98,15 +167,8 @@ async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_conse
     machine.assert_static_pod_was_last()?;
 
     let report = machine.scenario.newest_report()?;
-    let pods = report["groups"].as_array().into_iter().flatten();
-    let mut pods = pods.flat_map(|group| group["pods"].as_array().into_iter().flatten());
-    let pod = pods.find(|pod| pod["name"] == PROTECTED).ok_or("it is not in the report")?;
-    let remark = pod["remark"].as_str().unwrap_or_default();
-    assert!(
-        remark.starts_with(&format!("the disruption budget {PROTECTED} refused for 2")),
-        "{remark}"
-    );
-    assert!(remark.ends_with("and it was deleted without consent"), "{remark}");
+    let pod = report_of(&report, PROTECTED)?;
+    assert_names_budget(&pod["remark"], PROTECTED);
     let sigterm = pod["sigtermMs"].as_u64().unwrap_or_default();
     assert!(sigterm >= 1900, "SIGTERM is said to have come before it could: {sigterm} ms");
 

@@ -16,6 +16,7 @@ use winddown_node_tests::kubelet::{self, KUBECONFIG, KUBELET, STATIC_PODS};
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
 
+use super::DOWN;
 use crate::RealApi;
 use crate::proxy::{Proxy, Way};
 use crate::server::HOUR;
@@ -351,6 +352,20 @@ winddown uninstall --force; rm -r /etc/winddown";
             read_pod_log(&self.scenario.node, &[pod.sidecar()]).into_values().next()
         };
         pods.map(|pod| (pod, log(pod).unwrap_or_default())).collect()
+    }
+
+    /// Waits until all preStop hooks of the first group run: an agent that is killed when it is about to run one leaves
+    /// it out, so that it does not run twice.
+    pub(crate) async fn hooks_of_first_group_run(&self) -> TestResult {
+        let run = async || {
+            let logs = self.scenario.logs();
+            let pods = self.scenario.pods.iter().filter(|pod| pod.priority == 0 && pod.has_hook);
+            let mut logs: Vec<PodLog> = pods.map(|pod| logs[&pod.name].clone()).collect();
+            logs.extend(self.sidecars().into_iter().map(|(_, log)| log));
+            logs.iter().all(|log| !log.hooks.is_empty())
+        };
+        self.scenario.node.wait_until("the hooks of the first group to run", DOWN, run).await?;
+        Ok(())
     }
 
     /// Starts the kubelet again, and the agent if there is one, which then knows all pods from the container runtime.

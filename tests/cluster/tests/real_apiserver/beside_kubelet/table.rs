@@ -10,6 +10,7 @@ use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::{PodBehavior, PodLog, TestPod, in_long_form};
 
 use super::DOWN;
+use super::budget::GUARDED;
 use super::machine::{Ends, Machine, WITH_VOLUMES, Wanted};
 use crate::RealApi;
 
@@ -60,7 +61,7 @@ const SCENES: [(Scene, &str); 13] = [
     (Scene::HooksAway, "the same, and the API server is unavailable"),
     (Scene::HooksKilled, "the same, and the one who terminates them is killed during a hook"),
     (Scene::Booted, "the API server is unavailable since winddown and the kubelet started"),
-    (Scene::Refused, "a disruption budget refuses the end of one of them"),
+    (Scene::Refused, "a disruption budget refuses the eviction of two of them"),
     (Scene::Crio, "seven pods and a static one, in CRI-O"),
 ];
 
@@ -148,7 +149,7 @@ impl Scene {
                 machine.cut_off().await;
                 machine.start_again(ends).await?;
             }
-            Self::Refused => machine.protect("web-1").await?,
+            Self::Refused => machine.guard(GUARDED).await?,
             Self::ApiSilent => machine.silence(),
             Self::VolumeInUse => {
                 for pod in WITH_VOLUMES {
@@ -168,7 +169,7 @@ impl Scene {
         if matches!(self, Self::Killed | Self::HooksKilled) {
             match self {
                 Self::Killed => machine.scenario.someone_is_asked().await?,
-                _ => machine.scenario.some_hook_runs().await?,
+                _ => machine.hooks_of_first_group_run().await?,
             }
             match ends {
                 Ends::Winddown => machine.scenario.agent().await?.kill()?,
@@ -179,6 +180,9 @@ impl Scene {
         let mut account = Account::of(machine, ends, asked).await?;
         if ends == Ends::Winddown {
             trace_pauses(machine)?;
+            if self == Self::Refused {
+                machine.assert_consent_was_sought(GUARDED)?;
+            }
         }
         if self == Self::VolumeInUse {
             let released = machine.scenario.lock_released_at().await?;
@@ -319,6 +323,9 @@ impl Account {
         assert_eq!(self.ended_by_themselves + stubborn, self.pods, "{name}: {self:?}");
         assert_eq!(self.started_again, 0, "{name}: {self:?}");
         assert_eq!(self.static_pod_was_last, Some(true), "{name}: {self:?}");
+        assert_eq!(self.report, "clean", "{name}: {self:?}");
+        // An agent that starts while the API server is away does not know the pods' priorities.
+        assert!(scene == Scene::Booted || self.longest_pause.is_some(), "{name}: {self:?}");
         assert!(self.each_hook_ran_once, "{name}: {self:?}");
         // An agent that starts while the API server is away does not know which containers are sidecars.
         let knows_sidecars = scene != Scene::HooksKilled;
