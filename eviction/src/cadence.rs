@@ -28,10 +28,10 @@ pub struct SamplingIntervals {
 }
 
 impl Default for SamplingIntervals {
-    /// 3 s, 1 s, 250 ms, 100 ms, 25 ms.
+    /// 10 s (the kubelet's interval), 1 s, 250 ms, 100 ms, 25 ms.
     fn default() -> Self {
         Self {
-            far: Duration::from_secs(3),
+            far: Duration::from_secs(10),
             calm: Duration::from_secs(1),
             near: Duration::from_millis(250),
             fastest: Duration::from_millis(100),

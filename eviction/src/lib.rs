@@ -10,7 +10,7 @@
 //! containers, rotated logs, unused images). If that is not enough, one pod is evicted and the node is measured again.
 //!
 //! # Time
-//! [`SamplingIntervals`]: one sample every one to three seconds on a calm node, more often as a threshold comes near,
+//! [`SamplingIntervals`]: one sample every one to ten seconds on a calm node, more often as a threshold comes near,
 //! and at once when the kernel reports that tasks wait for memory; at most ten per second, or forty while memory is
 //! about to run out.
 //!
