@@ -5,13 +5,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use winddown_host::{ProcStat, kernel};
+use winddown_host::{ProcStat, Users, is_setuid, kernel};
 
 use super::record::ProcessIdentity;
 
@@ -184,8 +183,8 @@ pub fn marked(
     Ok(found)
 }
 
-/// Finds the supervisors that run, each with the directory of its attempt: the processes of this program's user whose last
-/// arguments are `run DIR`. Other users can start such processes too.
+/// Finds the supervisors that run, each with the directory of its attempt: the processes that this program's user started
+/// and whose last arguments are `run DIR`. Other users can start such processes too, even setuid ones: `su root run DIR`.
 ///
 /// # Errors
 /// The processes cannot be listed.
@@ -196,7 +195,8 @@ pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(ProcessIdentity, PathBuf
         let line = kernel::read(dir.join("cmdline")).ok()?;
         let mut words = line.strip_suffix(b"\0")?.rsplit(|&byte| byte == 0);
         let attempt = PathBuf::from(OsStr::from_bytes(words.next()?));
-        let is_one = words.next()? == b"run" && dir.metadata().ok()?.uid() == user;
+        let is_own = || Users::of(&dir).is_ok_and(|users| users.are_all(user)) && !is_setuid(&dir);
+        let is_one = words.next()? == b"run" && is_own();
         is_one.then_some((living(proc_root, pid)?.0, attempt))
     };
     Ok(pids(proc_root)?.filter_map(of).collect())
@@ -338,6 +338,31 @@ mod tests {
         );
         std::fs::write(dir.join("stat.new"), text).unwrap();
         std::fs::rename(dir.join("stat.new"), dir.join("stat")).unwrap();
+    }
+
+    #[test]
+    fn a_supervisor_is_a_process_that_its_user_started_and_no_setuid_program() {
+        let own = rustix::process::geteuid().as_raw();
+        let other = own + 1;
+        for (real, mode, arguments, expected) in [
+            (own, 0o755, "winddown-shim\0run\0/s/u/main/0\0", true),
+            (own, 0o755, "winddown-shim\0log\0/s/u/main/0\0", false),
+            (other, 0o4755, "su\0root\0run\0/s/u/main/0\0", false),
+            // As sudo has them while it asks for a password.
+            (own, 0o4755, "sudo\0run\0/s/u/main/0\0", false),
+        ] {
+            let proc_root = tempfile::tempdir().unwrap();
+            enter(proc_root.path(), "", 'S', 0, 99);
+            let dir = proc_root.path().join("42");
+            let ids = format!("Uid:\t{real}\t{own}\t{own}\t{own}\n");
+            std::fs::write(dir.join("status"), ids).unwrap();
+            std::fs::write(dir.join("cmdline"), arguments).unwrap();
+            std::fs::write(dir.join("exe"), "").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(dir.join("exe"), mode).unwrap();
+            let found = supervisors(proc_root.path()).unwrap();
+            assert_eq!(!found.is_empty(), expected, "{arguments}");
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::OneThread;
 pub use proc_stat::ProcStat;
-pub use process::{Users, cgroups_of, ignored_signals};
+pub use process::{Users, cgroups_of, ignored_signals, is_setuid};
 pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
@@ -97,7 +97,7 @@ pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{
     OthersMayRead, OthersMayWrite, Trusted, Writers, others_may_read, others_may_write,
-    others_may_write_besides, refuse_if_others_may_write,
+    others_may_write_besides, others_may_write_file, refuse_if_others_may_write,
 };
 
 /// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.

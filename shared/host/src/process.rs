@@ -1,6 +1,7 @@
 //! What the kernel says of a process.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::{kernel, regular};
@@ -45,6 +46,14 @@ impl Users {
     }
 }
 
+/// Whether a process runs a setuid program: any user may have started it, with arguments of their own. Some (sudo) take all
+/// of root's IDs before they ask for a password, so that [`Users`] do not show it. No if the program cannot be looked at,
+/// which root always can. Blocking.
+pub fn is_setuid(process: &Path) -> bool {
+    let program = std::fs::metadata(process.join("exe"));
+    program.is_ok_and(|program| program.permissions().mode() & 0o4000 != 0)
+}
+
 /// The cgroups of a process, one per line; `None` if it is gone. Blocks for no longer than /proc does.
 pub fn cgroups_of(pid: i32) -> Option<String> {
     kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()
@@ -62,6 +71,8 @@ fn ignored_in_status(status: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -82,6 +93,18 @@ mod tests {
         }
         assert_eq!(of("0\t0\t0"), None);
         assert_eq!(Users::in_status(""), None);
+    }
+
+    #[test]
+    fn a_program_is_setuid_by_its_mode() {
+        let process = tempfile::tempdir().unwrap();
+        let program = process.path().join("exe");
+        assert!(!is_setuid(process.path()), "it has none");
+        std::fs::write(&program, "").unwrap();
+        for (mode, expected) in [(0o755, false), (0o4755, true), (0o2755, false)] {
+            std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(is_setuid(process.path()), expected, "{mode:o}");
+        }
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use winddown_host::{Users, regular};
+use winddown_host::{Users, is_setuid, regular};
 
 use super::control_group::{UnitPlace, place};
 
@@ -124,8 +123,7 @@ fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> 
     if !is_of_here(proc, &process) {
         return Ok(Err(Stranger::InContainer));
     }
-    // Who may not look at the program is no root, and will do nothing in root's name.
-    if fs::metadata(process.join("exe")).is_ok_and(|exe| exe.permissions().mode() & 0o4000 != 0) {
+    if is_setuid(&process) {
         return Ok(Err(Stranger::Setuid));
     }
     let groups =
