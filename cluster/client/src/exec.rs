@@ -166,7 +166,10 @@ impl ExecPlugin {
         if let Some(program) = program(&self.command) {
             let trusted = tokio::task::spawn_blocking(move || refuse_if_others_may_write(&program));
             let trusted = trusted.await.map_err(std::io::Error::other).flatten();
-            trusted.map_err(|error| self.failed(error.to_string()))?;
+            trusted.map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => self.not_started(error),
+                _ => self.failed(error.to_string()),
+            })?;
         }
         let mut command = Command::new(&self.command);
         command
@@ -177,14 +180,7 @@ impl ExecPlugin {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|source| {
-            let hint = if self.hint.is_empty() { "" } else { ". " };
-            let problem = format!(
-                "it cannot be started: install it, or write its whole path{hint}{}",
-                self.hint.trim()
-            );
-            CredentialsError::because(self.name(), problem, source)
-        })?;
+        let mut child = command.spawn().map_err(|source| self.not_started(source))?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let failed = |source: std::io::Error| {
             CredentialsError::because(self.name(), "its answer cannot be read", source)
@@ -234,6 +230,15 @@ impl ExecPlugin {
             return Err(self.failed("it gave neither a token nor a certificate"));
         }
         Ok(status.expiration_timestamp)
+    }
+
+    fn not_started(&self, source: std::io::Error) -> CredentialsError {
+        let hint = if self.hint.is_empty() { "" } else { ". " };
+        let problem = format!(
+            "it cannot be started: install it, or write its whole path{hint}{}",
+            self.hint.trim()
+        );
+        CredentialsError::because(self.name(), problem, source)
     }
 
     fn failed(&self, problem: impl Into<String>) -> CredentialsError {

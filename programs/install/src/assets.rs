@@ -118,6 +118,8 @@ pub(super) struct Choices {
     pub(super) programs: Vec<Program>,
     /// The initial text of the configuration, and the owner of the file.
     pub(super) config: (String, FileOwner),
+    /// The file that has this text, if one was named.
+    pub(super) given: Option<CopySource>,
     /// The longest time that the configuration allows for a shutdown.
     pub(super) budget: Duration,
 }

@@ -205,10 +205,9 @@ fn untrusted(
     items: &[assets::Asset],
 ) -> Result<Vec<Untrusted>, InstallError> {
     let mut found = Vec::new();
-    let programs = choices.programs.iter().map(|program| &program.from.path);
-    let copied = programs.filter(|_| !choices.packaged).chain(&options.config);
-    for file in copied {
-        found.extend(trust::source(&options.trusted, file)?);
+    let programs = choices.programs.iter().map(|program| &program.from);
+    for source in programs.filter(|_| !choices.packaged).chain(&choices.given) {
+        found.extend(trust::source(&options.trusted, source)?);
     }
     found.extend(trust::places(&options.trusted, &options.root, items)?);
     found.dedup_by(|one, other| one.found.path == other.found.path);
@@ -223,7 +222,8 @@ fn choices(
 ) -> Result<Choices, InstallError> {
     let programs = PROGRAMS.iter().map(|name| program(&options.programs, name));
     let programs = programs.collect::<Result<_, _>>()?;
-    let (config, budget) = configuration(tree, options, beside, report)?;
+    let given = options.config.as_deref().map(given).transpose()?;
+    let (config, budget) = configuration(tree, options, given.as_ref(), beside, report)?;
     Ok(Choices {
         packaged: tree.is_packaged()?,
         runtime: options.runtime,
@@ -231,8 +231,14 @@ fn choices(
         bin_dir: unit_path(&options.bin_dir)?,
         programs,
         config,
+        given,
         budget,
     })
+}
+
+fn given(path: &Path) -> Result<CopySource, InstallError> {
+    let file = regular::open(path).map_err(InstallError::file("read", path))?;
+    Ok(CopySource { path: path.to_owned(), file: Arc::new(file) })
 }
 
 fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError> {
@@ -274,15 +280,17 @@ fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
 fn configuration(
     tree: &Tree,
     options: &InstallOptions,
+    given: Option<&CopySource>,
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<((String, FileOwner), Duration), InstallError> {
     let containers = Containers::of(&options.root);
-    let text = match (&options.config, beside) {
+    let text = match (given, beside) {
         (_, Some(beside)) => beside.text.clone(),
         (None, None) => containers.default_config(options.runtime),
-        (Some(path), None) => regular::read_to_string(path, regular::MAX_CONFIGURATION_BYTES)
-            .map_err(InstallError::file("read", path))?,
+        (Some(given), None) => regular::read_open(&given.file, regular::MAX_CONFIGURATION_BYTES)
+            .and_then(regular::text)
+            .map_err(InstallError::file("read", &given.path))?,
     };
     let there = tree.resolve_whole(CONFIG)?;
     let existing = read_if_there(&there)?;

@@ -24,6 +24,7 @@ fn choices() -> Choices {
             .map(|name| Program { name, from: source(), sha256: "new".to_owned() })
             .into(),
         config: ("text".to_owned(), FileOwner::Operator),
+        given: None,
         budget: Duration::from_secs(30),
     }
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
-use winddown_host::{OthersMayWrite, Trusted, others_may_write_besides};
+use winddown_host::{OthersMayWrite, Trusted, others_may_write_besides, others_may_write_file};
 
-use super::assets::{Asset, AssetKind, LOGS};
+use super::assets::{Asset, AssetKind, CopySource, LOGS};
 use super::error::InstallError;
 use super::report::InstallReport;
 use super::untrusted::{Untrusted, shown};
@@ -33,11 +33,21 @@ pub fn caller() -> Trusted {
     trusted
 }
 
-/// Finds who else may write a file that is copied: a program, or the initial configuration.
-pub(super) fn source(trusted: &Trusted, file: &Path) -> Result<Vec<Untrusted>, InstallError> {
-    let whole = std::path::absolute(file).map_err(InstallError::file("find", file))?;
+/// Finds who else may write a file that is copied: a program, or the initial configuration. The file that was opened
+/// counts, and what its name leads to by now.
+pub(super) fn source(
+    trusted: &Trusted,
+    source: &CopySource,
+) -> Result<Vec<Untrusted>, InstallError> {
+    let whole = std::path::absolute(&source.path);
+    let whole = whole.map_err(InstallError::file("find", &source.path))?;
     let mend = "unpack winddown into a directory that only root can write, and run it from there";
-    look(trusted, Path::new("/"), &whole, |_| mend.to_owned())
+    let mut found = look(trusted, Path::new("/"), &whole, |_| mend.to_owned())?;
+    let of_file = others_may_write_file(trusted, &whole, &source.file)
+        .map_err(InstallError::file("find out who may write", &whole))?;
+    let of_file = of_file.filter(|one| found.iter().all(|known| known.found.path != one.path));
+    found.extend(of_file.map(|found| Untrusted { found, mend: mend.to_owned() }));
+    Ok(found)
 }
 
 /// Finds who else may write what is installed, and what is there already at its place.
@@ -97,6 +107,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
     use std::path::PathBuf;
+    use std::sync::Arc;
 
     use super::super::{InstallOptions, Runtime, install_on};
     use super::*;
@@ -172,6 +183,22 @@ mod tests {
             options.trusted.users.push(65534);
             install_on(&options, None).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_that_was_opened_is_judged_when_its_name_is_gone_or_leads_to_another() {
+        let bed = Bed::new();
+        let path = bed.shared.path().join("winddownd");
+        mode(&path, 0o666);
+        let opened = CopySource {
+            path: path.clone(),
+            file: Arc::new(winddown_host::regular::open(&path).unwrap()),
+        };
+        fs::remove_file(&path).unwrap();
+        let found = || source(&Trusted::default(), &opened).unwrap();
+        assert_eq!(found().len(), 1, "it is gone");
+        bed.file(&path);
+        assert_eq!(found()[0].found.who, winddown_host::Writers::Everybody, "another is there");
     }
 
     #[test]

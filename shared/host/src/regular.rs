@@ -133,8 +133,16 @@ pub fn open_directory_below(directory: &Path, name: &Path) -> io::Result<OwnedFd
 /// # Errors
 /// As [`open`]; also if the file cannot be read, or is larger.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_open(&open(path)?, most)
+}
+
+/// Reads an open file to its end, at most `most` bytes.
+///
+/// # Errors
+/// The file cannot be read, or is larger.
+pub fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let why = format!("it is larger than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
@@ -147,7 +155,15 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; also if it is not UTF-8.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
-    let text = String::from_utf8(read(path, most)?);
+    text(read(path, most)?)
+}
+
+/// The text of a file's content.
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn text(content: Vec<u8>) -> io::Result<String> {
+    let text = String::from_utf8(content);
     text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 

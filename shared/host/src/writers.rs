@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -32,6 +32,11 @@ pub enum Writers {
     Group(u32),
     /// The owner.
     User(u32),
+    /// Those who may create what does not exist yet in a sticky directory, which they cannot replace afterwards.
+    FirstToCreate {
+        /// More is to be created below it.
+        is_directory: bool,
+    },
 }
 
 /// A file that users other than root can read.
@@ -57,7 +62,7 @@ pub struct Trusted {
 /// directory above it, and each link on the way with the directories above what it leads to. `root` stands for `/`, and
 /// so do links that begin with `/`; nothing above it is looked at. Blocking.
 ///
-/// The walk ends where nothing exists: whoever may write to the last directory can make the rest.
+/// The walk ends where nothing exists: those who may write to the last directory, sticky or not, can create the rest.
 ///
 /// # Errors
 /// Part of the path cannot be looked at, or it has more than 40 links.
@@ -77,19 +82,36 @@ pub fn others_may_write_besides(
     let mut trusted = trusted.clone();
     trusted.users.extend([0, rustix::process::geteuid().as_raw()]);
     let mut found: Vec<OthersMayWrite> = Vec::new();
-    walk(root, path, |path, facts, is_above| {
+    walk(root, path, |path, facts, part| {
         let known = found.iter().any(|one| one.path == path);
-        let who = writers(facts, &trusted, is_above).filter(|_| !known);
+        let who = writers(facts, &trusted, part).filter(|_| !known);
         found.extend(who.map(|who| OthersMayWrite { path: path.to_owned(), who }));
     })?;
     Ok(found)
 }
 
+/// Finds who, besides root, this process's user and `trusted`, may change the content of a file that is open: meanwhile its
+/// name may lead to another one. `path` is where it was found.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub fn others_may_write_file(
+    trusted: &Trusted,
+    path: &Path,
+    file: &File,
+) -> io::Result<Option<OthersMayWrite>> {
+    let mut trusted = trusted.clone();
+    trusted.users.extend([0, rustix::process::geteuid().as_raw()]);
+    let who = writers(&file.metadata()?, &trusted, PathPart::Last);
+    Ok(who.map(|who| OthersMayWrite { path: path.to_owned(), who }))
+}
+
 /// Refuses a program that root is about to run if others may write it, or what leads to it. Blocking.
 ///
 /// # Errors
-/// Others may write it; the error says who, and what to do. Also if it cannot be looked at.
+/// Others may write it; the error says who, and what to do. Also if it does not exist, or cannot be looked at.
 pub fn refuse_if_others_may_write(program: &Path) -> io::Result<()> {
+    fs::metadata(program)?;
     match others_may_write(Path::new("/"), program)?.first() {
         None => Ok(()),
         Some(found) => {
@@ -109,10 +131,11 @@ pub fn refuse_if_others_may_write(program: &Path) -> io::Result<()> {
 /// As [`others_may_write`].
 pub fn others_may_read(root: &Path, path: &Path) -> io::Result<Option<OthersMayRead>> {
     let (mut above, mut last) = (Vec::new(), None);
-    walk(root, path, |path, facts, is_above| match (facts.is_symlink(), is_above) {
-        (true, _) => {}
-        (false, true) => above.push((facts.mode(), facts.gid())),
-        (false, false) => last = Some((path.to_owned(), facts.mode(), facts.gid())),
+    walk(root, path, |path, facts, part| match part {
+        PathPart::Above if facts.is_symlink() => {}
+        PathPart::Above => above.push((facts.mode(), facts.gid())),
+        PathPart::Last => last = Some((path.to_owned(), facts.mode(), facts.gid())),
+        PathPart::Missing { .. } => {}
     })?;
     let Some((path, mode, gid)) = last else { return Ok(None) };
     let pass = |mode: u32, own: u32, group: Option<u32>| match group {
@@ -129,12 +152,30 @@ pub fn others_may_read(root: &Path, path: &Path) -> io::Result<Option<OthersMayR
     })
 }
 
-/// Calls `look` for `root`, then for each directory and link on the way to `path`, and for what is at its end; `true`
-/// stands for what is above that.
-fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) -> io::Result<()> {
+/// Which part of a path is looked at.
+#[derive(Clone, Copy)]
+enum PathPart {
+    /// A directory or a link on the way.
+    Above,
+    /// What is at its end.
+    Last,
+    /// The first name that does not exist. The facts are those of its directory.
+    Missing { is_directory: bool },
+}
+
+/// Calls `look` for `root`, then for each directory and link on the way to `path`, and for what is at its end or missing.
+fn walk(
+    root: &Path,
+    path: &Path,
+    mut look: impl FnMut(&Path, &Metadata, PathPart),
+) -> io::Result<()> {
     let mut here = root.to_owned();
     let mut ahead = names(path);
-    look(&here, &fs::metadata(&here)?, !ahead.is_empty());
+    let part = |ahead: &VecDeque<OsString>| match ahead.is_empty() {
+        true => PathPart::Last,
+        false => PathPart::Above,
+    };
+    look(&here, &fs::metadata(&here)?, part(&ahead));
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
@@ -153,6 +194,8 @@ fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) 
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                 ) =>
             {
+                let missing = PathPart::Missing { is_directory: !ahead.is_empty() };
+                look(&next, &fs::metadata(&here)?, missing);
                 break;
             }
             Err(error) => return Err(error),
@@ -163,7 +206,7 @@ fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) 
                 return Err(io::Error::other("too many symbolic links"));
             }
             // Its mode means nothing; its owner can replace it even in a sticky directory.
-            look(&next, &facts, true);
+            look(&next, &facts, PathPart::Above);
             let target = fs::read_link(&next)?;
             if target.is_absolute() {
                 here = root.to_owned();
@@ -173,7 +216,7 @@ fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) 
             }
             continue;
         }
-        look(&next, &facts, !ahead.is_empty());
+        look(&next, &facts, part(&ahead));
         here = next;
     }
     Ok(())
@@ -188,10 +231,17 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(name).collect()
 }
 
-/// Returns who besides `trusted` may write. In a sticky directory above, users can replace only their own files.
-fn writers(facts: &Metadata, trusted: &Trusted, is_above: bool) -> Option<Writers> {
+/// Returns who besides `trusted` may write. In a sticky directory above, users can replace only their own files, and create
+/// what is missing.
+fn writers(facts: &Metadata, trusted: &Trusted, part: PathPart) -> Option<Writers> {
     let mode = if facts.is_symlink() { 0 } else { facts.mode() };
-    let is_sticky = is_above && mode & 0o1000 != 0;
+    let is_sticky = mode & 0o1000 != 0 && !matches!(part, PathPart::Last);
+    if let PathPart::Missing { is_directory } = part {
+        let others =
+            mode & 0o002 != 0 || mode & 0o020 != 0 && !trusted.groups.contains(&facts.gid());
+        // Of another directory it was said that others may write to it.
+        return (is_sticky && others).then_some(Writers::FirstToCreate { is_directory });
+    }
     match () {
         () if mode & 0o002 != 0 && !is_sticky => Some(Writers::Everybody),
         () if !trusted.users.contains(&facts.uid()) => Some(Writers::User(facts.uid())),
@@ -211,6 +261,11 @@ impl OthersMayWrite {
             Writers::User(_) if self.path.is_symlink() => format!("chown -h root:root {path}"),
             Writers::User(_) => format!("chown root:root {path} && chmod go-w {path}"),
             Writers::Everybody | Writers::Group(_) => format!("chmod go-w {path}"),
+            // Without the last bit of /tmp, other programs would fail.
+            Writers::FirstToCreate { is_directory: true } => format!("mkdir -m 755 {path}"),
+            Writers::FirstToCreate { is_directory: false } => {
+                format!("install -m 600 /dev/null {path}")
+            }
         }
     }
 }
@@ -235,6 +290,9 @@ impl fmt::Display for OthersMayWrite {
             Writers::Everybody => write!(f, "{path}: every user may write to it"),
             Writers::Group(gid) => write!(f, "{path}: group {gid} may write to it"),
             Writers::User(uid) => write!(f, "{path}: it belongs to user {uid}"),
+            Writers::FirstToCreate { .. } => {
+                write!(f, "{path}: it does not exist, and other users may create it")
+            }
         }
     }
 }
@@ -255,6 +313,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
+    use super::super::regular;
     use super::*;
 
     fn mode(path: &Path, mode: u32) {
@@ -340,12 +399,45 @@ mod tests {
     fn what_is_not_there_can_be_made_by_those_who_may_write_its_directory() {
         let root = root();
         mode(&root.path().join("etc/winddown"), 0o1777);
-        assert_eq!(said(root.path(), "/etc/winddown/none/token"), [""; 0]);
+        let created = "it does not exist, and other users may create it";
+        for missing in ["/etc/winddown/none", "/etc/winddown/token"] {
+            // In a directory like /tmp they cannot replace it once it is there.
+            let path = missing.replace("none", "none/token");
+            assert_eq!(said(root.path(), &path), [format!("{missing}: {created}")]);
+            let found = others_may_write(root.path(), Path::new(&path)).unwrap();
+            let fix = found[0].fix_command();
+            let made = std::process::Command::new("sh").args(["-c", &fix]).status().unwrap();
+            assert!(made.success(), "{fix}");
+            assert_eq!(said(root.path(), missing), [""; 0], "{fix}");
+        }
         mode(&root.path().join("etc/winddown"), 0o777);
+        fs::remove_dir(root.path().join("etc/winddown/none")).unwrap();
         assert_eq!(
             said(root.path(), "/etc/winddown/none/token"),
             ["/etc/winddown: every user may write to it"]
         );
+    }
+
+    #[test]
+    fn an_open_file_is_judged_whatever_its_name_leads_to_by_now() {
+        let root = root();
+        let path = root.path().join(CONFIG.trim_start_matches('/'));
+        mode(&path, 0o666);
+        let file = regular::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        mode(&path, 0o644);
+        let judged = |file: &File| others_may_write_file(&Trusted::default(), &path, file).unwrap();
+        assert_eq!(judged(&file).map(|found| found.who), Some(Writers::Everybody));
+        assert_eq!(judged(&regular::open(&path).unwrap()), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_not_run() {
+        let root = root();
+        let program = root.path().join("etc/hook");
+        let error = refuse_if_others_may_write(&program).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::{DirectoryStatus, DirectoryUse, ManifestProblem, Status};
-use winddown_host::{FreeSpace, Writers};
+use winddown_host::{FreeSpace, OthersMayWrite, Writers};
 
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
@@ -150,15 +150,16 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the manifests", &facts.files.others_may_write);
         }
     };
-    let first = found.first()?;
+    if found.is_empty() {
+        return None;
+    }
     let title = "users other than root can write manifests";
     let everybody = found.iter().any(|one| one.who == Writers::Everybody);
     let finding = if everybody { CHECK.problem(title) } else { CHECK.warning(title) };
-    let path = first.path.display();
     Some(
         finding
             .saw_each(found.iter().map(|one| clean(&one.to_string()).into_owned()))
-            .fix(Fix::ManifestsWritable, [format!("chown root:root {path} && chmod go-w {path}")]),
+            .fix(Fix::ManifestsWritable, found.iter().map(OthersMayWrite::fix_command)),
     )
 }
 
@@ -178,7 +179,9 @@ pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
         }
     };
     let everybody = |how: &Exposure| match how {
-        Exposure::Writable(one) => one.who == Writers::Everybody,
+        Exposure::Writable(one) => {
+            matches!(one.who, Writers::Everybody | Writers::FirstToCreate { .. })
+        }
         Exposure::Readable(one) => one.group.is_none(),
         Exposure::Unknown { .. } => false,
     };

@@ -149,7 +149,7 @@ fn what_is_wrong_with_the_node_is_found() {
             "manifest-writers",
             Warning,
             "/p/a.yaml: group 7 may write to it",
-            "chown root:root /p/a.yaml",
+            "chmod go-w /p/a.yaml",
         ),
         (
             "a configuration of a user's",
