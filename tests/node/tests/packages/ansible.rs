@@ -19,6 +19,8 @@ const PLAYBOOK: &str = "\
   - role: winddown
     winddown_programs: /root/programs
     winddown_companion: true
+    winddown_config:
+      reportsKept: 10
 ";
 
 const PLAY: [&str; 10] = [
@@ -49,6 +51,7 @@ async fn the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_m
     let played = play_while_watched(&node).await?;
     assert!(played.contains("failed=0") && !played.contains("changed=0"), "{played}");
     is_protected_by_companion(&node).await?;
+    assert!(node.read("/etc/winddown/config.yaml")?.contains("reportsKept: 10"), "{played}");
     let again = node.run(&PLAY).await?;
     assert!(again.contains("changed=0") && again.contains("failed=0"), "{again}");
     keeps_grace(&node, "the second run").await

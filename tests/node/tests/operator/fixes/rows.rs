@@ -257,7 +257,7 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             "config",
             "now=$(date +%s); until [ $(date +%s) -gt $now ]; do :; done; touch /etc/winddown/config.yaml",
         ),
-        Fix::ManifestsWritable => row(Processes, "manifest-writers", "chmod 777 /etc/winddown/pods"),
+        Fix::ManifestsWritable => row(Processes, "manifest-writers", WRITTEN_BY_A_USER),
         Fix::StateGone => row(Services, "state", "rm -r /var/lib/winddown"),
         Fix::SocketOpen => row(Processes, "socket", "chmod 666 /run/winddown/winddown.sock"),
         Fix::SocketReplaceable => row(Processes, "socket", "chmod 777 /run/winddown"),
@@ -268,6 +268,11 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
         ),
     }
 }
+
+/// The directory, a file whose name is a command, and a link.
+const WRITTEN_BY_A_USER: &str = "cd /etc/winddown/pods; chmod 777 .
+    touch 'a.yaml; touch pwned; #.yaml'; ln -s /etc/hostname z.yaml
+    chown -h nobody 'a.yaml; touch pwned; #.yaml' z.yaml";
 
 const STALE_LOGIND: &str = "file=/etc/systemd/logind.conf.d/zzz.conf
     printf '[Login]\\nInhibitDelayMaxSec=3\\n' >$file; systemctl restart systemd-logind
