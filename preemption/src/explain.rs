@@ -7,7 +7,8 @@ use winddown_shared::{Pod, ResourceName};
 
 use crate::distance::distance;
 use crate::minimal::{Criterion, born, can_run_elsewhere, is_ending};
-use crate::{NoVictims, Requirement, Selection, Strategy, select};
+use crate::select::{Charge, select_for_admission};
+use crate::{NoVictims, Requirement, Selection, Strategy};
 
 /// A choice, with a reason for every pod.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub enum VictimVerdict {
     Worse(Criterion),
 }
 
-/// Makes the same choice as [`select`], with a reason for every pod.
+/// Makes the choice that the admission of `preemptor` makes, with a reason for every pod.
 #[must_use]
 pub fn explain<'a>(
     preemptor: &Pod,
@@ -71,12 +72,12 @@ pub fn explain<'a>(
     requirements: &[Requirement],
     strategy: Strategy,
 ) -> PreemptionExplanation<'a> {
-    let chosen = select(preemptor, pods, requirements, strategy);
+    let (charge, chosen) = select_for_admission(preemptor, pods, requirements, strategy);
     let open: Vec<Requirement> = requirements.iter().filter(|r| r.1 > 0).cloned().collect();
-    let reasons = Reasons { preemptor, pods, open: &open, strategy, chosen: &chosen };
+    let reasons = Reasons { preemptor, pods, open: &open, strategy, charge, chosen: &chosen };
     let order = reasons.order();
     let considered = pods.iter().zip(&order).map(|(pod, order)| {
-        let requests = pod.accounted_requests();
+        let requests = charge(pod);
         let pairs = open.iter().map(|(name, amount)| (*amount, requests.get(name)));
         ConsideredVictim {
             pod,
@@ -95,6 +96,7 @@ struct Reasons<'a> {
     pods: &'a [Pod],
     open: &'a [Requirement],
     strategy: Strategy,
+    charge: Charge,
     chosen: &'a Result<Selection, NoVictims>,
 }
 
@@ -114,6 +116,10 @@ impl Reasons<'_> {
         self.chosen.as_ref().map_or(&[], |selection| &selection.victims)
     }
 
+    fn frees(&self, pod: &Pod, resource: &ResourceName) -> i64 {
+        (self.charge)(pod).get(resource)
+    }
+
     fn verdict(&self, pod: &Pod, order: usize) -> VictimVerdict {
         if order > 0 {
             return VictimVerdict::Taken(order);
@@ -127,7 +133,7 @@ impl Reasons<'_> {
         if self.open.is_empty() {
             return VictimVerdict::NothingLacking;
         }
-        if self.open.iter().all(|(resource, _)| frees(pod, resource) == 0) {
+        if self.open.iter().all(|(resource, _)| self.frees(pod, resource) == 0) {
             return VictimVerdict::Useless;
         }
         match self.strategy {
@@ -156,14 +162,15 @@ impl Reasons<'_> {
             .open
             .iter()
             .map(|(resource, amount)| {
-                let freed = victims().fold(0, |sum: i64, v| sum.saturating_add(frees(v, resource)));
+                let freed =
+                    victims().fold(0, |sum: i64, v| sum.saturating_add(self.frees(v, resource)));
                 freed.saturating_sub(*amount)
             })
             .collect();
         let is_enough = |victim: &&Pod| {
             let with_over = self.open.iter().zip(&over);
             with_over.into_iter().all(|((resource, _), over)| {
-                over.saturating_add(frees(pod, resource) - frees(victim, resource)) >= 0
+                over.saturating_add(self.frees(pod, resource) - self.frees(victim, resource)) >= 0
             })
         };
         let worse_by = victims().filter(is_enough).map(|victim| self.first_difference(victim, pod));
@@ -172,8 +179,11 @@ impl Reasons<'_> {
 
     /// Returns the first criterion by which the set changes when `other` takes the place of `victim`.
     fn first_difference(&self, victim: &Pod, other: &Pod) -> Criterion {
-        let change: f64 =
-            self.open.iter().map(|(r, need)| part(frees(other, r) - frees(victim, r), *need)).sum();
+        let change: f64 = self
+            .open
+            .iter()
+            .map(|(r, need)| part(self.frees(other, r) - self.frees(victim, r), *need))
+            .sum();
         let weight = change.partial_cmp(&0.0).unwrap_or(Ordering::Equal);
         let differences = [
             (Criterion::Overshoot, weight != Ordering::Equal),
@@ -185,10 +195,6 @@ impl Reasons<'_> {
         let first = differences.into_iter().find(|(_, differs)| *differs);
         first.map_or(Criterion::Identity, |(criterion, _)| criterion)
     }
-}
-
-fn frees(pod: &Pod, resource: &ResourceName) -> i64 {
-    pod.accounted_requests().get(resource)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "told to people")]

@@ -8,8 +8,8 @@ use winddown_shared::{
     PreemptionOutcome, Quantity, QuantityFormat, ResourceName, StatusOverride, Victim, VictimPlan,
 };
 
-use crate::select::select_by;
-use crate::{Requirement, Strategy, select};
+use crate::select::select_for_admission;
+use crate::{Requirement, Strategy};
 
 #[cfg(test)]
 mod tests;
@@ -64,13 +64,7 @@ impl AdmissionFailureHandler for PreemptionHandler {
             Ok(requirements) => requirements,
             Err(failures) => return PreemptionOutcome::Rejected(failures),
         };
-        // For pods with pod-level resources or an overhead, the kubelet's ranking counts less than its fit
-        // check does. If that makes the difference, use the fit check's amounts: the fit is checked again
-        // before the pod starts.
-        let chosen = select(pod, others, &requirements, self.strategy).or_else(|error| {
-            let by_fit = select_by(Pod::fit_requests, pod, others, &requirements, self.strategy);
-            by_fit.map_err(|_| error)
-        });
+        let (_, chosen) = select_for_admission(pod, others, &requirements, self.strategy);
         let victims = match chosen {
             Ok(selection) => selection.victims,
             Err(error) => {

@@ -112,9 +112,31 @@ pub fn select(
     select_by(Pod::accounted_requests, preemptor, pods, requirements, strategy)
 }
 
-/// Like [`select`], where each pod frees what `charge` returns.
-pub(crate) fn select_by(
-    charge: fn(&Pod) -> &Requests,
+/// What a pod frees.
+pub(crate) type Charge = fn(&Pod) -> &Requests;
+
+/// Makes the choice that the admission of a pod makes, and says what each pod was taken to free.
+///
+/// For pods with pod-level resources or an overhead, the kubelet's ranking counts less than its fit check does. If that
+/// makes the difference, the fit check's amounts count: the fit is checked again before the pod starts.
+pub(crate) fn select_for_admission(
+    preemptor: &Pod,
+    pods: &[Pod],
+    requirements: &[Requirement],
+    strategy: Strategy,
+) -> (Charge, Result<Selection, NoVictims>) {
+    let by = |charge: Charge| select_by(charge, preemptor, pods, requirements, strategy);
+    match by(Pod::accounted_requests) {
+        Ok(selection) => (Pod::accounted_requests, Ok(selection)),
+        Err(error) => match by(Pod::fit_requests) {
+            Ok(selection) => (Pod::fit_requests, Ok(selection)),
+            Err(_) => (Pod::accounted_requests, Err(error)),
+        },
+    }
+}
+
+fn select_by(
+    charge: Charge,
     preemptor: &Pod,
     pods: &[Pod],
     requirements: &[Requirement],

@@ -269,6 +269,13 @@ fn pods_that_free_nothing_when_ranked_make_room_when_the_fit_counts_them() {
     });
     let overhead = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
     assert_eq!(overhead.accounted_requests().cpu_milli(), 0);
-    let room = room(&cluster_critical(), &[lacks("cpu", 100)], &[overhead]);
+    let room = room(&cluster_critical(), &[lacks("cpu", 100)], std::slice::from_ref(&overhead));
     assert_eq!(victims(&room), ["overhead"]);
+    // The explanation is of the same choice.
+    let pods = [overhead];
+    let lacking = [(winddown_shared::ResourceName::Cpu, 100)];
+    let explained = crate::explain(&cluster_critical(), &pods, &lacking, Strategy::Distance);
+    let [considered] = &explained.considered[..] else { panic!("{explained:?}") };
+    assert_eq!(considered.verdict, crate::VictimVerdict::Taken(1));
+    assert_eq!(considered.frees[0].1, 250);
 }
