@@ -47,12 +47,18 @@ pub(super) fn parse(content: &str) -> Result<(When, &str), ContentError> {
     }
 }
 
-/// Returns the sum of the leading words that are durations, and the offset where they end.
+/// Returns the sum of the leading words that are durations, each in smaller units than the one before (`1min 30s`), and the
+/// offset where they end. Of `300s 5min of battery`, the second is text.
 fn longest_duration(content: &str) -> Option<(Duration, usize)> {
     let line = content.lines().next()?;
-    let (mut sum, mut end) = (None, 0);
+    let (mut sum, mut end, mut unit) = (None, 0, Duration::MAX);
     for word in line.split_whitespace().take(LONGEST_DURATION) {
-        let Ok(part) = parse_duration(word.trim_end_matches(BETWEEN)) else { break };
+        let digits = word.trim_end_matches(BETWEEN);
+        let Ok(part) = parse_duration(digits) else { break };
+        if part >= unit {
+            break;
+        }
+        unit = unit_of(digits);
         end += line.get(end..)?.find(word)? + word.len();
         sum = Some(sum.map_or(part, |sum: Duration| sum.saturating_add(part)));
         if word.ends_with(BETWEEN) {
@@ -60,6 +66,13 @@ fn longest_duration(content: &str) -> Option<(Duration, usize)> {
         }
     }
     Some((sum?, end))
+}
+
+/// The smallest unit of a duration: a second of `1m30s`.
+fn unit_of(duration: &str) -> Duration {
+    let unit = duration.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    let unit = unit.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    parse_duration(&format!("1{unit}")).unwrap_or_default()
 }
 
 /// Returns the text after the deadline, without the punctuation in between.
