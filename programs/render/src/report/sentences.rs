@@ -126,6 +126,7 @@ pub(super) fn notice(report: &ShutdownReport) -> Option<String> {
 /// How long the endpoint drain took.
 pub(super) fn drain(report: &ShutdownReport) -> Option<String> {
     let drain = report.endpoint_drain.filter(|drain| !drain.is_zero())?;
+    report.groups.iter().flat_map(|group| &group.pods).find(|pod| pod.asked.is_some())?;
     let drain = in_seconds(drain);
     Some(format!("Pods were not ready for {drain} before the first SIGTERM."))
 }

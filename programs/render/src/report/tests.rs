@@ -224,8 +224,12 @@ fn pods_that_were_gone_are_named_and_their_group_was_not_spared() {
 #[test]
 fn a_spared_group_is_one_line() {
     let spared = vec![pod("c", PodEnd::Spared, None, None)];
-    let report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
-    assert!(text(&report, false).ends_with("\npriority 7 and above · 1 pod · spared\n"));
+    let mut report = report(Outcome::Cancelled, 1500, vec![group(7, None, spared)]);
+    // Which came to no SIGTERM.
+    report.endpoint_drain = Some(ms(1000));
+    let text = text(&report, false);
+    assert!(text.ends_with("\npriority 7 and above · 1 pod · spared\n"), "{text}");
+    assert!(!text.contains("before the first SIGTERM"), "{text}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
     let mut found = Vec::new();
     node(status, &mut found);
     manifests(status, all, &mut found);
-    for pod in &status.rejected {
+    // Those that a drain or a shutdown keeps out are admitted when it is over, which is said once.
+    for pod in status.rejected.iter().filter(|pod| pod.reason != "NodeShutdown") {
         found.push(StatusProblem {
             text: format!(
                 "{} was rejected, {}: {}",

@@ -76,6 +76,16 @@ fn broken_manifests_are_named_with_file_line_and_field() {
 }
 
 #[test]
+fn a_pod_that_a_drain_keeps_out_has_no_manifest_to_correct() {
+    let mut node = broken_manifests();
+    assert!(status(&node, &SCREEN).contains("correct its manifest"));
+    node.rejected[0].reason = "NodeShutdown".to_owned();
+    node.admission_closed_by = vec![ClosedBy::Drain];
+    let text = status(&node, &SCREEN);
+    assert!(!text.contains("correct its manifest") && text.contains("undrain"), "{text}");
+}
+
+#[test]
 fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all() {
     let mut node = broken_manifests();
     node.manifests.problems = vec![node.manifests.problems[1].clone(); 1000];
