@@ -146,7 +146,7 @@ impl RunRecord {
         let reason = self.report.trigger.kill_reason();
         let counts = move |pod: &PodReport| !called_off || !pod.end.has_terminated();
         self.report.pods().filter(move |(_, pod)| counts(pod)).filter_map(move |(group, pod)| {
-            let until = pod.asked? + pod.grace;
+            let until = pod.kill_at(group.latest_end)?;
             if called_off && until <= elapsed {
                 return None;
             }
@@ -155,8 +155,7 @@ impl RunRecord {
             } else {
                 status_of_ended()
             }));
-            let until = started + until.min(group.latest_end);
-            let mut kill = EarlierKill::new(request, until);
+            let mut kill = EarlierKill::new(request, started + until);
             kill.has_terminated = pod.end.has_terminated();
             Some((PodUid::new(pod.uid.as_str()), kill))
         })

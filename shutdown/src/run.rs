@@ -381,12 +381,19 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
             });
         }
 
-        let waited = self.answers(Wait::Group { index: group, begun }).await;
+        let report = |place: &ReportPosition| &self.groups[place.group].pods[place.pod];
+        let kills = places.iter().filter_map(|place| report(place).kill_at(Duration::MAX));
+        let killed = kills.max().unwrap_or_default();
+        let waited = self.answers(Wait::Group { index: group, begun, killed }).await;
 
         // A pod whose kill failed or was refused is not awaited, but still runs.
         let end = |place: &&ReportPosition| self.groups[place.group].pods[place.pod].end;
         let failed = places.iter().filter(|place| end(place) == PodEnd::StillRunning).count();
         let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
+        if waited.is_err() && left > 0 {
+            // Their grace goes on: neither has the group finished, nor is anything late.
+            return waited;
+        }
         self.kills.overdue.extend(self.kills.asked.keys());
         for index in touched {
             if !self.unasked.waiting[index].is_empty() {

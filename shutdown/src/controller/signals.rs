@@ -114,11 +114,14 @@ impl SignalState {
             let own = now.budget.requested + now.budget.reserve;
             let deadline = offset(gone_at(notice, own));
             now.budget = now.budget.within(deadline);
-            now.notice = Some(NoticeReport {
-                source: notice.source.to_string(),
-                text: notice.text.to_string(),
-                deadline,
-            });
+            // The one that is reported is the one that left the least time, also after it was withdrawn.
+            if now.notice.as_ref().is_none_or(|kept| deadline <= kept.deadline) {
+                now.notice = Some(NoticeReport {
+                    source: notice.source.to_string(),
+                    text: notice.text.to_string(),
+                    deadline,
+                });
+            }
         }
         now
     }

@@ -223,6 +223,9 @@ fn pods_that_were_asked_are_asked_again_for_the_rest_of_their_grace_unless_the_r
             asked("late", Some(1), 3, PodEnd::Spared),
             asked("gone", Some(1), 9, PodEnd::Exited),
             asked("killed", Some(1), 1, PodEnd::Killed),
+            // A grace of zero means one second, and so does a group without time.
+            asked("at-once", Some(1), 0, PodEnd::Spared),
+            asked("too-late", Some(20), 0, PodEnd::Spared),
             asked("waiting", None, 9, PodEnd::Spared),
             asked("last", Some(1), 22, PodEnd::Terminating),
             PodReport { stays_on_reboot: true, ..asked("stays", Some(1), 9, PodEnd::Exited) },
@@ -240,13 +243,15 @@ fn pods_that_were_asked_are_asked_again_for_the_rest_of_their_grace_unless_the_r
         end("late", 14),
         end("gone", 20),
         end("killed", 12),
+        end("at-once", 12),
+        end("too-late", 31),
         end("last", 30),
         end("stays", 20),
     ];
     assert_eq!(ends(false), all);
     assert_eq!(
         ends(true),
-        [end("ending", 20), end("last", 30)],
+        [end("ending", 20), end("too-late", 31), end("last", 30)],
         "the time of one is over, and it stays; one that has ended starts again"
     );
     let over = record.asked(Duration::ZERO, false).filter(|(_, kill)| kill.has_terminated);

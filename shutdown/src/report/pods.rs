@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::Pod;
 use winddown_shared::display::clean;
+use winddown_shared::{Grace, Pod};
 
 use super::units::{OptionalMillis, OptionalSeconds, Seconds};
 use crate::{Group, Role};
@@ -173,6 +173,12 @@ impl PodEnd {
 // === impl PodReport ===
 
 impl PodReport {
+    /// When it is killed, if it was asked to terminate; `latest_end` is its group's. A grace of zero means one second.
+    pub(crate) fn kill_at(&self, latest_end: Duration) -> Option<Duration> {
+        let asked = self.asked?;
+        Some((asked + self.grace).min(latest_end).max(asked + Grace::SHORTEST))
+    }
+
     /// `namespace/name`, safe to print.
     pub fn full_name(&self) -> String {
         clean(&format!("{}/{}", self.namespace, self.name)).into_owned()

@@ -12,7 +12,7 @@ use super::outcome::StopFailure;
 use super::{Cancelled, REAP_TIME, ReportPosition, RunStop, ShutdownRun, changed};
 use crate::EndingPods;
 use crate::PodEnd;
-use crate::grace::room;
+use crate::grace::{ROUNDING_TOLERANCE, room};
 use crate::in_place::status_of_staying;
 
 /// A pod that is about to be requested to stop. The report has its grace period already.
@@ -40,6 +40,8 @@ pub(super) enum Wait {
         index: usize,
         /// When its round began.
         begun: Instant,
+        /// When the last grace of its pods is over, which is rounded up to whole seconds.
+        killed: Duration,
     },
     /// The resources of stopped pods, before the drivers that these may need are requested to stop.
     Drivers {
@@ -133,8 +135,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let offset = self.elapsed();
         let report = &mut self.groups[due.place.group].pods[due.place.pod];
         let (grace, until) = if due.again {
-            let promised = report.asked.unwrap_or(offset) + report.grace;
-            let until = promised.min(latest_end);
+            let until = report.kill_at(latest_end).unwrap_or(offset);
             (until.saturating_sub(offset), Some(self.order.started + until))
         } else {
             report.asked = Some(offset);
@@ -202,9 +203,11 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
 
     pub(super) fn answered_until(&self, wait: Wait) -> Instant {
         match wait {
-            Wait::Group { index, begun } => {
-                let end = self.order.started + self.latest_end(index);
-                if end > begun { end + REAP_TIME } else { begun }
+            Wait::Group { index, begun, killed } => {
+                let latest = self.latest_end(index);
+                let end = self.order.started + latest;
+                let killed = killed.min(latest + ROUNDING_TOLERANCE);
+                if end > begun { end.max(self.order.started + killed) + REAP_TIME } else { begun }
             }
             Wait::End => self.order.started + self.budget_of_pods().abandon_at(),
             Wait::Drivers { until } => until,

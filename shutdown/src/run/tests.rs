@@ -211,6 +211,28 @@ async fn kills_that_take_too_long_do_not_stop_the_next_group() {
     }));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_group_is_waited_for_until_the_last_of_its_graces_which_are_whole_seconds_is_over() {
+    let periods = (1..=5).map(|priority| period(priority, 2));
+    let pods = (1..=5).map(|priority| pod(&format!("p{priority}"), Some(priority), Some(9)));
+    let pods: Vec<Pod> = pods.collect();
+    let killer = FakeKiller::with(pods.clone());
+    // Each is reaped a little after SIGKILL.
+    pods.iter().for_each(|pod| killer.hangs(pod.uid(), Duration::from_millis(2060)));
+    let scene = Scene::new(killer, Policy::by_priority(periods).unwrap());
+    let report = scene.run().await;
+    let left = |event: &Event| match event {
+        Event::GroupFinished { left, .. } => Some(*left),
+        _ => None,
+    };
+    let left: Vec<usize> = scene.recorder.events().iter().filter_map(left).collect();
+    assert_eq!(left, [0; 5]);
+    for (before, after) in pods.iter().zip(&pods[1..]) {
+        let (before, after) = (before.pod_ref().name.clone(), after.pod_ref().name.clone());
+        assert!(of(&report, &after).asked >= of(&report, &before).exit, "{before}, {after}");
+    }
+}
+
 // Test_processShutdownEvent_VolumeUnmountTimeout: the cleanup after the containers is not awaited between
 // groups; the kill resolves when the containers are gone.
 #[tokio::test(start_paused = true)]
@@ -267,6 +289,8 @@ async fn cancelling_spares_the_groups_not_started() {
         (PodEnd::Terminating, PodEnd::Spared)
     );
     assert_eq!((report.spared_groups(), report.left()), (1, 1));
+    let finished = |event: &Event| matches!(event, Event::GroupFinished { .. });
+    assert!(!scene.recorder.events().iter().any(finished), "no group is late");
     // The kill continues without the run.
     assert_eq!(killer.running().pods.len(), 2);
     sleep(secs(9)).await;

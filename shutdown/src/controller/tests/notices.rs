@@ -136,6 +136,24 @@ async fn a_notice_in_the_middle_of_a_group_lets_its_drivers_end_last_all_the_sam
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_report_names_the_notice_that_left_the_least_time_also_after_it_was_withdrawn() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.prepare();
+    let start = site.start;
+    for (at, left) in [(2, 40), (3, 9), (4, 60)] {
+        site.start = start;
+        site.until(secs(at)).await;
+        // One takes the place of the other.
+        site.give_notice(secs(left));
+        settle().await;
+    }
+    site.start = start;
+    site.reach(&agent, ProgressPhase::Released).await;
+    let notice = site.reports.all()[0].notice.clone();
+    assert_eq!(notice.map(|notice| notice.deadline), Some(secs(12)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notice_with_more_time_than_is_left_changes_nothing_but_the_report() {
     let (mut site, agent) = started(stubborn(60, 60)).await;
     site.prepare();
