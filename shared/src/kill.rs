@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
+use crate::{GateReason, LateRemark, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 use grace::instant_after;
 
 pub(crate) mod eviction_constraints;
@@ -269,6 +269,8 @@ pub struct PodStopped {
     pub containers: Vec<StoppedContainer>,
     /// A remark for people on how it was stopped: `its disruption budget refused for 6.5 s`.
     pub remark: Option<Arc<str>>,
+    /// Takes a remark on what became of it since: `the kubelet started it again, and it was stopped again`.
+    pub afterwards: LateRemark,
 }
 
 impl PodStopped {

@@ -85,7 +85,7 @@ pub use shutdown::inhibitor::{
 };
 pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;
-pub use shutdown::work::{ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
+pub use shutdown::work::{LateRemark, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 pub use winddown_quantities::backoff::{Backoff, doubled, fraction};
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,

@@ -138,6 +138,7 @@ pub(crate) async fn carry_out<K: EndingPods>(
         Ok(()) => RunStop::Finished,
         Err(Cancelled) => RunStop::Cancelled,
     };
+    run.remark_afterwards();
     run.give_up_on_the_rest(stop);
     run.keep_work();
     RunReport {

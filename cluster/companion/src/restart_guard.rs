@@ -1,27 +1,42 @@
 //! Stops again the containers that a kubelet restarts when it cannot be held.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{PodRef, PodUid};
+use winddown_shared::{LateRemark, PodRef, PodUid};
 
 use super::local_node::{ContainerStop, KubeletHost};
 use super::runtime_poller::RuntimePoller;
 
 /// The grace period of restarted containers; short, because they should have stopped already.
 const RESTARTED_GRACE: Duration = Duration::from_secs(1);
+/// What a report says that is written meanwhile.
+const BEING_STOPPED: &str = "it was being stopped again";
 
-/// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
+/// The pods that were stopped while the kubelet was not held, by the UID that the runtime knows.
 #[derive(Debug, Default)]
-pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, (PodRef, Instant)>>);
+pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, Guarded>>);
+
+#[derive(Clone, Debug)]
+struct Guarded {
+    pod: PodRef,
+    /// When it was last stopped.
+    at: Instant,
+    /// How often it has been stopped again.
+    again: usize,
+    /// Says that in the report.
+    remark: LateRemark,
+}
 
 impl RestartGuard {
-    /// Records that the pod was just stopped.
-    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodRef) {
-        self.0.send_modify(|all| drop(all.insert(runtime_uid, (pod, Instant::now()))));
+    /// Records that the pod was just stopped. `remark` takes what becomes of it.
+    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodRef, remark: LateRemark) {
+        let guarded = Guarded { pod, at: Instant::now(), again: 0, remark };
+        self.0.send_modify(|all| drop(all.insert(runtime_uid, guarded)));
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
@@ -36,34 +51,93 @@ impl RestartGuard {
             // Without recorded pods the runtime is not polled. The sender lives as long as `self`.
             let _ = ended.wait_for(|ended| !ended.is_empty()).await;
             let mut snapshots = poller.subscribe();
+            // One that takes its time keeps no other waiting.
+            let (mut stops, mut busy) = (FuturesUnordered::new(), HashSet::new());
             while *going_down.borrow() {
                 tokio::select! {
                     _ = snapshots.changed() => {}
+                    Some(uid) = stops.next() => {
+                        busy.remove(&uid);
+                        continue;
+                    }
                     changed = going_down.changed() => if changed.is_err() { return },
                 }
                 let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
                 let runs_again: Vec<_> = {
                     let ended = self.0.borrow();
-                    let again = ended.iter().filter(|(uid, (_, at))| {
-                        *at < snapshot.begun
+                    let again = ended.iter().filter(|(uid, guarded)| {
+                        guarded.at < snapshot.begun
                             && snapshot.of(uid).is_ok_and(|now| !now.running.is_empty())
                     });
-                    again.map(|(uid, (pod, _))| (uid.clone(), pod.clone())).collect()
+                    again.map(|(uid, guarded)| (uid.clone(), guarded.clone())).collect()
                 };
-                let again = runs_again.into_iter();
-                join_all(again.map(|(uid, pod)| self.end_pod_again(node, uid, pod))).await;
+                for (uid, guarded) in runs_again {
+                    if busy.insert(uid.clone()) {
+                        stops.push(self.end_pod_again(node, uid, guarded));
+                    }
+                }
             }
             // The node stays up, so running pods are left alone.
             self.0.send_modify(HashMap::clear);
         }
     }
 
-    async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodRef) {
+    /// Returns the pod's UID when its stop is over.
+    async fn end_pod_again<N: KubeletHost>(
+        &self,
+        node: &N,
+        runtime_uid: PodUid,
+        mut guarded: Guarded,
+    ) -> PodUid {
+        let pod = &guarded.pod;
         tracing::warn!(%pod, "the kubelet restarted the pod's containers; terminating them again");
-        if let Err(error) = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await
-        {
-            tracing::warn!(%pod, "cannot stop the pod's containers: {error}");
+        guarded.remark.set(remark(guarded.again, Some(BEING_STOPPED)));
+        let stopped = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await;
+        let failed =
+            stopped.err().map(|error| format!("its containers cannot be stopped: {error}"));
+        if let Some(why) = &failed {
+            tracing::warn!(%pod, "{why}");
         }
-        self.add(runtime_uid, pod);
+        guarded.again += usize::from(failed.is_none());
+        guarded.remark.set(remark(guarded.again, failed.as_deref()));
+        guarded.at = Instant::now();
+        // The node may stay up meanwhile.
+        self.0.send_modify(|all| {
+            all.entry(runtime_uid.clone()).and_modify(|entry| *entry = guarded);
+        });
+        runtime_uid
+    }
+}
+
+/// The remark on a pod that a kubelet has restarted, and that was stopped again so often. `open`: what is to be said of a
+/// restart since.
+fn remark(again: usize, open: Option<&str>) -> String {
+    let stopped = match again {
+        0 => String::new(),
+        1 => ", and it was stopped again".to_owned(),
+        times => format!(" {times} times, and it was stopped each time"),
+    };
+    let open = open.map(|said| format!("; {said}")).unwrap_or_default();
+    format!("the kubelet restarted it{stopped}{open}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_how_often_a_pod_was_restarted_and_stopped_again() {
+        for (again, open, wanted) in [
+            (0, Some(BEING_STOPPED), "the kubelet restarted it; it was being stopped again"),
+            (1, None, "the kubelet restarted it, and it was stopped again"),
+            (3, None, "the kubelet restarted it 3 times, and it was stopped each time"),
+            (
+                2,
+                Some(BEING_STOPPED),
+                "the kubelet restarted it 2 times, and it was stopped each time; it was being stopped again",
+            ),
+        ] {
+            assert_eq!(remark(again, open), wanted);
+        }
     }
 }

@@ -160,14 +160,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             tokio::select! {
                 biased;
                 () = self.gone(uid, &runtime_uid, !before.is_empty(), &request) => {
-                    self.ended(&pod, &runtime_uid);
+                    self.ended(&pod, &runtime_uid, &request);
                 }
                 () = self.exited(&runtime_uid, &request) => {
-                    self.ended(&pod, &runtime_uid);
+                    self.ended(&pod, &runtime_uid, &request);
                 }
                 stopped = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
                     stopped?;
-                    self.ended(&pod, &runtime_uid);
+                    self.ended(&pod, &runtime_uid, &request);
                 }
                 error = self.ask(&pod, grace.clone(), &request) => return Err(error),
                 never = request.keep_time(grace.clone()) => match never {},
@@ -182,6 +182,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
         let mut stopped = PodStopped::at(Instant::now(), containers);
         stopped.signalled_at = request.now().signalled_at().filter(|_| !before.is_empty());
+        stopped.afterwards = request.afterwards.clone();
         stopped.remark = request.into_remark();
         Ok(stopped)
     }
@@ -359,7 +360,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let runtime_uid = &self.confirmed_uid(pod, runtime_uid).await.map_err(failed)?;
         let hooks = facts::has_pre_stop(pod);
         self.stop_within(pod, runtime_uid, grace, hooks).await.map_err(failed)?;
-        self.ended(pod, runtime_uid);
+        self.ended(pod, runtime_uid, request);
         Ok(())
     }
 
@@ -455,10 +456,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know
     /// of the stop, it is stopped again while the node goes down.
-    fn ended(&self, pod: &Pod, runtime_uid: &PodUid) {
+    fn ended(&self, pod: &Pod, runtime_uid: &PodUid, request: &StopRequest) {
         self.known.stopped(pod.uid());
         if self.is_going_down() && !self.kubelet.is_held() {
-            self.restart_guard.add(runtime_uid.clone(), pod.pod_ref().clone());
+            let afterwards = request.afterwards.clone();
+            self.restart_guard.add(runtime_uid.clone(), pod.pod_ref().clone(), afterwards);
         }
     }
 

@@ -67,12 +67,13 @@ pub struct WorkContext {
     /// Whether an earlier agent was killed in the middle of this work.
     pub again: bool,
     /// Takes the work's remark for the report, however the work ends.
-    pub remark: WorkRemark,
+    pub remark: LateRemark,
 }
 
-/// A remark of the work for the report, in a few words for people. Clones share one remark.
+/// A remark for the report, in a few words for people, that may be set until the report is written. Clones share one
+/// remark.
 #[derive(Clone, Debug, Default)]
-pub struct WorkRemark(watch::Sender<String>);
+pub struct LateRemark(watch::Sender<String>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,9 +126,9 @@ impl fmt::Debug for ShutdownWork {
     }
 }
 
-// === impl WorkRemark ===
+// === impl LateRemark ===
 
-impl WorkRemark {
+impl LateRemark {
     /// Replaces the remark.
     pub fn set(&self, remark: impl Into<String>) {
         self.0.send_replace(remark.into());
@@ -138,6 +139,14 @@ impl WorkRemark {
         Some(self.0.borrow().clone()).filter(|said| !said.is_empty())
     }
 }
+
+impl PartialEq for LateRemark {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for LateRemark {}
 
 // === impl ShutdownPoint ===
 

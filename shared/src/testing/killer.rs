@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::base::lock::Mutex;
 use crate::{
-    GateReason, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod, PodKiller,
-    PodStateProvider, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
+    GateReason, KillError, KillReason, KillRequest, LateRemark, NodeEndListener, NodeEnding, Pod,
+    PodKiller, PodStateProvider, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
 };
 
 /// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
@@ -30,6 +30,7 @@ struct KillerState {
     lame_duck: Vec<(GateReason, bool, Instant)>,
     announced: Vec<(GateReason, NodeEnding)>,
     survive: bool,
+    afterwards: LateRemark,
     calls: Vec<KillCall>,
 }
 
@@ -115,6 +116,11 @@ impl FakeKiller {
     }
 
     /// How long the stop takes and whether it needs SIGKILL.
+    /// The remark of all pods on what became of them since.
+    pub fn afterwards(&self) -> LateRemark {
+        self.0.lock().afterwards.clone()
+    }
+
     fn stop_time(&self, pod: &Pod, request: &KillRequest) -> (Duration, bool) {
         let state = self.0.lock();
         if let Some(hang) = state.stuck.get(pod.uid()) {
@@ -154,7 +160,8 @@ impl PodKiller for FakeKiller {
                 exit_code: if forced { 137 } else { 0 },
                 forced,
             }],
-            remark: None,
+            afterwards: self.0.lock().afterwards.clone(),
+            ..PodStopped::default()
         }))
     }
 

@@ -329,7 +329,7 @@ impl Runtime for FakeRuntime {
                 .into_iter()
                 .map(|name| StoppedContainer { name, exit_code, forced })
                 .collect(),
-            remark: None,
+            ..PodStopped::default()
         })
     }
 

@@ -159,7 +159,7 @@ impl FakeSyncer {
                 exit_code: if forced { 137 } else { 0 },
                 forced,
             }],
-            remark: None,
+            ..PodStopped::default()
         }
     }
 }

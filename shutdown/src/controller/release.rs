@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
+use winddown_shared::{LateRemark, PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::ShutdownController;
 use super::signals::ShutdownSignals;
@@ -83,10 +83,10 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 
     /// Returns the work that is left to do before the release, each with an empty remark.
-    fn release_work(&self, run: &RunReport, started: Instant) -> Vec<(ShutdownWork, WorkRemark)> {
+    fn release_work(&self, run: &RunReport, started: Instant) -> Vec<(ShutdownWork, LateRemark)> {
         let left = WorkReport::left(&self.parts.work, &run.work, started.elapsed()).into_iter();
         let left = left.filter(|work| work.point == ShutdownPoint::BeforeRelease);
-        left.map(|work| (work, WorkRemark::default())).collect()
+        left.map(|work| (work, LateRemark::default())).collect()
     }
 
     fn release_work_ended(
@@ -95,7 +95,7 @@ impl<K: EndingPods> ShutdownController<K> {
         work: &ShutdownWork,
         started: Instant,
         end: WorkEnd,
-        remark: &WorkRemark,
+        remark: &LateRemark,
     ) {
         let mut reports = run.work.iter_mut();
         let under_way =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::error::Elapsed;
-use winddown_shared::{Event, ShutdownWork, WorkError, WorkRemark};
+use winddown_shared::{Event, LateRemark, ShutdownWork, WorkError};
 
 use super::units::{OptionalMillis, Seconds};
 use crate::PlannedWork;
@@ -146,7 +146,7 @@ impl WorkReport {
         work: &ShutdownWork,
         now: Duration,
         end: WorkEnd,
-        remark: &WorkRemark,
+        remark: &LateRemark,
     ) -> Event {
         self.ended = Some(now);
         self.remark = remark.get();

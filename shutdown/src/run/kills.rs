@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{KillError, KillRequest, Pod, PodStopped};
+use winddown_shared::{KillError, KillRequest, LateRemark, Pod, PodStopped};
 
 use super::outcome::StopFailure;
 use super::{Cancelled, REAP_TIME, ReportPosition, RunStop, ShutdownRun, changed};
@@ -70,6 +70,8 @@ pub(super) struct Kills {
     /// Kills of earlier groups that did not complete within their group's time.
     pub(super) overdue: HashSet<Id>,
     pub(super) last_exit: Instant,
+    /// Of the pods that have stopped.
+    pub(super) afterwards: Vec<(ReportPosition, LateRemark)>,
 }
 
 impl Kills {
@@ -79,6 +81,7 @@ impl Kills {
             asked: HashMap::new(),
             overdue: HashSet::new(),
             last_exit: started,
+            afterwards: Vec::new(),
         }
     }
 }
@@ -246,6 +249,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 report.sigterm = report.sigterm.or(signalled);
                 report.end_as(Some(stopped.stopped_at.map_or(now, offset)), &stopped);
                 report.add_remark(stopped.remark.as_deref());
+                self.kills.afterwards.push((place, stopped.afterwards.clone()));
                 report.end
             }
             Err(StopFailure { end, error, still_running }) => {
@@ -275,6 +279,14 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         });
         if end.has_terminated() {
             self.release(place, &pod);
+        }
+    }
+
+    /// Adds to the report what became of pods after they had stopped.
+    pub(super) fn remark_afterwards(&mut self) {
+        for (place, remark) in self.kills.afterwards.drain(..) {
+            let report = &mut self.groups[place.group].pods[place.pod];
+            report.add_remark(remark.get().as_deref());
         }
     }
 

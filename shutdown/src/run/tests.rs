@@ -324,6 +324,20 @@ async fn a_thousand_pods_end_in_one_second() {
     assert_eq!((begun.elapsed(), report.outcome()), (secs(1), Outcome::Clean));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_a_pod_after_its_end_is_said_of_it_in_the_report() {
+    let pods = [crate::tests::pod("first", None, None), crate::tests::pod("last", None, None)];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[1].uid(), secs(5));
+    let afterwards = killer.afterwards();
+    tokio::spawn(async move {
+        tokio::time::sleep(secs(3)).await;
+        afterwards.set("it was restarted");
+    });
+    let report = Scene::new(killer, two_fields(30, 10)).run().await;
+    assert_eq!(of(&report, "first").remark.as_deref(), Some("it was restarted"));
+}
+
 /// What a [`Scripted`] killer does with a pod, by its name.
 #[derive(Default)]
 struct Scripted {

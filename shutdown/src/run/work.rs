@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{ShutdownWork, WorkContext, WorkError, WorkRemark};
+use winddown_shared::{LateRemark, ShutdownWork, WorkContext, WorkError};
 
 use super::kills::Wait;
 use super::outcome::is_clean;
@@ -20,7 +20,7 @@ use crate::{PlannedWork, RunPhase, WorkReport};
 pub(super) struct PluginWork {
     pub(super) reports: Vec<WorkReport>,
     pub(super) tasks: JoinSet<Worked>,
-    under_way: HashMap<Id, (ShutdownWork, WorkRemark)>,
+    under_way: HashMap<Id, (ShutdownWork, LateRemark)>,
     /// The deadline of the work in progress.
     pub(super) until: Instant,
     /// The part of the pods' budget that is kept for work after the pods.
@@ -61,7 +61,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let until = (Instant::now() + allowed).min(last);
             let report = self.work.reports.iter_mut().find(|report| report.is_of(&work));
             let again = report.is_some_and(|report| report.begin(begun));
-            let remark = WorkRemark::default();
+            let remark = LateRemark::default();
             due.push((work, WorkContext { until, clean, again, remark }));
         }
         self.work.until = due.iter().map(|(_, context)| context.until).max().unwrap_or(last);
@@ -91,7 +91,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         }
     }
 
-    fn work_ended(&mut self, work: &ShutdownWork, end: WorkEnd, remark: &WorkRemark) {
+    fn work_ended(&mut self, work: &ShutdownWork, end: WorkEnd, remark: &LateRemark) {
         let now = self.elapsed();
         if let Some(report) = self.work.reports.iter_mut().find(|report| report.is_of(work)) {
             self.order.recorder.record(&report.end(work, now, end, remark));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
-use winddown_shared::{Grace, Mutex};
+use winddown_shared::{Grace, LateRemark, Mutex};
 
 use crate::api_outage::{FIRST_TRY, patience};
 
@@ -19,6 +19,8 @@ pub(super) struct StopRequest {
     asked: watch::Sender<StopProgress>,
     /// Remarks for users, in order.
     remarks: Mutex<Vec<String>>,
+    /// What becomes of the pod when it has stopped.
+    pub(super) afterwards: LateRemark,
 }
 
 /// What was asked of whom.

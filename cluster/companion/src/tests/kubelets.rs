@@ -62,11 +62,37 @@ async fn a_kubelet_that_is_killed_while_the_node_goes_down_costs_its_pods_no_gra
 async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_going_down();
-    stop(&core, "web", 30).await.1.unwrap();
+    let stopped = stop(&core, "web", 30).await.1.unwrap();
     sleep(Duration::from_millis(1)).await;
+    assert_eq!(stopped.afterwards.get(), None);
+    for (stops, said) in [
+        (1, "the kubelet restarted it, and it was stopped again"),
+        (2, "the kubelet restarted it 2 times, and it was stopped each time"),
+    ] {
+        world.runs_inside("uid-web");
+        sleep(secs(3)).await;
+        assert_eq!(world.log()[..2], ["0: evict web 30", "0: stop uid-web 30"]);
+        assert_eq!(world.log()[2..].len(), stops, "{:?}", world.log());
+        assert_eq!(world.log()[2], "2: stop uid-web 1");
+        assert_eq!(stopped.afterwards.get().as_deref(), Some(said));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_pod_that_takes_its_time_keeps_no_other_waiting() {
+    let (world, core) = World::new([pod("slow", json!({})), pod("web", json!({}))]).await;
+    world.set_going_down();
+    for name in ["slow", "web"] {
+        stop(&core, name, 30).await.1.unwrap();
+    }
+    sleep(Duration::from_millis(1)).await;
+    world.state().takes = secs(600);
+    world.runs_inside("uid-slow");
+    sleep(Duration::from_millis(500)).await;
     world.runs_inside("uid-web");
-    sleep(secs(2)).await;
-    assert_eq!(world.log(), ["0: evict web 30", "0: stop uid-web 30", "2: stop uid-web 1"]);
+    sleep(Duration::from_millis(400)).await;
+    let log = world.log();
+    assert!(log[4..].iter().any(|line| line.ends_with("stop uid-web 1")), "{log:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,12 @@
 mod api_server;
 mod budget;
 mod daemon_set;
+mod embedded;
 mod in_a_pod;
 mod installed;
 mod machine;
 mod recorded;
+mod shown;
 mod table;
 mod typed;
 mod volumes;
