@@ -11,8 +11,9 @@ use crate::service::{ServiceOptions, StartError};
 /// Exit code of a start that failed for a reason without a code of its own.
 const FAILED: u8 = 1;
 
-/// Exit code for an invalid configuration; the `winddown` commands use the same code.
-const CONFIG_INVALID: u8 = 3;
+/// Exit code for an invalid configuration, by the name of which systemd shows it: `status=78/CONFIG`. To a service, the code
+/// of the `winddown` commands would mean `NOTIMPLEMENTED`.
+const CONFIG_INVALID: u8 = 78;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -23,11 +24,11 @@ Logging: to the journal under systemd, to standard error elsewhere;
 WINDDOWN_LOG sets the level (error, warn, info, debug, trace) [default: info]
 
 Exit codes:
-  0  ended by a signal
-  1  cannot start
-  2  the command line is wrong
-  3  the configuration is invalid
-  9  lost a task that the node depends on, and exited to be restarted";
+  0   ended by a signal
+  1   cannot start
+  2   the command line is wrong
+  9   lost a task that the node depends on, and exited to be restarted
+  78  the configuration is invalid";
 
 /// Terminates a node's pods in the right order, in time; the agent that winddown.service runs
 ///

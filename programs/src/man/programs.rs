@@ -35,8 +35,8 @@ const EXIT_STATUS: [(&str, &str); 5] = [
     ("0", "Stopped by a signal."),
     ("1", "Cannot start."),
     ("2", "The command line is wrong."),
-    ("3", "The configuration is invalid."),
     ("9", "Lost a task that the node depends on, and exited to be restarted."),
+    ("78", "The configuration is invalid."),
 ];
 
 const SHIM: &str = "\

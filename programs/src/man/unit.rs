@@ -78,7 +78,7 @@ pub(super) fn page() -> Page {
     page.heading("EXIT STATUS");
     page.text(
         "0 when it was asked to stop. systemd restarts it after any other exit, except 2 (the command \
-         line is wrong) and 3 (the configuration is invalid), which a retry cannot fix.",
+         line is wrong) and 78 (the configuration is invalid), which a retry cannot fix.",
     );
     page.heading("SEE ALSO");
     page.text(
