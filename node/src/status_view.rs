@@ -222,6 +222,7 @@ fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
         uid: pod.uid().to_string(),
         source: pod.source().unwrap_or("api").to_owned(),
         priority: pod.priority_or_zero(),
+        has_no_priority: pod.priority().is_none(),
         critical: pod.is_critical(),
         qos: pod.qos().as_str().to_owned(),
         phase: text(status.and_then(|s| s.phase.as_ref())),

@@ -11,7 +11,7 @@ use winddown_control::api::{AfterNodesStatus, ApiState, ClusterStatus, NodeStage
 const OLD_LEASE: u64 = 30;
 
 /// The summary of the cluster, and its style.
-pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) {
+pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Style) {
     let since = cluster.api.since.map(|then| format!(" {}", times.since(then))).unwrap_or_default();
     let (state, mut style) = match cluster.api.state {
         ApiState::Connected => ("API connected", GOOD),

@@ -16,7 +16,7 @@ const FIELD_COLUMNS: usize = 20;
 
 /// All that is known of one pod of the node, and what `plan` would do with it.
 pub fn describe(status: &Status, pod: &PodStatus, plan: &ShutdownPlan, view: &View) -> String {
-    let times = Times { now: status.time, clock: false, brief: false };
+    let times = Times { status, now: status.time, clock: false, brief: false };
     let mut page = Page { text: String::new(), view, times };
     page.pod(status, pod);
     page.text.push_str("Containers:\n");
@@ -31,7 +31,7 @@ pub fn describe(status: &Status, pod: &PodStatus, plan: &ShutdownPlan, view: &Vi
 struct Page<'a> {
     text: String,
     view: &'a View,
-    times: Times,
+    times: Times<'a>,
 }
 
 impl Page<'_> {

@@ -119,9 +119,9 @@ impl Page<'_> {
     }
 
     /// The time format for a screen that is not redrawn while nothing changes.
-    fn times(&self, status: &Status) -> Times {
+    fn times<'s>(&self, status: &'s Status) -> Times<'s> {
         let now = now(status, self.scene.older);
-        Times { now, clock: true, brief: self.columns < 60 }
+        Times { status, now, clock: true, brief: self.columns < 60 }
     }
 
     fn blank(&mut self) {

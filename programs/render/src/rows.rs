@@ -23,7 +23,7 @@ pub(super) struct Row {
 }
 
 /// All rows, in the order of `winddown status`.
-pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
+pub(super) fn rows(status: &Status, times: Times<'_>) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     rows.add("node", &about(status, times), PLAIN);
     let (text, style) = lock(status, times);
@@ -92,7 +92,7 @@ pub(super) fn run(status: &Status) -> &ShutdownProgress {
 }
 
 /// The shutdown or the drain, and its groups.
-fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
+fn shutdown_rows(status: &Status, times: Times<'_>, rows: &mut Rows) {
     let running = status.shutdown.phase == Phase::Running;
     let is_calm = status.shutdown.phase == Phase::Idle && status.shutdown.scheduled.is_none();
     let style = if is_calm { PLAIN } else { WARN };
@@ -115,7 +115,7 @@ fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
 }
 
 /// What pods hold up, what they wait for, and which of them stay.
-fn held_up(status: &Status, times: Times, rows: &mut Rows) {
+fn held_up(status: &Status, times: Times<'_>, rows: &mut Rows) {
     if let Some(guard) = &status.guard {
         let pods = guard.pods.iter().map(|pod| {
             let left = pod.until.map(|at| format!(", {} more at most", times.left(at)));
@@ -148,7 +148,7 @@ fn held_up(status: &Status, times: Times, rows: &mut Rows) {
     }
 }
 
-fn notices(status: &Status, times: Times, rows: &mut Rows) {
+fn notices(status: &Status, times: Times<'_>, rows: &mut Rows) {
     for notice in &status.notices {
         let Some(deadline) = notice.deadline else { continue };
         let when = match deadline >= times.now {
@@ -164,7 +164,7 @@ fn notices(status: &Status, times: Times, rows: &mut Rows) {
     }
 }
 
-fn about(status: &Status, times: Times) -> String {
+fn about(status: &Status, times: Times<'_>) -> String {
     let node = &status.node;
     let product = node.product.as_deref().unwrap_or("winddown");
     let mut about = format!("{}, {product} {}, pid {}", node.name, node.version, node.pid);
@@ -184,7 +184,7 @@ fn about(status: &Status, times: Times) -> String {
     about
 }
 
-fn lock(status: &Status, times: Times) -> (String, Style) {
+fn lock(status: &Status, times: Times<'_>) -> (String, Style) {
     let lock = &status.lock;
     let why = lock.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
     match lock.state {
@@ -210,7 +210,7 @@ fn lock(status: &Status, times: Times) -> (String, Style) {
     }
 }
 
-fn shutdown(status: &Status, times: Times) -> String {
+fn shutdown(status: &Status, times: Times<'_>) -> String {
     match status.shutdown.phase {
         Phase::Idle => match &status.shutdown.scheduled {
             None => "none under way".to_owned(),
@@ -221,7 +221,7 @@ fn shutdown(status: &Status, times: Times) -> String {
 }
 
 /// The progress of a shutdown or a drain.
-fn progress(shutdown: &ShutdownProgress, times: Times) -> String {
+fn progress(shutdown: &ShutdownProgress, times: Times<'_>) -> String {
     match shutdown.phase {
         Phase::Idle => String::new(),
         Phase::Running => {
@@ -237,7 +237,7 @@ fn progress(shutdown: &ShutdownProgress, times: Times) -> String {
 }
 
 /// A shutdown that is scheduled: what, when, and the message of its author.
-fn scheduled(scheduled: &ScheduledStatus, times: Times) -> String {
+fn scheduled(scheduled: &ScheduledStatus, times: Times<'_>) -> String {
     let what = match scheduled.kind.as_str() {
         "powerOff" => "power-off",
         "softReboot" => "soft-reboot",

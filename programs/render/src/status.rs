@@ -193,15 +193,16 @@ impl Page<'_> {
 
 /// The pod's priority; unknown for pods that only the runtime knows.
 pub(crate) fn priority(pod: &PodStatus) -> String {
-    if pod.source.is_empty() { "-".to_owned() } else { pod.priority.to_string() }
+    let is_unknown = pod.source.is_empty() || pod.has_no_priority;
+    if is_unknown { "-".to_owned() } else { pod.priority.to_string() }
 }
 
 /// The time format relative to when the status was taken.
-fn times(status: &Status) -> Times {
-    Times { now: status.time, clock: false, brief: false }
+fn times(status: &Status) -> Times<'_> {
+    Times { status, now: status.time, clock: false, brief: false }
 }
 
-fn pod_row(pod: &PodStatus, times: Times, wide: bool) -> Vec<(String, Option<Style>)> {
+fn pod_row(pod: &PodStatus, times: Times<'_>, wide: bool) -> Vec<(String, Option<Style>)> {
     let state = pod_state(pod);
     let style = Some(state_style(&state));
     let ready = ready(pod);

@@ -1,11 +1,14 @@
 //! How times are shown.
 
+use winddown_control::api::Status;
 use winddown_shared::WallTime;
 use winddown_shared::display::age;
 
 /// The current time, and how times are shown.
 #[derive(Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct Times<'a> {
+    /// Knows whether the clock was set.
+    pub(super) status: &'a Status,
     pub(super) now: WallTime,
     /// Whether past times are shown as clock times, which stay true, and not as ages.
     pub(super) clock: bool,
@@ -13,7 +16,7 @@ pub(super) struct Times {
     pub(super) brief: bool,
 }
 
-impl Times {
+impl Times<'_> {
     /// How long a state has lasted: `for 3m20s`, `since 08:47:01`.
     pub(super) fn since(self, then: WallTime) -> String {
         match self.clock {
@@ -23,7 +26,7 @@ impl Times {
     }
 
     pub(super) fn age(self, then: WallTime) -> String {
-        age(self.now.duration_since(then).as_secs())
+        age(self.status.elapsed(then, self.now))
     }
 
     /// The time of day, with the date if that is not today.

@@ -21,6 +21,9 @@ pub struct PodStatus {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
     /// Whether the pod is critical: a static pod, or one with a system priority class.
     #[serde(default)]
     pub critical: bool,

@@ -466,13 +466,32 @@ impl Status {
 
     /// Says by how much the clock was set forward or back since the agent started, human-readable; `None` if it was not.
     pub fn clock_was_set(&self) -> Option<String> {
+        let by = self.clock_shift()?;
+        let how = if by > 0 { "forward" } else { "back" };
+        Some(format!("the clock was set {how} by {}", age(by.abs())))
+    }
+
+    /// By how many seconds the clock was set forward, or back if negative, since the agent started; `None` if it was not.
+    fn clock_shift(&self) -> Option<i64> {
         // Other agents may not say how long they have run.
         let started = self.node.started_at.filter(|_| self.node.uptime_seconds > 0)?;
-        let up = i64::try_from(self.node.uptime_seconds).unwrap_or(i64::MAX);
-        let by = self.time.as_second() - started.as_second().saturating_add(up);
-        let how = if by > 0 { "forward" } else { "back" };
-        (by.abs() > CLOCK_SLACK_SECONDS)
-            .then(|| format!("the clock was set {how} by {}", age(by.abs())))
+        let by = self.time.as_second() - started.as_second().saturating_add(self.uptime());
+        (by.abs() > CLOCK_SLACK_SECONDS).then_some(by)
+    }
+
+    /// How many seconds before `now` it was `then`, both by the clock. Where the clock was set after that for certain, as if
+    /// it had not been: what would have lasted for longer than the agent has run, and what began before the agent did.
+    pub fn elapsed(&self, then: WallTime, now: WallTime) -> i64 {
+        let by_clock = now.duration_since(then).as_secs();
+        let Some(by) = self.clock_shift() else { return by_clock };
+        // After it was set back, what begins now is before the agent's start by the clock.
+        let is_before = by > 0 && self.node.started_at.is_some_and(|started| then < started);
+        let may_be_after = (0..=self.uptime().saturating_add(1)).contains(&by_clock);
+        if may_be_after && !is_before { by_clock } else { by_clock - by }
+    }
+
+    fn uptime(&self) -> i64 {
+        i64::try_from(self.node.uptime_seconds).unwrap_or(i64::MAX)
     }
 
     /// Creates an empty status: no lock, no pods, no decisions.

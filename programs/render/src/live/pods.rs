@@ -133,7 +133,7 @@ fn rank(pod: &PodStatus) -> u8 {
 
 fn row(
     pod: &PodStatus,
-    times: Times,
+    times: Times<'_>,
     older: Duration,
     ending: bool,
     wide: bool,

@@ -97,7 +97,7 @@ fn what_the_status_warns_of_is_on_every_screen_and_all_its_rows_are_on_a_large_o
     node.plugins = vec![PluginStatus { name: "ups".into(), text: "on battery".into() }];
     node.last_boot = Some(LastBootStatus { graceful: Some(false), ..LastBootStatus::default() });
     let text = shown(&node, 80, 24);
-    for row in rows(&node, Times { now: node.time, clock: true, brief: false }) {
+    for row in rows(&node, Times { status: &node, now: node.time, clock: true, brief: false }) {
         let is_shown = text.iter().any(|line| line.starts_with(row.label));
         assert!(is_shown || ["node", "config"].contains(&row.label), "{}: {text:#?}", row.label);
     }

@@ -199,7 +199,8 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     if let Some(was_set) = status.clock_was_set() {
         found.push(StatusProblem {
             text: format!("{was_set} since the agent started"),
-            next: "times and ages from before are wrong by that; grace periods are not".to_owned(),
+            next: "times from before are wrong by that, and ages may be; grace periods are not"
+                .to_owned(),
         });
     }
     if let Some(cluster) = &status.cluster {

@@ -54,6 +54,10 @@ fn what_an_agent_does_not_know_is_not_made_up() {
         (words[2].to_owned(), text.lines().any(|line| line.starts_with("config")))
     };
     assert_eq!(shown(&node), (node.pods[0].priority.to_string(), true));
+    let unset = node.pods[0].clone();
+    (node.pods[0].priority, node.pods[0].has_no_priority) = (0, true);
+    assert_eq!(shown(&node).0, "-");
+    node.pods[0] = unset;
     // Only the runtime knows this pod, and the agent is by a third party, which reads no configuration.
     node.pods[0].source.clear();
     (node.config.file, node.config.loaded_at) = (String::new(), None);
@@ -288,4 +292,35 @@ fn nodes_that_go_down_first_are_named_with_how_far_they_are() {
         waiting.starts_with("after      waiting up to 30s for nodes role=worker; a going down")
     );
     assert!(waiting.ends_with("e going down, 1 more"), "{waiting}");
+}
+
+/// What began before the clock was set is as old as before; of what began afterwards, the clock is right.
+#[test]
+fn ages_are_of_the_time_that_passed_if_the_clock_was_set() {
+    for (now, by) in [("2026-11-23T12:00:00Z", 3 * 86_400), ("2026-11-20T09:30:00Z", -9000)] {
+        let mut node = five_pods();
+        node.node.uptime_seconds = 3600;
+        node.time = now.parse().unwrap();
+        let pod_age = |node: &Status| {
+            let text = status(node, &SCREEN);
+            let of_pod = text.lines().find(|line| line.contains(&node.pods[0].name)).unwrap();
+            of_pod.split_whitespace().last().unwrap().to_owned()
+        };
+        let start = node.time.checked_sub(std::time::Duration::from_secs(3600)).unwrap();
+        let set = std::time::Duration::from_secs(u64::try_from(i64::abs(by)).unwrap());
+        let start = if by > 0 { start.checked_sub(set) } else { start.checked_add(set) };
+        let start = start.unwrap();
+        (node.node.started_at, node.lock.held_since) = (Some(start), Some(start));
+        let before = std::time::Duration::from_secs(120);
+        let ages = [
+            (start.checked_sub(before).unwrap(), "62m"),
+            (start.checked_add(before).unwrap(), "58m"),
+            (node.time.checked_sub(std::time::Duration::from_secs(60)).unwrap(), "60s"),
+        ];
+        for (then, age) in ages {
+            node.pods[0].started_at = Some(then);
+            assert_eq!(pod_age(&node), age, "set by {by} s, began {then}");
+        }
+        assert!(status(&node, &SCREEN).contains("held for 60m"), "{}", status(&node, &SCREEN));
+    }
 }
