@@ -28,10 +28,23 @@ fn named_by(variable: Option<String>) -> String {
     variable.filter(|name| !name.is_empty()).unwrap_or_else(host_name)
 }
 
-/// The kernel's boot id; empty if there is none.
+/// The variable in which a unit hands its service the boot id (`%b`).
+const BOOT_ID: &str = "WINDDOWN_BOOT_ID";
+
+/// The id of this boot; empty if there is none. It is the service manager's where that names it (`WINDDOWN_BOOT_ID`), or
+/// else the kernel's: a container has a boot id of its own, which a service with a `/proc` of its own does not see.
 pub fn boot_id() -> String {
-    let text = kernel::read_to_string("/proc/sys/kernel/random/boot_id");
-    text.map(|t| t.trim().to_owned()).unwrap_or_default()
+    let named = std::env::var(BOOT_ID).ok().and_then(|id| as_uuid(&id));
+    named.unwrap_or_else(|| {
+        let text = kernel::read_to_string("/proc/sys/kernel/random/boot_id");
+        text.map(|t| t.trim().to_owned()).unwrap_or_default()
+    })
+}
+
+/// The id as the kernel writes it. The service manager leaves out the hyphens.
+fn as_uuid(id: &str) -> Option<String> {
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-"))
 }
 
 /// The first line of a file; empty if it cannot be read.
@@ -97,4 +110,13 @@ fn a_node_has_the_name_that_a_pod_is_told_and_without_one_that_of_the_host() {
     assert_eq!(named_by(Some("worker-1".to_owned())), "worker-1");
     assert_eq!(named_by(Some(String::new())), host_name());
     assert_eq!(named_by(None), host_name());
+}
+
+#[test]
+fn the_service_managers_boot_id_is_written_as_the_kernel_writes_it() {
+    let id = as_uuid("aeff2bb5576046d89c17f4b5ddda9707");
+    assert_eq!(id.as_deref(), Some("aeff2bb5-5760-46d8-9c17-f4b5ddda9707"));
+    for other in ["", "%b", "aeff2bb5-5760-46d8-9c17-f4b5ddda9707", "ä".repeat(16).as_str()] {
+        assert_eq!(as_uuid(other), None, "{other}");
+    }
 }

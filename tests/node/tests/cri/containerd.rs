@@ -20,6 +20,8 @@ async fn containers_outlive_a_killed_containerd_and_the_agent_goes_on_with_the_n
         return Ok(());
     };
     scenario.start().await?;
+    let boot = scenario.node.run(&["cat", "/proc/sys/kernel/random/boot_id"]).await?;
+    assert_eq!(scenario.status().await?["node"]["bootId"], boot.trim(), "not that of the host");
     let before = scenario.node.containers().await?;
     scenario.node.run(&KILL).await?;
     scenario.node.run(&START).await?;
