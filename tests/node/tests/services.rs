@@ -144,3 +144,39 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
     assert!(!shown.contains("s3cret"), "{shown}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_service_that_fails_again_and_again_is_named_with_its_cause_and_its_output() -> TestResult
+{
+    let test = "a_service_that_fails_again_and_again_is_named_with_its_cause_and_its_output";
+    let Some(scenario) = Scenario::with_services(test, vec![TestPod::new("web-0", 0, 100)]).await?
+    else {
+        return Ok(());
+    };
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
+        "spec": {"hostNetwork": true, "priority": 0, "containers": [{
+            "name": "main", "image": "host",
+            "command": ["/bin/sh", "-c", "echo no such database >&2; exit 3"],
+        }]},
+    });
+    scenario.node.write("/etc/winddown/pods/db.yaml", pod.to_string(), 0o644)?;
+    scenario.start().await?;
+    let node = &scenario.node;
+    let said = async |command: &str| {
+        node.run(&["sh", "-c", &format!("{command} 2>&1 || true")]).await.unwrap_or_default()
+    };
+    let is_named = async || said("winddown status").await.contains("CrashLoopBackOff");
+    node.wait_until("the pod to be in a crash loop", SOON, is_named).await?;
+    let (status, doctor) = (said("winddown status").await, said("winddown doctor").await);
+    let cause = "container main exited with code 3 (Error): no such database";
+    for (text, line) in [
+        (&status, format!("! default/db-winddown-node does not stay up: {cause}")),
+        (&status, "`winddown describe default/db-winddown-node` shows more".to_owned()),
+        (&doctor, "crash-loop       1 pod has a container that exits again and again".to_owned()),
+        (&doctor, format!("seen  default/db-winddown-node: {cause}")),
+    ] {
+        assert!(text.contains(&line), "no {line:?} in\n{text}");
+    }
+    Ok(())
+}
