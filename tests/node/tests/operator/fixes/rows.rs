@@ -271,7 +271,9 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
 
 /// The directory, a file whose name is a command, and a link.
 const WRITTEN_BY_A_USER: &str = "cd /etc/winddown/pods; chmod 777 .
-    touch 'a.yaml; touch pwned; #.yaml'; ln -s /etc/hostname z.yaml
+    pod() { printf '{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"%s\"}, \"spec\":
+        {\"hostNetwork\": true, \"containers\": [{\"name\": \"a\", \"image\": \"host\", \"command\": [\"/bin/sleep\", \"1d\"]}]}}' $1; }
+    pod a >'a.yaml; touch pwned; #.yaml'; pod z >/etc/winddown/z.yaml; ln -s ../z.yaml z.yaml
     chown -h nobody 'a.yaml; touch pwned; #.yaml' z.yaml";
 
 const STALE_LOGIND: &str = "file=/etc/systemd/logind.conf.d/zzz.conf
