@@ -106,6 +106,8 @@ impl Refusal {
             // Some servers compare UIDs when they validate the result of a patch.
             422 if names_uid(status) => Self::OtherUid,
             400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid,
+            // An eviction's, with no reason and no detail.
+            500 if has_several_budgets(status) => Self::Invalid,
             _ => Self::Busy { after: retry_after(status) },
         }
     }
@@ -122,6 +124,11 @@ impl Refusal {
             _ => None,
         }
     }
+}
+
+/// Whether an eviction was refused for good because more than one disruption budget selects the pod.
+pub fn has_several_budgets(status: &kube::core::Status) -> bool {
+    status.message.contains("more than one PodDisruptionBudget")
 }
 
 /// Whether the API server wrote this 404: about an object, or about a path that it does not serve.

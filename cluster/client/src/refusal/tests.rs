@@ -38,6 +38,11 @@ fn every_answer_has_one_meaning() {
         (json!({"code": 403, "reason": "Forbidden"}), Refusal::NotAllowed),
         (json!({"code": 429, "details": {"retryAfterSeconds": 3}}), busy(3)),
         (json!({"code": 500, "reason": "InternalError"}), Refusal::Busy { after: None }),
+        (
+            json!({"code": 500, "message": "This pod has more than one PodDisruptionBudget, which the \
+                eviction subresource does not support."}),
+            Refusal::Invalid,
+        ),
         (json!({"code": 503, "details": {"retryAfterSeconds": 1}}), busy(1)),
     ];
     for (status, meaning) in table {

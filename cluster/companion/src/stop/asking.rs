@@ -39,6 +39,10 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
     }
 }
 
+/// What is said of a pod that the API server never evicts.
+const SEVERAL_BUDGETS: &str = "the API server evicts no pod that more than one disruption budget selects, and it was \
+                               deleted without consent";
+
 fn without_consent(by: &str, time: Duration) -> String {
     format!("{by} refused for {}, and it was deleted without consent", in_seconds(time))
 }
@@ -177,7 +181,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.note(&refused, now);
             let (retries, asked) = match next_step(refused.refusal) {
                 AskStep::Gone => return self.vanished(pod).await,
-                AskStep::Delete => return None,
+                AskStep::Delete => {
+                    if let Some(kube::Error::Api(status)) = &refused.source
+                        && refusal::has_several_budgets(status)
+                    {
+                        request.remark(SEVERAL_BUDGETS.to_owned());
+                    }
+                    return None;
+                }
                 AskStep::Refused(asked) => (&mut refusals, asked),
                 AskStep::Unanswered => (&mut silences, None),
             };

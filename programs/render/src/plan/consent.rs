@@ -17,7 +17,9 @@ struct Counted<'a> {
 pub(super) fn lines(plan: &ShutdownPlan) -> Vec<String> {
     let pods = || plan.groups.iter().flat_map(|group| &group.pods);
     let mut budgets: BTreeMap<(&str, &str), Counted<'_>> = BTreeMap::new();
-    for pod in pods() {
+    // The API server refuses to evict a pod that more than one selects.
+    let is_of_several = |pod: &&PlannedPodStatus| pod.disruption_budgets.len() > 1;
+    for pod in pods().filter(|pod| !is_of_several(pod)) {
         for budget in &pod.disruption_budgets {
             let counted = budgets.entry((&pod.namespace, &budget.name)).or_default();
             counted.allowed = budget.disruptions_allowed;
@@ -43,12 +45,19 @@ pub(super) fn lines(plan: &ShutdownPlan) -> Vec<String> {
             ),
         }
     });
+    let of_several = pods().filter(is_of_several).map(|pod| {
+        let (namespace, name) = (clean(&pod.namespace), clean(&pod.name));
+        format!(
+            "! more than one disruption budget selects {namespace}/{name}: the API server evicts no \
+             such pod, so it is deleted"
+        )
+    });
     let responders = pods().filter(|pod| !pod.eviction_responders.is_empty()).map(|pod| {
         let names: Vec<_> = pod.eviction_responders.iter().map(|name| clean(name)).collect();
         let (namespace, name) = (clean(&pod.namespace), clean(&pod.name));
         format!("{namespace}/{name} is first left to its eviction responders: {}", names.join(", "))
     });
-    budgets.chain(responders).collect()
+    budgets.chain(of_several).chain(responders).collect()
 }
 
 #[cfg(test)]
@@ -76,6 +85,7 @@ mod tests {
         let pods = vec![
             pod("web-0", &[("web", Some(1))], &[]),
             pod("web-1", &[("web", Some(1)), ("all", Some(9))], &[]),
+            pod("web-2", &[("web", Some(1))], &[]),
             pod("db-0", &[("db", Some(0))], &["kubevirt.io/move"]),
             pod("new-0", &[("new", None)], &[]),
             pod("free", &[], &[]),
@@ -85,12 +95,13 @@ mod tests {
         assert_eq!(
             lines(&plan),
             [
-                "disruption budget shop/all allows the eviction of web-1",
                 "! disruption budget shop/db refuses the eviction of db-0: retried for a while, then they are \
                  deleted anyway",
                 "disruption budget shop/new is asked first about new-0",
-                "! disruption budget shop/web allows the eviction of 1 of web-0, web-1: retried \
+                "! disruption budget shop/web allows the eviction of 1 of web-0, web-2: retried \
                  for a while, then the others are deleted anyway",
+                "! more than one disruption budget selects shop/web-1: the API server evicts no such \
+                 pod, so it is deleted",
                 "shop/db-0 is first left to its eviction responders: kubevirt.io/move",
             ]
         );
