@@ -62,7 +62,7 @@ impl KubeletService {
         Self { mark, ran }
     }
 
-    /// Resolves when the service no longer runs, once it was seen running. Cancel-safe.
+    /// Resolves when the service no longer runs: it was seen running, or has run since the boot. Cancel-safe.
     pub(super) async fn ended(&self) {
         let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let mut changes = systemd.changes();
@@ -71,6 +71,7 @@ impl KubeletService {
                 Ok(Some(state)) if state.main_pid.is_some() => {
                     self.ran.store(true, Ordering::Relaxed);
                 }
+                Ok(Some(state)) if state.phase == UnitPhase::Over => return,
                 Ok(_) if self.ran.load(Ordering::Relaxed) => return,
                 _ => {}
             }
@@ -87,10 +88,12 @@ impl KubeletService {
         // The client is not kept: it is needed once, when the machine goes down.
         let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
-        let runs = state.is_some_and(|state| state.main_pid.is_some());
+        let runs = state.as_ref().is_some_and(|state| state.main_pid.is_some());
         // A service that has just exited may be restarted by systemd.
         if !runs && !self.ran.load(Ordering::Relaxed) {
-            return Err(KubeletError::NoService);
+            // Stopped by someone else, who may start it again.
+            let is_over = state.is_some_and(|state| state.phase == UnitPhase::Over);
+            return if is_over { Ok(()) } else { Err(KubeletError::NoService) };
         }
         replace_private(&self.mark, Durability::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
