@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 use winddown_engine::pods::DEFAULT_USER_AGENT;
-use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
+use winddown_shared::{FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::begun_hooks::BegunHooks;
@@ -221,8 +221,9 @@ impl PodContainers {
         }
         let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
-        // The runtime takes whole seconds.
+        // The runtime takes whole seconds, and none at all means SIGKILL at once.
         let left = grace.saturating_sub(begun.elapsed()) + ON_THE_WAY;
+        let left = left.max(Grace::SHORTEST);
         self.client.stop_container(&container.id, left).await?;
         Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
     }

@@ -193,6 +193,18 @@ async fn sidecars_are_stopped_after_the_others_have_exited_and_their_hooks_run_b
 }
 
 #[tokio::test]
+async fn of_a_short_grace_too_a_sidecar_has_a_second_for_sigterm() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let all = [container_of("log", POLITE), container_of("stubborn", STUBBORN)];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    beside(&stage).stop(web.uid(), secs(2), true, &named(&["log"])).await.unwrap();
+    // None at all would be SIGKILL at once.
+    assert_eq!(calls(&stage, "StopContainer"), ["StopContainer stubborn 2", "StopContainer log 1"]);
+}
+
+#[tokio::test]
 async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_without_containers() {
     let (mut stage, web) = three_pods().await;
     let containers = beside(&stage);
