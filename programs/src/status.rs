@@ -3,8 +3,9 @@
 use super::values::{self, PodArgument};
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
-use winddown_control::api::{ApiAnswer, Envelope, PodStatus, Status};
+use winddown_control::api::{ApiAnswer, Envelope, PodStatus, RejectedPod, Status};
 use winddown_render::View;
+use winddown_shared::display::clean;
 
 /// The message while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";
@@ -36,7 +37,9 @@ fn select(status: &mut Status, args: &StatusArgs) -> Result<(), CommandError> {
     });
     let wanted: Vec<PodArgument> = wanted.collect();
     for pod in &wanted {
-        find(status, pod)?;
+        if rejected(status, pod).is_none() {
+            find(status, pod)?;
+        }
     }
     let is_wanted = |namespace: &str, name: &str| {
         let is_named = |pod: &PodArgument| pod.namespace == namespace && pod.name == name;
@@ -61,10 +64,20 @@ pub(super) fn find<'s>(
     if let Some(pod) = status.pods.iter().find(is_it) {
         return Ok(pod);
     }
+    if let Some(pod) = rejected(status, wanted) {
+        let (reason, message) = (clean(&pod.reason), clean(&pod.message));
+        let what = format!("{namespace}/{name} was rejected, {reason}: {message}");
+        return Err(CommandError::message(Exit::Failure, what));
+    }
     let what = format!("there is no pod {namespace}/{name} on this node");
     let error = CommandError::message(Exit::Failure, what);
     let hint = status.similar_pods(namespace, name);
     Err(error.with_hint(hint.unwrap_or_else(|| "`winddown status` lists the pods".to_owned())))
+}
+
+fn rejected<'s>(status: &'s Status, wanted: &PodArgument) -> Option<&'s RejectedPod> {
+    let is_it = |pod: &&RejectedPod| pod.namespace == wanted.namespace && pod.name == wanted.name;
+    status.rejected.iter().find(is_it)
 }
 
 /// Prints an answer of the agent in any form.

@@ -75,8 +75,10 @@ fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
 
 fn container(spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
     let words = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|w| !w.is_empty());
+    // Arguments without a program are the program where no image is named that would have an entry point.
+    let is_image = one.image.as_deref().is_some_and(|image| !matches!(image, "" | "host"));
     found.refuse_if(
-        !words(&one.command) && !words(&one.args),
+        !words(&one.command) && (is_image || !words(&one.args)),
         "command",
         "the image is not pulled, so its entry point is not known: write the program to run",
     );

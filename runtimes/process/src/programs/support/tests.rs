@@ -57,6 +57,8 @@ fn each_field_that_cannot_be_honoured_is_named() {
             "containers[0].securityContext.runAsNonRoot",
         ),
         (json!({"main": {"command": []}}), "command"),
+        // Of an image's entry point, not a program of the host.
+        (json!({"main": {"command": [], "image": "tool:1", "args": ["reboot"]}}), "command"),
         (json!({"main": {"name": "../up"}}), "name"),
         (json!({"main": {"stdin": true}}), "stdin"),
         (json!({"main": {"tty": true}}), "tty"),
