@@ -30,6 +30,8 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
 /// provide no events.
 const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// The time after which it is asked again for pods of manifests that have no mirror pod.
+const FIND_UNMIRRORED: Duration = Duration::from_secs(60);
 
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
 pub struct KubeletFollower<N> {
@@ -124,7 +126,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Until the API server has listed the pods, follows those that the container runtime has.
+    /// Until the API server has listed the pods, follows those that the container runtime has; from then on, those of
+    /// manifests of which the API server has no mirror pod. Never returns.
     async fn follow_runtime(&self) {
         let unlisted = async {
             // A connection that is refused need not be waited for.
@@ -147,6 +150,15 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             biased;
             () = self.known.until_listed() => {}
             () = unlisted => {}
+        }
+        let mut going_down = self.config.going_down.clone();
+        loop {
+            self.find().await;
+            tokio::select! {
+                () = sleep(FIND_UNMIRRORED) => {}
+                // Before a shutdown comes to those of manifests.
+                Ok(()) = going_down.changed() => {}
+            }
         }
     }
 
@@ -188,12 +200,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 if self.known.found(objects.collect()) {
                     self.known.publish();
                 }
-                if self.known.set_not_found(None) || is_first {
+                let is_new = self.known.set_not_found(None) || is_first;
+                if is_new && !self.known.is_listed() {
                     tracing::warn!("{ONLY_FOUND}");
                 }
             }
             Err(why) => {
-                if self.known.set_not_found(Some(why.clone())) {
+                if !self.known.is_listed() && self.known.set_not_found(Some(why.clone())) {
                     tracing::warn!("cannot list the container runtime's pods: {why}");
                 }
             }

@@ -166,15 +166,18 @@ impl PodIndex {
         matters
     }
 
-    /// Records what the container runtime runs, unless the API server has listed the pods. Returns whether that changed
-    /// the desired pods.
+    /// Records what the container runtime runs. Once the API server has listed the pods, these are only pods of manifests
+    /// that have no mirror pod: their namespace does not exist, or the API server admits none. Returns whether that
+    /// changed the desired pods.
     pub(super) fn found(&self, objects: Vec<api::Pod>) -> bool {
-        let found: Vec<Pod> = objects.into_iter().filter_map(|one| self.planned(one)).collect();
-        let uids: HashSet<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
+        let found = objects.into_iter().filter_map(|one| self.planned(one));
         let mut pods = self.pods.lock();
-        if self.is_listed() {
-            return false;
-        }
+        let is_listed = self.is_listed();
+        let counts = |pod: &Pod| {
+            !is_listed || pod.is_mirror() && facts::runs(pod) && !is_claimed(&pods, pod.uid())
+        };
+        let found: Vec<Pod> = found.filter(counts).collect();
+        let uids: HashSet<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
         let (mut matters, mut changed) = (self.desired.borrow().is_none(), Vec::new());
         for pod in found {
             // What the API server says of a pod is more.
@@ -284,12 +287,17 @@ impl PodIndex {
         self.pods.lock().values_mut().for_each(|entry| entry.listed = false);
     }
 
-    /// Records that a list is complete: pods that it lacks are gone.
+    /// Records that a list is complete: pods that it lacks are gone, but for pods of manifests without a mirror pod.
     pub(super) fn end_list(&self) {
         let missing: Vec<PodUid> = {
             let pods = self.pods.lock();
             self.listed.send_replace(true);
-            let missing = pods.iter().filter(|(_, entry)| !entry.listed && !entry.gone);
+            let is_of_manifest = |uid: &PodUid, entry: &KnownEntry| {
+                entry.found && entry.newest.is_mirror() && !is_claimed(&pods, uid)
+            };
+            let missing = pods
+                .iter()
+                .filter(|(uid, entry)| !entry.listed && !entry.gone && !is_of_manifest(uid, entry));
             missing.map(|(uid, _)| uid.clone()).collect()
         };
         for uid in missing {
@@ -442,6 +450,16 @@ impl PodIndex {
         // Fails only if there are no receivers.
         let _ = self.changes.send(uid);
     }
+}
+
+/// Whether a pod of the API server says that it mirrors the pod that the container runtime knows by this UID, unless the
+/// container runtime has denied that.
+fn is_claimed(pods: &PodUidMap<KnownEntry>, runtime_uid: &PodUid) -> bool {
+    let claims = |entry: &KnownEntry| match &entry.claim {
+        Some((claim, verdict)) => *verdict != ClaimVerdict::Pod && claim.hash == *runtime_uid,
+        None => false,
+    };
+    pods.values().any(|entry| !entry.gone && claims(entry))
 }
 
 // === impl KnownEntry ===

@@ -120,6 +120,39 @@ async fn the_api_servers_first_list_takes_the_place_of_what_was_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_manifests_pod_whose_mirror_the_api_server_does_not_take_is_known_and_stopped() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    // Its namespace does not exist, say.
+    world.runs_inside("static");
+    sleep(secs(61)).await;
+    assert_eq!(known(&core), Some((names(&["static", "web"]), true)));
+    // It is of a manifest: only its file can end it while the node stays up.
+    let refused = core.stop(&PodUid::new("static"), None, Grace::fixed(secs(9))).await;
+    assert!(refused.unwrap_err().to_string().contains("manifest"));
+    world.set_going_down();
+    core.stop(&PodUid::new("static"), None, Grace::fixed(secs(9))).await.unwrap();
+    let log = world.log();
+    assert!(log.iter().any(|line| line.contains("stop static")), "{log:?}");
+    assert!(log.iter().all(|line| !line.contains("evict") && !line.contains("delete")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_pod_that_comes_later_takes_the_place_of_the_manifests_pod() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.runs_inside("static");
+    sleep(secs(61)).await;
+    let mirror =
+        json!({"kubernetes.io/config.mirror": "static", "kubernetes.io/config.hash": "static"});
+    world.apply(pod("mirror", json!({"metadata": {"annotations": mirror}})));
+    sleep(secs(61)).await;
+    assert_eq!(known(&core), Some((names(&["mirror", "web"]), true)));
+    // Nor does a list take it back.
+    world.break_watch();
+    sleep(secs(61)).await;
+    assert_eq!(known(&core), Some((names(&["mirror", "web"]), true)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_comes_back_in_the_middle_of_a_shutdown_changes_nothing_until_it_is_called_off()
  {
     let (world, core) = World::without_api([pod("web", json!({})), pod("next", json!({}))]);
