@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use winddown_shared::{
     Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, Retry, RuntimeError,
     StoppedContainer,

@@ -5,6 +5,7 @@ mod evictions;
 mod found;
 mod gone;
 mod held;
+mod hooks;
 mod kubelets;
 mod manifests;
 mod outages;

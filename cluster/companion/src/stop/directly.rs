@@ -165,8 +165,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         stopped.is_ok()
     }
 
-    /// Stops containers through the runtime, with a new request whenever the grace period is shortened. `hooks`: whether
-    /// their preStop hooks run before; a shortened grace period does not wait for them.
+    /// Stops containers through the runtime, with a new request whenever the grace period is shortened. `runs_hooks`:
+    /// whether their preStop hooks run before; then the new request comes when just the time for the stop signal is left.
     pub(super) async fn stop_within(
         &self,
         pod: &Pod,
@@ -176,12 +176,25 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     ) -> Result<StoppedContainers, NodeError> {
         let mut grace = grace.clone();
         loop {
-            let left = whole(grace.remaining());
+            let (end, left) = (grace.kill_at(), whole(grace.remaining()));
             let stop = ContainerStop { grace: left, runs_hooks, sidecars: facts::sidecars(pod) };
             tokio::select! {
                 stopped = self.node.stop(runtime_uid, &stop) => return stopped,
-                () = grace.changed() => runs_hooks = false,
+                () = is_to_be_asked_again(&mut grace, end, runs_hooks) => runs_hooks = false,
             }
+        }
+    }
+}
+
+/// Resolves when the grace period is shorter than until `end`, and containers that were asked to stop until then are to
+/// be asked again: at once, or if their hooks run, when just the time for the stop signal is left. Cancel-safe.
+async fn is_to_be_asked_again(grace: &mut Grace, end: Instant, runs_hooks: bool) {
+    loop {
+        let (new_end, now) = (grace.kill_at(), Instant::now());
+        let last_call = new_end.checked_sub(Grace::SHORTEST).filter(|_| runs_hooks).unwrap_or(now);
+        tokio::select! {
+            () = sleep_until(last_call), if new_end < end => return,
+            () = grace.changed() => {}
         }
     }
 }

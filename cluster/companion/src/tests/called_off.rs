@@ -17,7 +17,7 @@ use super::pods::*;
 use super::world::*;
 
 /// The agent's runtime, in place of a `KubeletRuntime`.
-struct Kubelet(Arc<StopCore<World, World>>);
+pub(super) struct Kubelet(Arc<StopCore<World, World>>);
 
 type Workers = PodWorkers<RuntimeSyncer<Kubelet>>;
 
@@ -65,7 +65,7 @@ impl Runtime for Kubelet {
 }
 
 /// Starts the agent's workers and its intake, and returns when they have the pods.
-async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
+pub(super) async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
     let runtime = Arc::new(Kubelet(Arc::clone(core)));
     let recorder: Arc<dyn Recorder> = Arc::new(());
     let (statuses, wall) = (StatusStore::default(), WallClock::fixed(WallTime::UNIX_EPOCH));
@@ -80,7 +80,7 @@ async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
 }
 
 /// Ends a pod as a shutdown does.
-async fn shut_down(
+pub(super) async fn shut_down(
     workers: &Workers,
     core: &StopCore<World, World>,
     name: &str,

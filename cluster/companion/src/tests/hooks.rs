@@ -1,0 +1,74 @@
+//! PreStop hooks: each runs once, and nothing cuts it short.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use winddown_shared::Grace;
+
+use super::called_off::{agent, shut_down};
+use super::pods::*;
+use super::world::*;
+
+/// A pod whose container has a preStop hook.
+fn with_hook(name: &str) -> api::Pod {
+    let hook = json!({"preStop": {"exec": {"command": ["drain"]}}});
+    pod(name, json!({"spec": {"containers": [{"name": "a", "image": "x", "lifecycle": hook}]}}))
+}
+
+/// The requests to the container runtime that stop containers of this pod.
+fn stops(world: &World, name: &str) -> Vec<String> {
+    let of_pod = format!(" uid-{name}");
+    let is_one = |line: &String| line.contains("stop ") && line.contains(&of_pod);
+    world.log().into_iter().filter(is_one).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_back_does_not_cut_short_the_hook_that_winddown_runs() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    let workers = agent(&core).await;
+    world.state().takes = secs(20);
+    world.set_api_away(true);
+    world.set_going_down();
+    let stopping = tokio::spawn({
+        let core = Arc::clone(&core);
+        async move { shut_down(&workers, &core, "web", 60).await }
+    });
+    sleep(secs(5)).await;
+    world.set_api_away(false);
+    sleep(secs(5)).await;
+    // As the whole seconds of winddown's own deletion may.
+    world.delete_by_others("web", secs(30));
+    stopping.await.unwrap().unwrap();
+    let log = world.log();
+    assert!(log.contains(&"1: run the hooks of uid-web".to_owned()), "{log:?}");
+    assert_eq!(stops(&world, "web"), ["1: stop uid-web 60"], "{log:?}");
+    assert_eq!(world.elapsed_ms() / 1000, 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_that_was_shortened_before_costs_no_hook_and_one_that_ends_during_it_does() {
+    for (during, wanted) in [
+        (None, vec!["1: stop uid-web 39"]),
+        (Some(10), vec!["1: stop uid-web 39", "10: stop uid-web 1"]),
+    ] {
+        let (world, core) = World::new([with_hook("web")]).await;
+        world.state().takes = secs(20);
+        world.set_api_away(true);
+        let begun = Instant::now();
+        let (sender, grace) = Grace::until(begun + secs(60));
+        let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
+        sleep(secs(1)).await;
+        sender.shorten_to(begun + secs(40));
+        world.set_going_down();
+        sleep(secs(4)).await;
+        if let Some(during) = during {
+            sender.shorten_to(begun + secs(during + 1));
+        }
+        stopping.await.unwrap().unwrap();
+        assert_eq!(stops(&world, "web"), wanted, "{:?}", world.log());
+        let hooks = world.log().into_iter().filter(|line| line.contains("run the hooks"));
+        assert_eq!(hooks.collect::<Vec<_>>(), ["1: run the hooks of uid-web"]);
+    }
+}
