@@ -87,13 +87,18 @@ impl KubeletHold {
         };
     }
 
-    /// Holds the kubelet when requested, and starts it again when the node stays up.
+    /// Holds the kubelet when requested, and starts it again when the node stays up. One that an earlier agent stopped is
+    /// held from the start.
     pub(super) async fn keep<N: KubeletHost>(
         &self,
         node: &N,
         mut going_down: watch::Receiver<bool>,
     ) {
-        let mut wanted = self.wanted.subscribe();
+        let (mut wanted, begun) = (self.wanted.subscribe(), Instant::now());
+        if node.is_kubelet_stopped().await {
+            // Whatever the API server has accepted since, no kubelet has learnt of it.
+            self.state.send_replace(KubeletHoldState::Held(begun));
+        }
         loop {
             let state = *self.state.borrow();
             let is_needed = *going_down.borrow() && state.held_at().is_none();
@@ -123,7 +128,7 @@ impl KubeletHold {
         let state = match node.stop_kubelet().await {
             Ok(()) => {
                 tracing::info!("stopped the kubelet so that it does not restart containers");
-                KubeletHoldState::Held(Instant::now())
+                KubeletHoldState::Held(self.held_at().unwrap_or_else(Instant::now))
             }
             Err(why) => {
                 tracing::warn!(

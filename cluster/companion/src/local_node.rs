@@ -103,6 +103,12 @@ pub trait LocalKubelet: Send + Sync + 'static {
         std::future::pending()
     }
 
+    /// Whether an earlier agent's [`stop_kubelet`](Self::stop_kubelet) stopped the kubelet's service, and it does not run.
+    /// Cancel-safe.
+    fn is_kubelet_stopped(&self) -> impl Future<Output = bool> + Send {
+        async { false }
+    }
+
     /// Stops the kubelet's service, so that it restarts no container. Its pods keep running.
     ///
     /// # Errors

@@ -72,3 +72,18 @@ async fn a_grace_that_was_shortened_before_costs_no_hook_and_one_that_ends_durin
         assert_eq!(hooks.collect::<Vec<_>>(), ["1: run the hooks of uid-web"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_without_a_kubelet_that_an_earlier_agent_stopped_though_the_api_server_is_back() {
+    let (world, core) = World::starting([with_hook("web")]);
+    world.state().kubelet_stopped = true;
+    core.known.desired().wait_for(Option::is_some).await.unwrap();
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 60).await.0, 3);
+    let log = world.log();
+    assert!(log.contains(&"1: run the hooks of uid-web".to_owned()), "{log:?}");
+    assert_eq!(stops(&world, "web"), ["1: stop uid-web 59"], "{log:?}");
+    world.set_staying_up();
+    sleep(secs(1)).await;
+    assert!(world.log().last().unwrap().ends_with("start the kubelet"), "{:?}", world.log());
+}

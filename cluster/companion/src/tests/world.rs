@@ -66,7 +66,7 @@ pub(super) struct State {
     pub(super) runtime_away: bool,
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
-    kubelet_stopped: bool,
+    pub(super) kubelet_stopped: bool,
     sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
     /// The names of the pods of manifests by the UIDs that the runtime knows.
@@ -621,6 +621,15 @@ impl LocalHolds for World {
 impl LocalKubelet for World {
     async fn kubelet_ended(&self) {
         let _ = self.0.kubelet_ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    async fn is_kubelet_stopped(&self) -> bool {
+        let is_stopped = self.state().kubelet_stopped;
+        if is_stopped {
+            // The service manager takes its time.
+            tokio::time::sleep(secs(1)).await;
+        }
+        is_stopped
     }
 
     async fn stop_kubelet(&self) -> Result<(), NodeError> {

@@ -235,6 +235,10 @@ impl LocalKubelet for KubeletNode {
         self.kubelet.ended().await;
     }
 
+    async fn is_kubelet_stopped(&self) -> bool {
+        self.kubelet.is_stopped().await
+    }
+
     async fn stop_kubelet(&self) -> Result<(), NodeError> {
         self.kubelet.stop().await.map_err(|error| NodeError::because(error_chain(&error)))
     }

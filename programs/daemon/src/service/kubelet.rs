@@ -80,6 +80,15 @@ impl KubeletService {
         }
     }
 
+    /// Whether an earlier agent stopped the service, and it does not run. Cancel-safe.
+    pub(super) async fn is_stopped(&self) -> bool {
+        if !self.mark.exists() {
+            return false;
+        }
+        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
+        matches!(systemd.look(UNIT).await, Ok(state) if state.is_none_or(|state| state.main_pid.is_none()))
+    }
+
     /// Stops the service and resolves when it has exited. Its pods keep running.
     ///
     /// # Errors
