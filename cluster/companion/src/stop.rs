@@ -359,7 +359,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request.stopping();
         let runtime_uid = &self.confirmed_uid(pod, runtime_uid).await.map_err(failed)?;
         let hooks = facts::has_pre_stop(pod);
-        self.stop_within(pod, runtime_uid, grace, hooks).await.map_err(failed)?;
+        let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await.map_err(failed)?;
+        request.remark_hooks(&stopped);
         self.ended(pod, runtime_uid, request);
         Ok(())
     }

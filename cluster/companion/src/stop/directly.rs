@@ -149,15 +149,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             && !grace.remaining().is_zero()
             && runs_hooks(request.now().accepted, self.kubelet.held_at());
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
-        if let Ok(StoppedContainers { without_hook, hook_begun_before, .. }) = &stopped {
-            for (names, what) in [
-                (without_hook, "did not run"),
-                (hook_begun_before, "had begun before, and did not run again"),
-            ] {
-                if !names.is_empty() {
-                    request.remark(format!("the preStop hook of {} {what}", names.join(", ")));
-                }
-            }
+        if let Ok(stopped) = &stopped {
+            request.remark_hooks(stopped);
         }
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.pod_ref(), "cannot stop the pod's containers: {error}");

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use winddown_shared::{Grace, LateRemark, Mutex};
 
 use crate::api_outage::{FIRST_TRY, patience};
+use crate::local_node::StoppedContainers;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
@@ -110,6 +111,18 @@ impl StopRequest {
     /// Adds a remark for users.
     pub(super) fn remark(&self, text: String) {
         self.remarks.lock().push(text);
+    }
+
+    /// Remarks which preStop hooks did not run.
+    pub(super) fn remark_hooks(&self, stopped: &StoppedContainers) {
+        for (names, what) in [
+            (&stopped.without_hook, "did not run"),
+            (&stopped.hook_begun_before, "had begun before, and did not run again"),
+        ] {
+            if !names.is_empty() {
+                self.remark(format!("the preStop hook of {} {what}", names.join(", ")));
+            }
+        }
     }
 
     pub(super) fn into_remark(self) -> Option<Arc<str>> {

@@ -87,3 +87,13 @@ async fn hooks_run_without_a_kubelet_that_an_earlier_agent_stopped_though_the_ap
     sleep(secs(1)).await;
     assert!(world.log().last().unwrap().ends_with("start the kubelet"), "{:?}", world.log());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_a_manifests_pod_that_did_not_run_is_named() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let etcd = api::Pod { spec: with_hook("etcd").spec, ..pod("etcd", mirror) };
+    let (world, core) = World::new([etcd]).await;
+    world.set_going_down();
+    let remark = stop(&core, "etcd", 30).await.1.unwrap().remark;
+    assert_eq!(remark.as_deref(), Some("the preStop hook of a did not run"), "{:?}", world.log());
+}
