@@ -169,7 +169,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                     stopped?;
                     self.ended(&pod, &runtime_uid, &request);
                 }
-                error = self.ask(&pod, grace.clone(), &request) => return Err(error),
+                error = self.ask(&pod, &grace, &request) => return Err(error),
                 never = request.keep_time(grace.clone()) => match never {},
             }
         }

@@ -89,8 +89,25 @@ pub(super) async fn answer<T>(
 // === impl StopCore ===
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
-    /// Makes all necessary requests. Returns only to give up: another task notices that the pod is gone.
+    /// Makes all necessary requests, but none while winddown runs hooks that a kubelet that learns of them would run too.
+    /// Returns only to give up: another task notices that the pod is gone.
     pub(super) async fn ask(
+        &self,
+        pod: &Pod,
+        grace: &Grace,
+        request: &StopRequest,
+    ) -> RuntimeError {
+        loop {
+            request.until(|asked| !asked.runs_hooks).await;
+            tokio::select! {
+                biased;
+                () = request.until(|asked| asked.runs_hooks) => {}
+                error = self.make_requests(pod, grace.clone(), request) => return error,
+            }
+        }
+    }
+
+    async fn make_requests(
         &self,
         pod: &Pod,
         mut grace: Grace,

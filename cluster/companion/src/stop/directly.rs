@@ -148,7 +148,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             && facts::has_pre_stop(pod)
             && !grace.remaining().is_zero()
             && runs_hooks(request.now().accepted, self.kubelet.held_at());
+        request.runs_hooks(hooks && !self.kubelet.is_held());
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
+        request.runs_hooks(false);
         if let Ok(stopped) = &stopped {
             request.remark_hooks(stopped);
         }

@@ -35,6 +35,8 @@ pub(super) struct StopProgress {
     pub(super) stopping: Option<Instant>,
     /// When that was first done because the kubelet does not.
     pub(super) instead: Option<Instant>,
+    /// Whether winddown runs the pod's hooks, and the kubelet, which would run them too, is not held.
+    pub(super) runs_hooks: bool,
     /// Whether a budget, a responder or a controller may object; `None` while that is not known.
     pub(super) may_object: Option<bool>,
     /// Whether the API server has not accepted a deletion in the time that a stop waits for that.
@@ -84,6 +86,11 @@ impl StopRequest {
     /// Records that they are stopped instead of by the kubelet. Returns whether this is the first time.
     pub(super) fn instead(&self) -> bool {
         self.first(|asked| &mut asked.instead)
+    }
+
+    /// Records whether winddown runs the pod's hooks beside a kubelet that would run them too.
+    pub(super) fn runs_hooks(&self, runs: bool) {
+        self.asked.send_modify(|asked| asked.runs_hooks = runs);
     }
 
     /// Records whether something may object to the pod's end.

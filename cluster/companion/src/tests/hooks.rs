@@ -89,6 +89,23 @@ async fn hooks_run_without_a_kubelet_that_an_earlier_agent_stopped_though_the_ap
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_winddown_runs_hooks_a_kubelet_that_cannot_be_stopped_is_told_nothing() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.state().kubelet_is_service = false;
+    world.state().takes = secs(20);
+    world.set_api_away(true);
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(secs(2)).await;
+    world.set_api_away(false);
+    assert_eq!(stopping.await.unwrap().0, 20);
+    let log = world.log();
+    let hooks = log.iter().position(|line| line == "0: run the hooks of uid-web").unwrap();
+    let mut during = log[hooks..].iter().filter(|line| !line.starts_with("20: "));
+    assert!(!during.any(|line| line.contains("evict") || line.contains("delete")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_of_a_manifests_pod_that_did_not_run_is_named() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let etcd = api::Pod { spec: with_hook("etcd").spec, ..pod("etcd", mirror) };
