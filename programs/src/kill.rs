@@ -50,7 +50,10 @@ pub(super) async fn restart(
     let grace_seconds = args.grace.map(|grace| grace.as_secs());
     let body = KillBody { grace_seconds, restart: true, ..KillBody::default() };
     let answer = killed(&client, &args.pod, &body, out).await?;
-    let restarted = if answer.still_running { "" } else { "; its source starts it again" };
+    let restarted = match answer.still_running {
+        true => "",
+        false => "; its source starts it again, unless its restartPolicy is Never",
+    };
     out.line(&format!("{}{restarted}", describe(&answer)))?;
     Ok(if answer.still_running { Exit::PodsLeft } else { Exit::Success })
 }

@@ -14,6 +14,8 @@
 //!   ended for good before that is [`ContainerObservation::Done`], all others are [`ContainerObservation::Never`].
 //! * A container that exits is restarted according to `restartPolicy`: immediately the first time, then after 10 s,
 //!   doubling up to 5 min; a run of 10 min resets the backoff ([`CrashBackoff`]).
+//! * A container that exited because a stop of its pod had requested it has not done its work, whatever its exit code:
+//!   when the pod is wanted again it is started again, unless the policy is `Never`.
 //! * An ephemeral container is started once, whatever the other containers do, unless the pod is done.
 //! * When no regular container runs or will run again, nothing is started any more, not even sidecars.
 
@@ -232,9 +234,11 @@ fn is_done(
 // === impl ContainerRule ===
 
 impl ContainerRule {
-    /// Whether a container that exited with this code is not run again when its pod starts over.
-    pub fn is_for_good(&self, exit_code: i32) -> bool {
+    /// Whether a container that exited with this code is not run again when its pod starts over. `asked`: a stop of its
+    /// pod had requested the exit, so its code does not say that the container has done its work.
+    pub fn is_for_good(&self, exit_code: i32, asked: bool) -> bool {
         match self.kind {
+            ContainerKind::Regular if asked => self.restart == Restart::Never,
             ContainerKind::Regular => !self.restart.applies_to(exit_code),
             // A successful init container runs again, because its work may have been lost; one that failed the pod does
             // not.

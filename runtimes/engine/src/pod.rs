@@ -331,6 +331,7 @@ impl<B: RunScope> Drop for StartInProgress<B> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use winddown_shared::ContainerExit;
 
     use super::*;
 
@@ -396,6 +397,50 @@ mod tests {
         ];
         for (index, change) in unknown.into_iter().enumerate() {
             assert!(!changed(change), "{index}");
+        }
+    }
+
+    /// A pod whose containers have run: `first` and `job` exited with 0 and by themselves, and `main`, with this policy
+    /// and code, because it was asked to if `asked`.
+    fn over(policy: &str, exit_code: i32, asked: bool) -> (EnginePodState<Place>, Pod) {
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {
+                "restartPolicy": policy, "initContainers": [{"name": "first"}],
+                "containers": [{"name": "main"}, {"name": "job"}],
+            },
+        });
+        let pod = Pod::new(serde_json::from_value(pod).unwrap()).unwrap();
+        let mut state = EnginePodState::default();
+        state.take_pod(&pod);
+        for container in &mut state.containers {
+            let is_main = &*container.name == "main";
+            let mut run = Run::new(&*container.name, 0, Duration::ZERO, true);
+            run.started_at = Some(WallTime::UNIX_EPOCH);
+            let exit = ContainerExit::new(if is_main { exit_code } else { 0 });
+            let times = (Duration::ZERO, Duration::ZERO);
+            run.finish(exit, times, asked && is_main, &CrashBackoff::default());
+            container.begin(run);
+        }
+        (state, pod)
+    }
+
+    #[test]
+    fn a_container_that_its_pods_stop_asked_to_exit_has_not_done_its_job() {
+        let is_done = |policy, code, asked| {
+            let (mut state, pod) = over(policy, code, asked);
+            state.has_completed(&pod)
+        };
+        for (policy, code, asked, expected) in [
+            ("OnFailure", 0, false, true),
+            ("OnFailure", 0, true, false),
+            ("OnFailure", 143, true, false),
+            // It does not run twice, whatever it did.
+            ("Never", 0, true, true),
+            ("Never", 143, true, true),
+            ("Always", 0, true, false),
+        ] {
+            assert_eq!(is_done(policy, code, asked), expected, "{policy} {code} {asked}");
         }
     }
 }

@@ -193,7 +193,7 @@ fn an_ephemeral_container_is_started_once_whatever_the_others_do() {
         assert_eq!(planned(UP, debug), (vec![], false));
     }
     assert_eq!(plan(&rules, &[Never; 6]).start, [5, 0]);
-    assert!(rules[5].is_for_good(0));
+    assert!(rules[5].is_for_good(0, false));
     let over = full(Restart::Never);
     let seen = [ended(0), UP, ended(0), ended(0), ended(1), Never];
     assert_eq!(plan(&[over, vec![rules.remove(5)]].concat(), &seen).start, [] as [usize; 0]);

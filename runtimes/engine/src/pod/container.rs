@@ -219,11 +219,11 @@ impl<B: RunScope> Container<B> {
             ContainerObservation::Outdated
         } else if run.undone {
             ContainerObservation::Never
-        } else if !is_past {
+        } else if !is_past && !end.asked {
             let wait = end.restart_at.saturating_duration_since(now);
             let wait = if is_outdated { Duration::ZERO } else { wait };
             ContainerObservation::Ended { exit_code, wait }
-        } else if rule.is_for_good(exit_code) {
+        } else if rule.is_for_good(exit_code, end.asked) {
             ContainerObservation::Done { exit_code }
         } else {
             // The work of init containers and sidecars is gone too.
