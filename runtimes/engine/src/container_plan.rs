@@ -10,8 +10,9 @@
 //!   its exit code, before, during and after the regular containers' life.
 //! * Regular containers start together when every init container is done. Once one of them was started, init containers
 //!   are not considered any more.
-//! * A pod whose sandbox was lost, or whose machine was rebooted, starts over, init containers first. A container that
-//!   ended for good before that is [`ContainerObservation::Done`], all others are [`ContainerObservation::Never`].
+//! * A pod whose sandbox was lost, whose machine was rebooted, or that was stopped and is wanted again, starts over, init
+//!   containers first. A container that ended for good before that is [`ContainerObservation::Done`], all others are
+//!   [`ContainerObservation::Never`].
 //! * A container that exits is restarted according to `restartPolicy`: immediately the first time, then after 10 s,
 //!   doubling up to 5 min; a run of 10 min resets the backoff ([`CrashBackoff`]).
 //! * A container that exited because a stop of its pod had requested it has not done its work, whatever its exit code:

@@ -156,9 +156,24 @@ impl<B: RunScope> EnginePodState<B> {
     /// Updates the pod, which is wanted to run: it is no longer being stopped.
     pub fn want(&mut self, pod: &Pod) {
         self.take_pod(pod);
+        self.begin_again();
         self.stopping = false;
         self.ending = None;
         self.stop = None;
+    }
+
+    /// Notes that the earlier runs of a pod that was stopped, maybe under an earlier agent, are past.
+    fn begin_again(&mut self) {
+        if self.any_running() {
+            return;
+        }
+        let is_news = |end: &End| end.asked && !end.is_past;
+        let ends =
+            |c: &Container<B>| c.run.as_ref().and_then(|run| run.end.as_ref()).is_some_and(is_news);
+        if self.stopping || self.containers.iter().any(ends) {
+            let runs = self.containers.iter_mut().filter_map(|container| container.run.as_mut());
+            runs.filter_map(|run| run.end.as_mut()).for_each(|end| end.is_past = true);
+        }
     }
 
     /// The running containers: regular and ephemeral ones first, then init containers, then sidecars, each in the
@@ -214,9 +229,9 @@ impl<B: RunScope> EnginePodState<B> {
         self.stopping && !self.any_running()
     }
 
-    /// Whether the sandbox or boot of the run is gone.
+    /// Whether the sandbox or boot of the run is gone, or its pod was stopped after it.
     pub fn is_past(&self, run: &Run<B>) -> bool {
-        B::is_past(&self.own, &run.own)
+        B::is_past(&self.own, &run.own) || run.end.as_ref().is_some_and(|end| end.is_past)
     }
 
     /// The number of the container's next attempt, and the backoff that follows it.
@@ -442,5 +457,32 @@ mod tests {
         ] {
             assert_eq!(is_done(policy, code, asked), expected, "{policy} {code} {asked}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_was_stopped_starts_over_with_its_init_containers_when_it_is_wanted_again() {
+        let starts = |state: &EnginePodState<Place>, pod: &Pod| {
+            let rules = container_plan::rules(pod);
+            container_plan::plan(&rules, &state.seen(&rules, Instant::now())).start
+        };
+        // The next agent knows only what was asked.
+        for is_stopping in [true, false] {
+            let (mut state, pod) = over("OnFailure", 0, true);
+            state.stopping = is_stopping;
+            state.want(&pod);
+            assert_eq!(starts(&state, &pod), [0], "stopping: {is_stopping}");
+            let run = Run::new("first-1", 1, Duration::ZERO, true);
+            let first = state.container("first").unwrap();
+            first.begin(run);
+            let run = first.run.as_mut().unwrap();
+            run.started_at = Some(WallTime::UNIX_EPOCH);
+            let times = (Duration::ZERO, Duration::ZERO);
+            run.finish(ContainerExit::new(0), times, false, &CrashBackoff::default());
+            state.want(&pod);
+            assert_eq!(starts(&state, &pod), [1], "what exited by itself has done its job");
+        }
+        let (mut state, pod) = over("Always", 1, false);
+        state.want(&pod);
+        assert_eq!(starts(&state, &pod), [1, 2], "it was not stopped");
     }
 }

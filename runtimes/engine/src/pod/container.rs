@@ -91,6 +91,8 @@ pub struct End {
     pub restart_at: Instant,
     /// Whether the wait for the restart was reported.
     pub told: bool,
+    /// Whether its pod was stopped and is wanted again, so that it starts over.
+    pub(crate) is_past: bool,
     /// Whether the exit was reported, also by an earlier agent.
     pub(crate) reported: bool,
 }
@@ -290,8 +292,10 @@ impl<B: RunScope> Run<B> {
         self.probe_state.ready = false;
         // The runtime may learn more of an exit later.
         let was_reported = self.end.as_ref().is_some_and(|end| end.reported);
+        let is_past = self.end.as_ref().is_some_and(|end| end.is_past);
         let reported = was_reported || since > REPORTED_BY_EARLIER_AGENT;
-        self.end = Some(End { exit, ran, asked, backoff, restart_at, told: false, reported });
+        let told = false;
+        self.end = Some(End { exit, ran, asked, backoff, restart_at, told, is_past, reported });
     }
 }
 
