@@ -27,9 +27,12 @@ pub(super) async fn end<D: ProgramDriver>(
     let ended = pod::ended(entry, &target.name, &target.id);
     tokio::pin!(ended);
     let ask = async {
-        let is_first = note_asked(&mut entry.lock(), target);
+        let Asked { is_first, is_stop } = note_asked(&mut entry.lock(), target);
         if is_first {
             D::send_stop_signal(context, entry, target).await;
+        }
+        // The exit of a container that is only being restarted is a crash, also to the next agent.
+        if is_stop {
             let container = paths::container(&context.config, entry.uid(), &target.name);
             context.asked.take(paths::asked(&container.join(target.attempt.to_string())));
         }
@@ -51,16 +54,24 @@ pub(super) async fn end<D: ProgramDriver>(
     Err(D::unkillable_error(context, entry, target).await)
 }
 
-/// Notes that the container is sent the stop signal now. Returns false if it has exited, or if an earlier stop or the
-/// previous agent already sent the signal.
-fn note_asked(state: &mut PodState, target: &StopTarget) -> bool {
+/// What a request to stop a container is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// Whether the stop signal has to be sent: the container runs, and neither an earlier stop nor the previous agent
+    /// has sent it.
+    is_first: bool,
+    /// Whether the container runs and its whole pod is being stopped.
+    is_stop: bool,
+}
+
+/// Notes that the container is sent the stop signal now.
+fn note_asked(state: &mut PodState, target: &StopTarget) -> Asked {
     let Some(run) = state.run(&target.name, &target.id).filter(|run| run.end.is_none()) else {
-        return false;
+        return Asked::default();
     };
     let is_first = run.signalled_at.is_none();
     let asked = *run.signalled_at.get_or_insert_with(Instant::now);
-    if let Some(record) = &mut state.stop {
-        record.signalled_at.get_or_insert(asked);
-    }
-    is_first
+    let Some(record) = &mut state.stop else { return Asked { is_first, is_stop: false } };
+    record.signalled_at.get_or_insert(asked);
+    Asked { is_first, is_stop: true }
 }

@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -26,8 +27,12 @@ struct Faulty {
 }
 
 fn faulty(fails: u32) -> Arc<ProgramContext<Faulty>> {
+    faulty_in(Path::new("/none"), fails)
+}
+
+fn faulty_in(dir: &Path, fails: u32) -> Arc<ProgramContext<Faulty>> {
     let shim = ShimCommand::new("/none", []);
-    let config = ProcessConfig::new("/none", "/none", shim, WallClock::new(WallTime::default));
+    let config = ProcessConfig::new(dir, dir, shim, WallClock::new(WallTime::default));
     let driver = Faulty { fails, tries: AtomicU32::new(0), hooks: AtomicU32::new(0) };
     Arc::new(ProgramContext::new(config, String::new(), watch::channel(()).1, driver))
 }
@@ -212,5 +217,33 @@ async fn a_container_is_killed_at_the_promised_end_but_not_within_a_second_of_it
         let least = if is_asked { Duration::ZERO } else { Grace::SHORTEST };
         assert_eq!(began.elapsed(), left.max(least), "{millis} ms, asked: {is_asked}");
         assert!(entry.lock().attempt("main", 0).unwrap().signalled_at.is_some());
+    }
+}
+
+/// The next agent takes the mark for the stop of the pod.
+#[tokio::test]
+async fn only_a_stop_of_the_pod_leaves_the_mark_that_its_containers_did_not_crash() {
+    for (is_stopping, was_signalled) in [(false, false), (true, false), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (context, entry) = (faulty_in(dir.path(), 0), running());
+        let attempt = paths::container(&context.config, entry.uid(), "main").join("0");
+        std::fs::create_dir_all(&attempt).unwrap();
+        if was_signalled {
+            entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+        }
+        let zero = Grace::fixed(Duration::ZERO);
+        if is_stopping {
+            stop(&context, &entry, None, zero).await.unwrap();
+        } else {
+            stop_to_restart(&context, &entry, "main", EndCause::Changed, zero).await.unwrap();
+        }
+        // Notes are written in this order.
+        let last = dir.path().join("last");
+        context.asked.take(last.clone());
+        while !last.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let is_marked = paths::asked(&attempt).exists();
+        assert_eq!(is_marked, is_stopping, "{is_stopping} {was_signalled}");
     }
 }
