@@ -64,6 +64,8 @@ pub(super) struct StopCore<A, N> {
     turns: Semaphore,
     pub(super) poller: RuntimePoller,
     pub(super) kubelet: KubeletHold,
+    /// Has a receiver for each pod whose hooks the kubelet may be running.
+    kubelets_hooks: watch::Sender<()>,
     pub(super) restart_guard: RestartGuard,
     pub(super) unused_volumes: UnusedVolumes,
     /// Whether it was logged that the container runtime cannot be queried.
@@ -84,6 +86,7 @@ impl<A, N> StopCore<A, N> {
             turns: Semaphore::new(MAX_CONCURRENT_STOPS),
             poller: RuntimePoller::default(),
             kubelet: KubeletHold::default(),
+            kubelets_hooks: watch::Sender::new(()),
             restart_guard: RestartGuard::default(),
             unused_volumes: UnusedVolumes::default(),
             query_error_logged: AtomicBool::new(false),

@@ -1,5 +1,7 @@
 //! Stops containers through the container runtime: beside the kubelet, or in its place.
 
+use std::convert::Infallible;
+
 use super::asking::whole;
 use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
 use super::*;
@@ -17,7 +19,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     ) -> Result<(), RuntimeError> {
         let begun = Instant::now();
         for delay in Retry::KUBELET_POD.delays() {
-            let mut step = self.step_after(StopStep::Wait, pod, request).await;
+            let mut step = tokio::select! {
+                step = self.step_after(StopStep::Wait, pod, request) => step,
+                never = self.leave_to_kubelet(pod, request) => match never {},
+            };
             let is_done = loop {
                 tokio::select! {
                     is_done = self.carry_out(step, pod, runtime_uid, grace, request) => break is_done,
@@ -34,6 +39,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
         let what = format!("stopping pod {} through the container runtime", pod.pod_ref());
         Err(RuntimeError::Timeout { what, after: begun.elapsed() })
+    }
+
+    /// Records that the kubelet may be running the pod's hooks, once the API server has accepted its end. Never returns.
+    async fn leave_to_kubelet(&self, pod: &Pod, request: &StopRequest) -> Infallible {
+        request.until(|asked| asked.accepted.is_some()).await;
+        let _runs_hooks = facts::has_pre_stop(pod).then(|| self.kubelets_hooks.subscribe());
+        pending().await
     }
 
     /// Carries out one step. Returns whether the pod's containers have exited for good.
@@ -60,6 +72,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
             }
             StopStep::InsteadOfKubelet(absence) => {
+                if absence == Absence::Api && self.is_accepted_before_hold(grace, request).await {
+                    return false;
+                }
                 self.kubelet.hold().await;
                 // The shutdown may have been cancelled meanwhile.
                 self.may_stop_containers()
@@ -71,6 +86,17 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 self.stop_instead(pod, runtime_uid, grace, why, request).await
                     && self.runs_nothing(runtime_uid).await
             }
+        }
+    }
+
+    /// Waits until the kubelet runs no more hooks, which its end would cut short, but at most half of the grace period.
+    /// Returns whether the API server accepts the pod's own end meanwhile. Cancel-safe.
+    async fn is_accepted_before_hold(&self, grace: &Grace, request: &StopRequest) -> bool {
+        tokio::select! {
+            biased;
+            () = self.kubelets_hooks.closed() => false,
+            () = request.until(|asked| asked.accepted.is_some()) => true,
+            () = sleep(grace.remaining() / 2) => false,
         }
     }
 
@@ -144,15 +170,19 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 "{why}: its containers were stopped through the container runtime"
             ));
         }
-        let hooks = is_first
-            && facts::has_pre_stop(pod)
-            && !grace.remaining().is_zero()
-            && runs_hooks(request.now().accepted, self.kubelet.held_at());
+        let is_told = !runs_hooks(request.now().accepted, self.kubelet.held_at());
+        let with_hook = facts::with_pre_stop(pod);
+        let is_concerned = is_first && !with_hook.is_empty();
+        let hooks = is_concerned && !grace.remaining().is_zero() && !is_told;
         request.runs_hooks(hooks && !self.kubelet.is_held());
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
         request.runs_hooks(false);
         if let Ok(stopped) = &stopped {
             request.remark_hooks(stopped);
+            if is_concerned && is_told && stopped.ran && self.kubelet.is_held() {
+                let names = with_hook.join(", ");
+                request.remark(format!("the preStop hook of {names} may have been cut short"));
+            }
         }
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.pod_ref(), "cannot stop the pod's containers: {error}");

@@ -89,6 +89,27 @@ async fn hooks_run_without_a_kubelet_that_an_earlier_agent_stopped_though_the_ap
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_kubelet_is_not_stopped_while_it_runs_hooks_and_a_hook_that_it_loses_is_named() {
+    let lost = "; the preStop hook of a may have been cut short";
+    for (takes, stopped_ms, says) in [(10, 10_000, false), (100, 31_000, true)] {
+        let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
+        world.state().takes = secs(takes);
+        world.set_going_down();
+        let told = tokio::spawn({
+            let core = Arc::clone(&core);
+            async move { stop(&core, "told", 60).await }
+        });
+        sleep(secs(1)).await;
+        world.set_api_away(true);
+        stop(&core, "web", 60).await.1.unwrap();
+        let stopped = world.first_ms("stop the kubelet").unwrap();
+        assert!((stopped_ms..stopped_ms + 200).contains(&stopped), "{:?}", world.log());
+        let remark = told.await.unwrap().1.unwrap().remark.unwrap_or_default();
+        assert_eq!(remark.ends_with(lost), says, "{remark}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_winddown_runs_hooks_a_kubelet_that_cannot_be_stopped_is_told_nothing() {
     let (world, core) = World::new([with_hook("web")]).await;
     world.state().kubelet_is_service = false;
