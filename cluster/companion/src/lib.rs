@@ -29,7 +29,8 @@
 //! - A kubelet restarts containers that it was not asked to stop. So the kubelet itself is stopped before the
 //!   first pod is stopped without it, if it is a service of its own, but not before hooks that it runs have ended, nor
 //!   for a manifest's pod before it has unmounted the volumes of other pods (at most half of the grace period).
-//!   It is started again if the shutdown is cancelled. Containers that are restarted regardless are stopped again, and the report says so of each pod.
+//!   It is started again if the shutdown is cancelled. Containers that are restarted regardless
+//!   are stopped again, and the report says so of each pod.
 //! - A pod that the kubelet runs again after a cancelled shutdown is left alone until the next one.
 //! - Nothing is written to a pod's status, which belongs to the kubelet.
 //! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are
