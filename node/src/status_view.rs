@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1 as kube;
 use winddown_host::pod_logs;
 use winddown_shared::status::{StatusEntry, is_terminal};
 use winddown_shared::{
-    Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
+    ContainerKind, Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
     WAITING_FOR_PREEMPTION, WAITING_FOR_TURN,
 };
 
@@ -213,7 +213,7 @@ fn without_manifest(pod: &RuntimePod, lifecycle: Option<Lifecycle>) -> api::PodS
 }
 
 fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
-    let containers = status.map(containers).unwrap_or_default();
+    let containers = status.map(|status| containers(pod, status)).unwrap_or_default();
     let counted = containers.iter().filter(|c| c.kind != "init");
     let text = |field: Option<&String>| field.cloned().unwrap_or_default();
     api::PodStatus {
@@ -255,12 +255,13 @@ fn state(lifecycle: Lifecycle) -> api::PodState {
     }
 }
 
-fn containers(status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
+fn containers(pod: &Pod, status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
+    let specs = || pod.spec.iter().filter_map(|spec| spec.init_containers.as_ref()).flatten();
     let init = status.init_container_statuses.iter().flatten().map(|c| {
-        // A restartable init container (sidecar) keeps running once it has started; an ordinary one exits.
-        let sidecar =
-            c.started == Some(true) && c.state.as_ref().is_some_and(|s| s.running.is_some());
-        container(c, if sidecar { "sidecar" } else { "init" })
+        let spec = specs().find(|spec| spec.name == c.name);
+        let is_sidecar =
+            spec.is_some_and(|spec| ContainerKind::of_init(spec) == ContainerKind::Sidecar);
+        container(c, if is_sidecar { "sidecar" } else { "init" })
     });
     let regular = status.container_statuses.iter().flatten().map(|c| container(c, "regular"));
     init.chain(regular).collect()
@@ -324,5 +325,39 @@ pub(crate) fn lock_state(lock: &LockState) -> (api::LockState, Option<String>) {
         LockState::Released => (api::LockState::Released, None),
         LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
         LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_sidecar_that_waits_to_be_restarted_is_a_sidecar() {
+        let of = |name: &str, state: Value| json!({"name": name, "image": "x", "imageID": "", "ready": false, "restartCount": 1, "state": state});
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+            "spec": {
+                "initContainers": [
+                    {"name": "first"},
+                    {"name": "proxy", "restartPolicy": "Always"},
+                ],
+                "containers": [{"name": "main"}],
+            },
+        });
+        let status = json!({
+            "initContainerStatuses": [
+                of("first", json!({"running": {}})),
+                of("proxy", json!({"waiting": {"reason": "CrashLoopBackOff"}})),
+            ],
+            "containerStatuses": [of("main", json!({"running": {}}))],
+        });
+        let pod = Pod::new(from_value(pod).unwrap()).unwrap();
+        let told = pod_status(&pod, Some(&from_value(status).unwrap()));
+        let kinds: Vec<&str> = told.containers.iter().map(|one| &*one.kind).collect();
+        assert_eq!(kinds, ["init", "sidecar", "regular"]);
+        assert_eq!(told.desired_containers, 2);
     }
 }
