@@ -241,28 +241,7 @@ impl<K: EndingPods> ShutdownController<K> {
         stop: &CancellationToken,
     ) -> Transition {
         match stage {
-            Stage::Carried(record) => match self.resume_decision(&record, signal) {
-                ResumeDecision::Undecided(until) => {
-                    self.ask_machine(&record, signals).await;
-                    match signals.current().machine {
-                        MachineState::Unknown => {
-                            Transition::Wait(Stage::Carried(record), Some(until))
-                        }
-                        _ => Transition::Done(Stage::Carried(record)),
-                    }
-                }
-                ResumeDecision::Resume if record.phase.is_over() => {
-                    self.release_without_run(signal, Some(record), None).await
-                }
-                ResumeDecision::Resume => {
-                    self.shut_down(signal, signals, Some(*record), stop).await
-                }
-                ResumeDecision::Drop => {
-                    self.lift_all();
-                    let is_known = is_known(&record, signal);
-                    self.beside(signals, self.end_carried(*record, is_known)).await
-                }
-            },
+            Stage::Carried(record) => self.carry_on(record, signal, signals, stop).await,
             Stage::Idle if signal.ends_the_node() => {
                 self.shut_down(signal, signals, None, stop).await
             }
@@ -293,6 +272,34 @@ impl<K: EndingPods> ShutdownController<K> {
             stage @ Stage::Done { .. } => {
                 self.follow_reasons(signal);
                 Transition::Wait(stage, None)
+            }
+        }
+    }
+
+    /// Takes the next step of an earlier agent's run.
+    async fn carry_on(
+        &self,
+        record: Box<RunRecord>,
+        signal: &SignalState,
+        signals: &mut ShutdownSignals,
+        stop: &CancellationToken,
+    ) -> Transition {
+        match self.resume_decision(&record, signal) {
+            ResumeDecision::Undecided(until) => {
+                self.ask_machine(&record, signals).await;
+                match signals.current().machine {
+                    MachineState::Unknown => Transition::Wait(Stage::Carried(record), Some(until)),
+                    _ => Transition::Done(Stage::Carried(record)),
+                }
+            }
+            ResumeDecision::Resume if record.phase.is_over() => {
+                self.release_without_run(signal, Some(record), None).await
+            }
+            ResumeDecision::Resume => self.shut_down(signal, signals, Some(*record), stop).await,
+            ResumeDecision::Drop => {
+                self.lift_all();
+                let is_known = is_known(&record, signal);
+                self.beside(signals, self.end_carried(*record, is_known)).await
             }
         }
     }

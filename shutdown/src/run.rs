@@ -382,30 +382,34 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
             });
         }
 
-        let report = |place: &ReportPosition| &self.groups[place.group].pods[place.pod];
-        let kills = places.iter().filter_map(|place| report(place).kill_at(Duration::MAX));
-        let killed = kills.max().unwrap_or_default();
-        let waited = self.answers(Wait::Group { index: group, begun, killed }).await;
+        let reports = || places.iter().map(|place| &self.groups[place.group].pods[place.pod]);
+        let killed = reports().filter_map(|pod| pod.kill_at(Duration::MAX)).max();
+        let wait = Wait::Group { index: group, begun, killed: killed.unwrap_or_default() };
+        let waited = self.answers(wait).await;
 
         // A pod whose kill failed or was refused is not awaited, but still runs.
-        let end = |place: &&ReportPosition| self.groups[place.group].pods[place.pod].end;
-        let failed = places.iter().filter(|place| end(place) == PodEnd::StillRunning).count();
+        let reports = places.iter().map(|place| &self.groups[place.group].pods[place.pod]);
+        let failed = reports.filter(|pod| pod.end == PodEnd::StillRunning).count();
         let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
         if waited.is_err() && left > 0 {
             // Their grace goes on: neither has the group finished, nor is anything late.
             return waited;
         }
         self.kills.overdue.extend(self.kills.asked.keys());
-        for index in touched {
-            if !self.unasked.waiting[index].is_empty() {
-                continue;
-            }
-            self.groups[index].ended = Some(self.elapsed());
-            self.order.progress.group(index, |group| group.finished = Some(Instant::now()));
-        }
+        self.note_finished(&touched);
         let took = begun.elapsed();
         self.order.recorder.record(&Event::GroupFinished { priority, name, took, left });
         waited
+    }
+
+    /// Notes of these groups that they are over, unless more of their pods have come meanwhile.
+    fn note_finished(&mut self, groups: &[usize]) {
+        for &index in groups {
+            if self.unasked.waiting[index].is_empty() {
+                self.groups[index].ended = Some(self.elapsed());
+                self.order.progress.group(index, |group| group.finished = Some(Instant::now()));
+            }
+        }
     }
 
     /// Takes the pods of all groups up to `group` that have not been requested to stop yet.

@@ -215,11 +215,12 @@ impl Inhibitor for LogindInhibitor {
 
     fn machine(&self) -> BoxFuture<'_, MachineState> {
         let ask = async {
-            match in_progress_on(&self.0.bus, MACHINE_TIMEOUT).await {
+            match in_progress_on(self.0.bus.builder(), MACHINE_TIMEOUT).await {
                 Ok(Some(kind)) => MachineState::GoingDown(kind),
                 Ok(None) => MachineState::StaysUp,
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "treating this as unknown");
+                    let error = error_chain(&error);
+                    tracing::warn!("whether the machine goes down counts as unknown: {error}");
                     MachineState::Unknown
                 }
             }

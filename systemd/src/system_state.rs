@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use winddown_shared::ShutdownKind;
+use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 
-use crate::logind::Bus;
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -28,15 +28,15 @@ pub struct SystemStateError(zbus::Error);
 pub async fn shutdown_in_progress(
     timeout: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    in_progress_on(&Bus::System, timeout).await
+    in_progress_on(Ok(Builder::system()), timeout).await
 }
 
-/// Like [`shutdown_in_progress`], on `bus`.
+/// Like [`shutdown_in_progress`], on the bus to which `builder` connects.
 pub(crate) async fn in_progress_on(
-    bus: &Bus,
+    builder: zbus::Result<Builder<'_>>,
     timeout: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    let builder = bus.builder().map_err(SystemStateError)?;
+    let builder = builder.map_err(SystemStateError)?;
     let connection = builder.method_timeout(timeout).build().await.map_err(SystemStateError)?;
     let manager = ManagerProxy::builder(&connection)
         .cache_properties(CacheProperties::No)

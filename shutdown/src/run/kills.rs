@@ -269,6 +269,14 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         if was != end {
             self.has_to_note(end);
         }
+        self.count(place, end, counted);
+        if end.has_terminated() {
+            self.release(place, &pod);
+        }
+    }
+
+    /// Adds the end of a pod to its group's progress, unless it was `counted` before.
+    fn count(&self, place: ReportPosition, end: PodEnd, counted: bool) {
         self.order.progress.group(place.group, |group| match end {
             PodEnd::StillRunning | PodEnd::NotDrainable => group.failed += 1,
             _ if counted => {}
@@ -277,9 +285,6 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 group.forced += usize::from(end == PodEnd::Killed);
             }
         });
-        if end.has_terminated() {
-            self.release(place, &pod);
-        }
     }
 
     /// Adds to the report what became of pods after they had stopped.

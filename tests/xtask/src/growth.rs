@@ -28,7 +28,7 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
         "ContainerKind ContainerState EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
-         InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MemoryAvailable MemoryFigure \
+         InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
          MetricValue Outcome PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
          ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
          ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \

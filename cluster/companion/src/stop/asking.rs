@@ -43,6 +43,14 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
 const SEVERAL_BUDGETS: &str = "the API server evicts no pod that more than one disruption budget selects, and it was \
                                deleted without consent";
 
+fn note_several_budgets(refused: &RefusedRequest, request: &StopRequest) {
+    if let Some(kube::Error::Api(status)) = &refused.source
+        && refusal::has_several_budgets(status)
+    {
+        request.remark(SEVERAL_BUDGETS.to_owned());
+    }
+}
+
 fn without_consent(by: &str, time: Duration) -> String {
     format!("{by} refused for {}, and it was deleted without consent", in_seconds(time))
 }
@@ -199,11 +207,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let (retries, asked) = match next_step(refused.refusal) {
                 AskStep::Gone => return self.vanished(pod).await,
                 AskStep::Delete => {
-                    if let Some(kube::Error::Api(status)) = &refused.source
-                        && refusal::has_several_budgets(status)
-                    {
-                        request.remark(SEVERAL_BUDGETS.to_owned());
-                    }
+                    note_several_budgets(&refused, request);
                     return None;
                 }
                 AskStep::Refused(asked) => (&mut refusals, asked),
