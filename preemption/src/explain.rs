@@ -8,7 +8,7 @@ use winddown_shared::{Pod, ResourceName};
 use crate::distance::distance;
 use crate::minimal::{Criterion, born, can_run_elsewhere, is_ending};
 use crate::select::{Charge, select_for_admission};
-use crate::{NoVictims, Requirement, Selection, Strategy};
+use crate::{NoVictims, Requirement, Selection, Strategy, select};
 
 /// A choice, with a reason for every pod.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub enum VictimVerdict {
     Worse(Criterion),
 }
 
-/// Makes the choice that the admission of `preemptor` makes, with a reason for every pod.
+/// Makes the same choice as [`select`], with a reason for every pod.
 #[must_use]
 pub fn explain<'a>(
     preemptor: &Pod,
@@ -72,7 +72,30 @@ pub fn explain<'a>(
     requirements: &[Requirement],
     strategy: Strategy,
 ) -> PreemptionExplanation<'a> {
-    let (charge, chosen) = select_for_admission(preemptor, pods, requirements, strategy);
+    let chosen = select(preemptor, pods, requirements, strategy);
+    of_choice(preemptor, pods, requirements, strategy, (Pod::accounted_requests, chosen))
+}
+
+/// Makes the choice that [`PreemptionHandler`](crate::PreemptionHandler) makes when a pod is admitted, with a reason for
+/// every pod.
+#[must_use]
+pub fn explain_admission<'a>(
+    preemptor: &Pod,
+    pods: &'a [Pod],
+    requirements: &[Requirement],
+    strategy: Strategy,
+) -> PreemptionExplanation<'a> {
+    let chosen = select_for_admission(preemptor, pods, requirements, strategy);
+    of_choice(preemptor, pods, requirements, strategy, chosen)
+}
+
+fn of_choice<'a>(
+    preemptor: &Pod,
+    pods: &'a [Pod],
+    requirements: &[Requirement],
+    strategy: Strategy,
+    (charge, chosen): (Charge, Result<Selection, NoVictims>),
+) -> PreemptionExplanation<'a> {
     let open: Vec<Requirement> = requirements.iter().filter(|r| r.1 > 0).cloned().collect();
     let reasons = Reasons { preemptor, pods, open: &open, strategy, charge, chosen: &chosen };
     let order = reasons.order();

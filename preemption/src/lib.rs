@@ -33,7 +33,9 @@ mod select;
 mod table;
 
 pub use error::NoVictims;
-pub use explain::{ConsideredVictim, PreemptionExplanation, VictimVerdict, explain};
+pub use explain::{
+    ConsideredVictim, PreemptionExplanation, VictimVerdict, explain, explain_admission,
+};
 pub use handler::PreemptionHandler;
 pub use minimal::Criterion;
 pub use plan_json::{

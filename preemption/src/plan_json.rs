@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1 as api;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{IdentityError, Pod, ResourceName};
 
-use crate::select::select_for_admission;
 use crate::{
     ConsideredVictim, Criterion, PreemptionExplanation, Proof, Requirement, Strategy, explain,
+    select,
 };
 
 /// Options for [`plan_case`].
@@ -75,7 +75,7 @@ pub fn plan_case(case: &str, options: &PlanOptions) -> Result<PreemptionAnswer, 
             options.strategy,
         )
     } else {
-        let (_, chosen) = select_for_admission(&preemptor, &pods, &requirements, options.strategy);
+        let chosen = select(&preemptor, &pods, &requirements, options.strategy);
         let chosen = chosen.map(|selection| selection.victims).map_err(|error| error.to_string());
         PreemptionAnswer::new(case.id, chosen, &pods)
     })

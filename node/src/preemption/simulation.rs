@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_preemption::{ConsideredVictim, PreemptionHandler, Strategy, explain};
+use winddown_preemption::{ConsideredVictim, PreemptionHandler, Strategy, explain_admission};
 use winddown_shared::{
     NodeUse, OtherPods, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
     fit_failures,
@@ -95,7 +95,7 @@ impl<R: Runtime> Rooms<R> {
             let lacking: Vec<(ResourceName, i64)> =
                 short.map(|(name, amount)| (name.clone(), amount)).collect();
             if !lacking.is_empty() && pod.is_critical() {
-                let why = explain(pod, others.non_terminating(), &lacking, strategy);
+                let why = explain_admission(pod, others.non_terminating(), &lacking, strategy);
                 case.considered = why.considered.iter().map(considered).collect();
             }
             let lack = |(name, amount): (ResourceName, i64)| InsufficientResource {

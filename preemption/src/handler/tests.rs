@@ -274,7 +274,8 @@ fn pods_that_free_nothing_when_ranked_make_room_when_the_fit_counts_them() {
     // The explanation is of the same choice.
     let pods = [overhead];
     let lacking = [(winddown_shared::ResourceName::Cpu, 100)];
-    let explained = crate::explain(&cluster_critical(), &pods, &lacking, Strategy::Distance);
+    let explained =
+        crate::explain_admission(&cluster_critical(), &pods, &lacking, Strategy::Distance);
     let [considered] = &explained.considered[..] else { panic!("{explained:?}") };
     assert_eq!(considered.verdict, crate::VictimVerdict::Taken(1));
     assert_eq!(considered.frees[0].1, 250);
