@@ -255,7 +255,8 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
         Fix::ConfigChanged => row(
             Processes,
             "config",
-            "now=$(date +%s); until [ $(date +%s) -gt $now ]; do :; done; touch /etc/winddown/config.yaml",
+            // By the clock of files, which is a tick behind that of `date`.
+            "cd /etc/winddown; now=$(date +%s); until [ $(stat -c %Y config.yaml) -gt $now ]; do touch config.yaml; done",
         ),
         Fix::ManifestsWritable => row(Processes, "manifest-writers", WRITTEN_BY_A_USER),
         Fix::StateGone => row(Services, "state", "rm -r /var/lib/winddown"),
