@@ -6,6 +6,7 @@
 # listed. With WINDDOWN_NO_SKIP set such a test fails instead, unless no package registry has what it
 # lacks. A test of the long form prints "LEFT: name: why" where WINDDOWN_LONG is not set, and is counted
 # in a line of its own. The whole output is kept in target/test.log. The exit code is that of the tests.
+# WINDDOWN_BESIDE names another target of make, which is made while tests run on nodes; if it fails, so does this.
 set -u
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-target}
@@ -18,6 +19,7 @@ begun=$(date +%s)
 at_once=4
 [ "$(nproc)" -gt 2 ] || at_once=3
 [ -z "${WINDDOWN_LONG:-}" ] || at_once=2
+[ -z "${WINDDOWN_BESIDE:-}" ] || at_once=$((at_once + 1))
 # Of what properties are tried on, the short form takes the same few cases each time: what gates a change does not
 # depend on luck, and the long form looks for what is new.
 if [ -z "${WINDDOWN_LONG:-}" ]; then
@@ -67,6 +69,7 @@ hand_out() {
     for job in "$jobs"/nodes/*.sh; do rm "$jobs/rest/${job##*/}"; done
     # Examples in the documentation are compiled as they are run.
     echo 'cargo test --workspace --doc --no-fail-fast -- --show-output' >"$jobs/rest/03-doc.sh"
+    [ -z "${WINDDOWN_BESIDE:-}" ] || echo "nice -n 19 make $WINDDOWN_BESIDE" >"$jobs/rest/02-$WINDDOWN_BESIDE.sh"
     printf '%s\0' "$jobs"/rest/*.sh
 }
 
@@ -76,7 +79,9 @@ cat >"$jobs/run" <<'RUN'
 job=${1%.sh}
 {
     sh "$1" 2>&1
-    echo $? >"$job.status"
+    status=$?
+    [ "$status" = 0 ] || echo "$(basename "$job") failed: $status"
+    echo "$status" >"$job.status"
 } | tee "$job.log" | awk -v name="$(basename "$job" | sed 's/^..-winddown-//; s/^..-//; s/-[0-9a-f]*$//')" '
     /^successes:$/ { quiet = 1 }
     /^(failures:|test result:)/ || /^ +Doc-tests / { quiet = 0 }
@@ -152,7 +157,7 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
         print ""
         # A skipped test passes as far as cargo knows. One that did not compile has no result.
         if (status != 0 && failed == 0) {
-            print "No test failed, yet cargo did: see the error above."
+            print "No test failed, yet something else did: see the error above."
             failed = 1
         }
         printf "%d minutes. ", (took + 30) / 60
