@@ -106,18 +106,18 @@ pub(super) fn has_claims(pod: &api::Pod) -> bool {
 
 /// Whether the pod has preStop hooks.
 pub(super) fn has_pre_stop(pod: &api::Pod) -> bool {
-    !with_pre_stop(pod).is_empty()
+    with_pre_stop(pod).next().is_some()
 }
 
 /// Names of the pod's containers that have a preStop hook.
-pub(super) fn with_pre_stop(pod: &api::Pod) -> Vec<&str> {
+pub(super) fn with_pre_stop(pod: &api::Pod) -> impl Iterator<Item = &str> {
     let containers = pod
         .spec
         .iter()
         .flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
     let has_hook =
         |one: &&api::Container| one.lifecycle.as_ref().is_some_and(|all| all.pre_stop.is_some());
-    containers.filter(has_hook).map(|one| one.name.as_str()).collect()
+    containers.filter(has_hook).map(|one| one.name.as_str())
 }
 
 /// Names of the pod's sidecars, in the order in which they end: the reverse of that in which they start.

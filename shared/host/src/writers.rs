@@ -58,6 +58,15 @@ pub struct Trusted {
     pub groups: Vec<u32>,
 }
 
+impl Trusted {
+    /// These, root, and this process's user.
+    fn with_root(&self) -> Self {
+        let mut all = self.clone();
+        all.users.extend([0, rustix::process::geteuid().as_raw()]);
+        all
+    }
+}
+
 /// Finds who, besides root and this process's user, may change what `path` is or contains: through the file, each
 /// directory above it, and each link on the way with the directories above what it leads to. `root` stands for `/`, and
 /// so do links that begin with `/`; nothing above it is looked at. Blocking.
@@ -79,8 +88,7 @@ pub fn others_may_write_besides(
     root: &Path,
     path: &Path,
 ) -> io::Result<Vec<OthersMayWrite>> {
-    let mut trusted = trusted.clone();
-    trusted.users.extend([0, rustix::process::geteuid().as_raw()]);
+    let trusted = trusted.with_root();
     let mut found: Vec<OthersMayWrite> = Vec::new();
     walk(root, path, |path, facts, part| {
         let known = found.iter().any(|one| one.path == path);
@@ -100,8 +108,7 @@ pub fn others_may_write_file(
     path: &Path,
     file: &File,
 ) -> io::Result<Option<OthersMayWrite>> {
-    let mut trusted = trusted.clone();
-    trusted.users.extend([0, rustix::process::geteuid().as_raw()]);
+    let trusted = trusted.with_root();
     let who = writers(&file.metadata()?, &trusted, PathPart::Last);
     Ok(who.map(|who| OthersMayWrite { path: path.to_owned(), who }))
 }

@@ -17,7 +17,7 @@ use crate::WallTime;
 pub struct InhibitorState {
     /// Whether the delay lock is held, and if not, the reason.
     pub lock: LockState,
-    /// Whether this agent has the lock, also while the login manager cannot be asked: it waits for whoever has one.
+    /// Whether this agent has the lock, also while the login manager cannot be asked: it waits for each lock that is held.
     pub has_lock: bool,
     /// Whether a shutdown is in progress (logind's `PreparingForShutdown`): the signal came from
     /// the owner of the bus name, and the property confirmed it.

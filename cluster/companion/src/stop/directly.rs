@@ -171,7 +171,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             ));
         }
         let is_told = !runs_hooks(request.now().accepted, self.kubelet.held_at());
-        let with_hook = facts::with_pre_stop(pod);
+        let with_hook: Vec<_> = facts::with_pre_stop(pod).collect();
         let is_concerned = is_first && !with_hook.is_empty();
         let hooks = is_concerned && !grace.remaining().is_zero() && !is_told;
         request.runs_hooks(hooks && !self.kubelet.is_held());

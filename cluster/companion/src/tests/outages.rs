@@ -1,14 +1,17 @@
 //! Stops while the API server is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use k8s_openapi::api::core::v1 as api;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_api_client::refusal::Refusal;
 use winddown_shared::{Grace, Retry};
 
 use super::super::config::WithoutApi;
+use super::super::stop::StopCore;
 use super::pods::*;
 use super::world::*;
 
@@ -84,6 +87,22 @@ async fn what_a_kubelet_that_cannot_be_stopped_starts_again_is_ended_again() {
     assert!(world.has_running("web"), "a node that stays up has its pods");
 }
 
+/// A node that goes down, with these pods. The API server has accepted the end of another one, and a second ago fell silent.
+async fn fallen_silent(
+    pods: impl IntoIterator<Item = api::Pod>,
+    budgets: serde_json::Value,
+) -> (World, Arc<StopCore<World, World>>) {
+    let (world, core) = World::new(pods.into_iter().chain([pod("first", json!({}))])).await;
+    world.set_budgets(budgets);
+    world.state().takes = Duration::ZERO;
+    world.set_going_down();
+    assert_eq!(stop(&core, "first", 9).await.0, 0);
+    // It accepts requests and answers none; no connection breaks.
+    world.state().silent = true;
+    sleep(secs(1)).await;
+    (world, core)
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_falls_silent_is_found_out_in_300_ms_and_costs_no_pod_its_grace() {
     let hook = json!({"spec": {"containers": [
@@ -97,14 +116,7 @@ async fn an_api_server_that_falls_silent_is_found_out_in_300_ms_and_costs_no_pod
         ("a budget may object", json!({}), budget, 300),
         ("a hook", hook, json!([]), 300),
     ] {
-        let (world, core) = World::new([pod("first", json!({})), pod("web", more)]).await;
-        world.set_budgets(budgets);
-        world.state().takes = Duration::ZERO;
-        world.set_going_down();
-        assert_eq!(stop(&core, "first", 9).await.0, 0);
-        // It accepts requests and answers none; no connection breaks.
-        world.state().silent = true;
-        sleep(secs(1)).await;
+        let (world, core) = fallen_silent([pod("web", more)], budgets).await;
         let begun = world.elapsed_ms();
         let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
         let held = world.first_ms("stop the kubelet").unwrap() - begun;
@@ -120,14 +132,8 @@ async fn an_api_server_that_falls_silent_is_found_out_in_300_ms_and_costs_no_pod
 async fn an_api_server_that_has_just_answered_and_has_many_pods_to_stop_has_a_second() {
     for (pods, found_out) in [(8, 300), (9, 1000)] {
         let names: Vec<String> = (0..pods).map(|number| format!("web-{number}")).collect();
-        let all = names.iter().map(String::as_str).chain(["first"]);
-        let (world, core) = World::new(all.map(|name| pod(name, json!({})))).await;
-        world.set_budgets(json!([]));
-        world.state().takes = Duration::ZERO;
-        world.set_going_down();
-        assert_eq!(stop(&core, "first", 9).await.0, 0);
-        world.state().silent = true;
-        sleep(secs(1)).await;
+        let all = names.iter().map(|name| pod(name, json!({})));
+        let (world, core) = fallen_silent(all, json!([])).await;
         let begun = world.elapsed_ms();
         join_all(names.iter().map(|name| stop(&core, name, 9))).await;
         let held = world.first_ms("stop the kubelet").unwrap() - begun;
