@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use winddown_engine::pods::DEFAULT_USER_AGENT;
-use winddown_shared::{FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer};
+use winddown_shared::{
+    FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer, seconds_up,
+};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::begun_hooks::BegunHooks;
@@ -20,8 +22,6 @@ use super::foreign_hooks::HookEnd;
 use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
-/// Added to the rest of a grace period, to make up for the time that has just passed.
-const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// How long the runtime may take to answer a query: callers have a fallback.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -121,8 +121,8 @@ impl PodContainers {
         self.processes.ends(uid)
     }
 
-    /// Stops the pod's containers, each with SIGKILL `grace` (whole seconds) after the request. Resolves when none of them
-    /// runs.
+    /// Stops the pod's containers, each with SIGKILL when `grace`, but at least [`Grace::SHORTEST`] from its stop signal, is
+    /// over. Resolves when none of them runs.
     ///
     /// * `runs_hooks`: each container's preStop hook, as a kubelet recorded it, runs before its stop signal, within `grace`.
     /// * `sidecars`: these are asked one after the other, each when all other containers and the sidecars before it have
@@ -221,11 +221,20 @@ impl PodContainers {
         }
         let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
-        // The runtime takes whole seconds, and none at all means SIGKILL at once.
-        let left = grace.saturating_sub(begun.elapsed()) + ON_THE_WAY;
-        let left = left.max(Grace::SHORTEST);
-        self.client.stop_container(&container.id, left).await?;
+        self.stop_until(&container.id, begun + grace).await?;
         Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
+    }
+
+    /// Sends the stop signal, and SIGKILL at `kill_at`, but not before [`Grace::SHORTEST`] is over.
+    async fn stop_until(&self, id: &str, kill_at: Instant) -> Result<(), CallError> {
+        let now = Instant::now();
+        let kill_at = kill_at.max(now + Grace::SHORTEST);
+        // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
+        let whole = Duration::from_secs(seconds_up(kill_at - now));
+        tokio::select! {
+            stopped = self.client.stop_container(id, whole) => stopped,
+            () = sleep_until(kill_at) => self.client.stop_container(id, Duration::ZERO).await,
+        }
     }
 
     async fn list_both(&self) -> Result<(Vec<api::PodSandbox>, Vec<api::Container>), RuntimeError> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::api_outage::patience;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::{Retries, display::in_seconds};
+use winddown_shared::{Retries, display::in_seconds, seconds_up};
 
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ fn who_refused(refused: &RefusedRequest) -> String {
 }
 
 /// A grace period in the API's whole seconds. Zero would remove the object before the kubelet has stopped the pod.
-pub(super) fn whole(left: Duration) -> Duration {
+fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
 }
 
@@ -144,7 +144,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             if ends.is_some() {
                 request.accepted();
             }
-            let would_end = Instant::now() + whole(grace.remaining());
+            let would_end = Instant::now() + self.told(pod, &grace);
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
                 request.deleting();
                 match self.delete(pod, &grace, Retry::DELETION.delays()).await {
@@ -187,7 +187,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
         let mut refused_by: Option<String> = None;
         loop {
-            let left = whole(grace.remaining());
+            let left = self.told(pod, grace);
             let now = Instant::now();
             let until =
                 (now + self.answer_time(grace)).min(deadline.max(now + LAST_ANSWER_TIMEOUT));
@@ -254,7 +254,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let begun = Instant::now();
         loop {
             let turn = self.turns.acquire().await;
-            let left = whole(grace.remaining());
+            let left = self.told(pod, grace);
             let now = Instant::now();
             let deleted = self.api.delete(pod.pod_ref(), left);
             let until = now + self.answer_time(grace);
@@ -279,6 +279,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             };
             sleep(delay).await;
         }
+    }
+
+    /// The grace period that the API server is told.
+    fn told(&self, pod: &Pod, grace: &Grace) -> Duration {
+        let left = grace.remaining();
+        // Such a pod's containers are killed on time by winddown itself, and must not be by the kubelet before.
+        let is_killed_on_time = self.is_going_down() && !facts::has_pre_stop(pod);
+        if is_killed_on_time { Duration::from_secs(seconds_up(left).max(1)) } else { whole(left) }
     }
 
     /// Maximum duration of one request. While the node goes down, a server that does not answer must be noticed before

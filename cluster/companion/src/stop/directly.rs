@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 
-use super::asking::whole;
 use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
 use super::*;
 use crate::local_node::{ContainerStop, StoppedContainers};
@@ -201,7 +200,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     ) -> Result<StoppedContainers, NodeError> {
         let mut grace = grace.clone();
         loop {
-            let (end, left) = (grace.kill_at(), whole(grace.remaining()));
+            let (end, left) = (grace.kill_at(), grace.remaining().max(Grace::SHORTEST));
             let stop = ContainerStop { grace: left, runs_hooks, sidecars: facts::sidecars(pod) };
             tokio::select! {
                 stopped = self.node.stop(runtime_uid, &stop) => return stopped,

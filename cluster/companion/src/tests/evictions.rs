@@ -192,7 +192,7 @@ async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
     world.state().answers_after = Duration::from_millis(500);
     world.state().takes = secs(1);
     stop(&core, "web", 3).await.1.unwrap();
-    assert_eq!(world.log(), ["1: evict web 2", "1: stop uid-web 1"], "the kubelet is not stopped");
+    assert_eq!(world.log(), ["1: evict web 2", "1: stop uid-web 2"], "the kubelet is not stopped");
 }
 
 #[tokio::test(start_paused = true)]

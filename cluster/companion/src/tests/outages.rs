@@ -54,6 +54,29 @@ async fn without_the_api_containers_are_stopped_through_the_runtime_once_the_nod
 }
 
 #[tokio::test(start_paused = true)]
+async fn containers_lose_none_of_their_grace_to_rounding_when_the_kubelet_is_held_first() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes = secs(100);
+    world.state().stops_after = Duration::from_millis(600);
+    world.state().silent = true;
+    world.set_going_down();
+    let begun = Instant::now();
+    stop(&core, "web", 30).await.1.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 30, "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_api_server_accepts_late_gives_the_kubelet_no_less_time_than_is_left() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes = secs(100);
+    world.state().answers_after = Duration::from_millis(600);
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    let log = world.log();
+    assert!(log.iter().all(|line| !line.ends_with(" 29")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kubelet_that_was_stopped_ends_no_pod_and_comes_back_when_the_shutdown_is_called_off() {
     let (world, core) = World::new([pod("web", json!({})), pod("late", json!({}))]).await;
     world.set_api_away(true);

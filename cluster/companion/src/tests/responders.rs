@@ -33,7 +33,7 @@ async fn responders_that_end_the_pod_in_time_save_its_eviction() {
         world.delete_by_others("vm", secs(30));
         let (took, stopped) = stopping.await.unwrap();
         assert_eq!((took, stopped.unwrap().remark), (6, None), "{down}");
-        let stop = down.then_some("4: stop uid-vm 55");
+        let stop = down.then_some("4: stop uid-vm 56");
         let wanted: Vec<&str> = ["0: request vm"].into_iter().chain(stop).collect();
         assert_eq!(world.log(), wanted, "{down}");
     }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
     FoundContainer, FoundPod, Grace, PodRef, PodStopped, PodUid, PodUidMap, RuntimeError,
-    StoppedContainer, WallClock, WallTime,
+    StoppedContainer, WallClock, WallTime, seconds_up,
 };
 
 use super::super::api::{AskResponders, EndPods};
@@ -79,8 +79,9 @@ pub(super) struct State {
     /// How long after a pod's end the kubelet has unmounted its volumes, and when each pod ended.
     pub(super) unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
-    /// How long the kubelet's service takes to start.
+    /// How long the kubelet's service takes to start, and to stop.
     pub(super) starts_after: Duration,
+    pub(super) stops_after: Duration,
     /// How long a check of what the kubelet holds takes.
     pub(super) held_takes: Duration,
     /// Whether the kernel reports the exits of containers.
@@ -564,7 +565,7 @@ impl LocalContainers for World {
             self.note(&format!("run the hooks of {}", uid.as_str()));
         }
         let last: String = sidecars.iter().map(|name| format!(", then {name}")).collect();
-        self.note(&format!("stop {} {}{last}", uid.as_str(), grace.as_secs()));
+        self.note(&format!("stop {} {}{last}", uid.as_str(), seconds_up(*grace)));
         if self.state().runtime_away {
             return Err(NodeError::because("no socket"));
         }
@@ -637,6 +638,8 @@ impl LocalKubelet for World {
         if !self.state().kubelet_is_service {
             return Err(NodeError::because("it is part of k3s.service"));
         }
+        let stops_after = self.state().stops_after;
+        tokio::time::sleep(stops_after).await;
         self.state().kubelet_stopped = true;
         Ok(())
     }

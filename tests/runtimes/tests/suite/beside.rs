@@ -1,5 +1,7 @@
 //! Containers that somebody else runs, looked at and stopped.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -52,7 +54,7 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     let begun = Instant::now();
     containers.stop(&web, secs(2), false, &[]).await.unwrap();
     assert!(begun.elapsed() >= secs(2), "the stubborn one had its grace: {:?}", begun.elapsed());
-    let mut asked = calls(&stage, "StopContainer");
+    let mut asked = stop_signals(&stage);
     asked.sort();
     assert_eq!(asked, ["StopContainer polite 2", "StopContainer stubborn 2"]);
     assert_eq!(inside(&containers, &web).await, (named(&[]), true), "its sandbox is the kubelet's");
@@ -67,7 +69,7 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     assert_eq!(stage.cri.running(), ["other/main#0"]);
     let none = containers.stop(&PodUid::new("unknown"), secs(2), false, &[]).await.unwrap();
     assert!(!none.ran);
-    assert_eq!(calls(&stage, "StopContainer").len(), 3);
+    assert_eq!(stop_signals(&stage).len(), 3);
 }
 
 #[tokio::test]
@@ -101,6 +103,32 @@ fn with_hook(name: &str, hook: &serde_json::Value) -> serde_json::Value {
     container
 }
 
+/// The stop signals that the runtime was asked for, without the kills that follow where the runtime's own is not in time.
+fn stop_signals(stage: &Fake) -> Vec<String> {
+    let mut stops = calls(stage, "StopContainer");
+    stops.retain(|call| !call.ends_with(" 0"));
+    stops
+}
+
+#[tokio::test]
+async fn a_container_keeps_the_part_of_a_second_that_a_hook_leaves_it_and_no_more() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let mut stubborn = container_of("stubborn", STUBBORN);
+    stubborn["lifecycle"] = json!({"preStop": {"exec": {"command": ["sync"]}}});
+    let web = pod("web", &json!({"containers": [stubborn]}));
+    run(&runtime, &web).await;
+    stage.cri.script("ExecSync", 1, Fault::Slow(Duration::from_millis(500)));
+    let begun = Instant::now();
+    beside(&stage).stop(web.uid(), secs(3), true, &[]).await.unwrap();
+    let took = begun.elapsed().as_secs_f64();
+    assert!((2.9..3.4).contains(&took), "{took}: a runtime takes whole seconds only");
+    assert_eq!(
+        calls(&stage, "StopContainer"),
+        ["StopContainer stubborn 3", "StopContainer stubborn 0"]
+    );
+}
+
 #[tokio::test]
 async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_stop() {
     let stage = Fake::set().await;
@@ -130,7 +158,7 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
     let request = request.to_ascii_lowercase();
     assert!(request.contains("\r\nuser-agent: kube-probe/acme-1.2\r\n"), "{request}");
     assert_eq!(calls(&stage, "ExecSync"), ["ExecSync command sync"]);
-    let stops = calls(&stage, "StopContainer");
+    let stops = stop_signals(&stage);
     assert_eq!(stops.len(), 4, "{stops:?}");
     assert!(stops.contains(&"StopContainer without 9".to_owned()), "{stops:?}");
     assert_eq!(stops.last().unwrap(), "StopContainer pause 8", "it pauses first: {stops:?}");
@@ -164,7 +192,7 @@ async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the
         (&named(&["command"])[..], &[][..])
     );
     assert_eq!(calls(&stage, "ExecSync").len(), 1);
-    let stops = calls(&stage, "StopContainer");
+    let stops = stop_signals(&stage);
     assert!(stops.contains(&"StopContainer command 9".to_owned()), "{stops:?}");
     assert!(stops.contains(&"StopContainer pause 8".to_owned()), "it pauses again: {stops:?}");
 }
@@ -184,7 +212,7 @@ async fn sidecars_are_stopped_after_the_others_have_exited_and_their_hooks_run_b
     run(&runtime, &web).await;
     let sidecars = named(&["log", "proxy"]);
     beside(&stage).stop(web.uid(), secs(4), true, &sidecars).await.unwrap();
-    let mut stops = calls(&stage, "StopContainer");
+    let mut stops = stop_signals(&stage);
     assert_eq!(stops[..2], ["StopContainer stubborn 4", "StopContainer main 3"]);
     // The stubborn one uses the whole grace: the sidecars have the last second of it.
     stops.drain(..2);
@@ -201,7 +229,7 @@ async fn of_a_short_grace_too_a_sidecar_has_a_second_for_sigterm() {
     run(&runtime, &web).await;
     beside(&stage).stop(web.uid(), secs(2), true, &named(&["log"])).await.unwrap();
     // None at all would be SIGKILL at once.
-    assert_eq!(calls(&stage, "StopContainer"), ["StopContainer stubborn 2", "StopContainer log 1"]);
+    assert_eq!(stop_signals(&stage), ["StopContainer stubborn 2", "StopContainer log 1"]);
 }
 
 #[tokio::test]
