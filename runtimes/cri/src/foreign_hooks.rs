@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::{sleep, timeout};
-use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::Action;
+use winddown_engine::probe_client::ProbeHost;
+use winddown_host::host_addresses;
 
 use super::api::Container;
 use super::begun_hooks::BegunHooks;
@@ -81,17 +82,17 @@ async fn action(
     hook: &k8s::LifecycleHandler,
 ) -> Option<Action> {
     let facts = labels::read_container(&container.labels, &container.annotations)?;
-    let mut pod =
-        EnvironmentFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
+    let mut pod = ProbeHost::Node(host_addresses().first().copied());
     if hook.http_get.is_some() || hook.tcp_socket.is_some() {
         let request = api::PodSandboxStatusRequest {
             pod_sandbox_id: container.pod_sandbox_id.clone(),
             verbose: false,
         };
         let status = client.pod_sandbox_status(request).await.ok()?.status;
-        let own = sandbox::addresses(status.as_ref());
-        // A pod on the host's network has none of its own.
-        pod.address = own.first().and_then(|ip| ip.parse().ok()).or_else(|| pod.host_address());
+        // A pod on the host's network has no address of its own.
+        if let Some(own) = sandbox::addresses(status.as_ref()).into_iter().next() {
+            pod = ProbeHost::Named(own);
+        }
     }
     Action::of_handler(hook, &facts.spec, &pod)
 }

@@ -62,6 +62,7 @@ use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
+use winddown_engine::probe_client::ProbeHost;
 use winddown_engine::status::status;
 use winddown_engine::stopping;
 use winddown_engine::termination_message::TerminationMessages;
@@ -366,15 +367,13 @@ impl Driver for CriContext {
         &self.config.logs.dir
     }
 
-    /// Uses the pod's address for hooks and probes, if the pod has its own.
-    fn node(&self, state: &PodState) -> EnvironmentFacts {
-        let mut facts = self.config.node.clone();
-        if !state.pod.as_ref().is_some_and(Pod::is_on_host_network)
-            && let Some(ip) = state.ips.first().and_then(|ip| ip.parse().ok())
-        {
-            facts.address = Some(ip);
+    fn probe_host(&self, state: &PodState) -> ProbeHost {
+        match state.ips.first() {
+            Some(ip) if !state.pod.as_ref().is_some_and(Pod::is_on_host_network) => {
+                ProbeHost::Named(ip.clone())
+            }
+            _ => ProbeHost::Node(self.config.node.host_address()),
         }
-        facts
     }
 
     async fn exec(

@@ -1,14 +1,12 @@
 //! The actions of preStop and postStart hooks and of probes.
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::error_chain;
 
-use crate::environment::EnvironmentFacts;
-use crate::probe_client::{HttpGet, ProbeEndpoint};
+use crate::probe_client::{HttpGet, ProbeEndpoint, ProbeHost};
 
 /// The action of a hook or a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +21,8 @@ pub enum Action {
     Tcp(ProbeEndpoint),
     /// Calls the gRPC health service.
     Grpc {
-        /// `http://host:port`.
-        uri: String,
+        /// Where it is.
+        endpoint: ProbeEndpoint,
         /// The service to check; empty means the whole server.
         service: String,
     },
@@ -90,33 +88,29 @@ impl Action {
     pub fn of_handler(
         handler: &k8s::LifecycleHandler,
         container: &k8s::Container,
-        node: &EnvironmentFacts,
+        pod: &ProbeHost,
     ) -> Option<Self> {
         if let Some(sleep) = &handler.sleep {
             let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
             return Some(Self::Sleep(Duration::from_secs(seconds)));
         }
         let asked = (handler.exec.as_ref(), handler.http_get.as_ref(), handler.tcp_socket.as_ref());
-        Self::of(asked, container, node)
+        Self::of(asked, container, pod)
     }
 
     /// The action of a probe.
     pub fn of_probe(
         probe: &k8s::Probe,
         container: &k8s::Container,
-        node: &EnvironmentFacts,
+        pod: &ProbeHost,
     ) -> Option<Self> {
         if let Some(grpc) = &probe.grpc {
-            let host = match node.address {
-                Some(IpAddr::V6(ip)) => format!("[{ip}]"),
-                Some(IpAddr::V4(ip)) => ip.to_string(),
-                None => "127.0.0.1".to_owned(),
-            };
+            let endpoint = ProbeEndpoint::at(None, pod, u16::try_from(grpc.port).ok()?);
             let service = grpc.service.clone().unwrap_or_default();
-            return Some(Self::Grpc { uri: format!("http://{host}:{}", grpc.port), service });
+            return Some(Self::Grpc { endpoint, service });
         }
         let asked = (probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
-        Self::of(asked, container, node)
+        Self::of(asked, container, pod)
     }
 
     fn of(
@@ -126,14 +120,14 @@ impl Action {
             Option<&k8s::TCPSocketAction>,
         ),
         container: &k8s::Container,
-        node: &EnvironmentFacts,
+        pod: &ProbeHost,
     ) -> Option<Self> {
         if let Some(exec) = exec {
             return Some(Self::Exec(exec.command.clone().unwrap_or_default()));
         }
         if let Some(http) = http {
-            return HttpGet::of(http, container, node).map(Self::Http);
+            return HttpGet::of(http, container, pod).map(Self::Http);
         }
-        ProbeEndpoint::of(tcp?, container, node).map(Self::Tcp)
+        ProbeEndpoint::of(tcp?, container, pod).map(Self::Tcp)
     }
 }

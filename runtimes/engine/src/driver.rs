@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use winddown_shared::{Grace, Pod, RuntimeError};
 
 use crate::action::{Action, ActionError};
-use crate::environment::EnvironmentFacts;
 use crate::pod::{EnginePodState, PodEntry, RunScope, StartInProgress};
 use crate::pods::Pods;
+use crate::probe_client::ProbeHost;
 use crate::termination_notices::TerminationNotices;
 
 /// A pod of a runtime.
@@ -51,8 +51,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The directory of the containers' logs, laid out as `/var/log/pods` is.
     fn pod_logs(&self) -> &Path;
 
-    /// Facts about the node for the hooks and probes of the pod; its address is where network probes connect.
-    fn node(&self, state: &EnginePodState<Self::RunScope>) -> EnvironmentFacts;
+    /// Where the pod's hooks and probes connect.
+    fn probe_host(&self, state: &EnginePodState<Self::RunScope>) -> ProbeHost;
 
     /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///
@@ -143,7 +143,10 @@ pub(crate) async fn act<D: Driver>(
                 return get.ask(&agent).await.map_err(ActionError::NoAnswer);
             }
             Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer)?,
-            Action::Grpc { uri, service } => driver.ask_grpc(uri, service).await?,
+            Action::Grpc { endpoint, service } => {
+                let (_, server) = endpoint.open().await.map_err(ActionError::NoAnswer)?;
+                driver.ask_grpc(&format!("http://{}", server.authority()), service).await?;
+            }
             Action::Exec(_) => {}
         }
         Ok(None)

@@ -25,9 +25,8 @@ const MOST_OF_A_PATH: usize = 4096;
 pub struct EnvironmentFacts {
     /// `spec.nodeName`, for pods that do not set it themselves.
     pub name: String,
-    /// The configured address of the node (`nodeIP`): the address that pods see, and where probes of pods on the host's
-    /// network connect. With `None`, pods see the address found by [`host_address`](Self::host_address), and probes of
-    /// pods on the host's network connect to `127.0.0.1`.
+    /// The configured address of the node (`nodeIP`). With `None`, it is found by
+    /// [`host_address`](Self::host_address).
     pub address: Option<IpAddr>,
     /// What a container without a CPU limit may use, in thousandths of a CPU.
     pub cpu_milli: i64,

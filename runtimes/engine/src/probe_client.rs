@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -15,9 +15,8 @@ use hyper::{Request, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
+use winddown_host::is_host_address;
 use winddown_shared::http_get::invalid_fields;
-
-use crate::environment::EnvironmentFacts;
 
 mod exchange;
 
@@ -26,9 +25,26 @@ use exchange::exchange;
 /// The maximum number of requests when the server redirects; the kubelet's limit.
 const MAX_REQUESTS: usize = 10;
 
+/// Where a probe or a hook connects if it names no host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeHost {
+    /// The pod has this address of its own, or the probe names this host.
+    Named(String),
+    /// The pod is on the host's network: the node's address, if it is known, and then `127.0.0.1`, where a kubelet does
+    /// not look.
+    Node(Option<IpAddr>),
+}
+
 /// The host and port to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeEndpoint {
+    host: ProbeHost,
+    port: u16,
+}
+
+/// A host and port as a request names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeServer {
     host: String,
     port: u16,
 }
@@ -52,16 +68,41 @@ impl ProbeEndpoint {
     pub fn of(
         action: &api::TCPSocketAction,
         container: &api::Container,
-        node: &EnvironmentFacts,
+        pod: &ProbeHost,
     ) -> Option<Self> {
         let port = port(&action.port, container)?;
-        Some(Self { host: host(action.host.as_deref(), node), port })
+        Some(Self::at(action.host.as_deref(), pod, port))
     }
 
-    fn authority(&self) -> String {
-        match self.host.parse() {
-            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
-            _ => format!("{}:{}", self.host, self.port),
+    /// The endpoint at a host that a probe names, or else at the pod's.
+    pub(crate) fn at(named: Option<&str>, pod: &ProbeHost, port: u16) -> Self {
+        let named = named.filter(|host| !host.is_empty());
+        let host = named.map_or_else(|| pod.clone(), |host| ProbeHost::Named(host.to_owned()));
+        Self { host, port }
+    }
+
+    /// Connects. Resolves with the server that was found too.
+    ///
+    /// # Errors
+    /// Nothing listens there.
+    pub(crate) async fn open(&self) -> io::Result<(TcpStream, ProbeServer)> {
+        let server = |host| ProbeServer { host, port: self.port };
+        let on_loopback = || server(Ipv4Addr::LOCALHOST.to_string());
+        let (first, second) = match &self.host {
+            ProbeHost::Named(host) => (server(host.clone()), None),
+            // An address that the host no longer has may never answer.
+            ProbeHost::Node(Some(ip)) if is_host_address(*ip) => {
+                (server(ip.to_string()), Some(on_loopback()))
+            }
+            ProbeHost::Node(_) => (on_loopback(), None),
+        };
+        match (first.open().await, second) {
+            (Ok(stream), _) => Ok((stream, first)),
+            (Err(error), None) => Err(error),
+            (Err(error), Some(second)) => match second.open().await {
+                Ok(stream) => Ok((stream, second)),
+                Err(_) => Err(error),
+            },
         }
     }
 
@@ -70,7 +111,20 @@ impl ProbeEndpoint {
     /// # Errors
     /// Nothing listens there.
     pub async fn connect(&self) -> io::Result<()> {
-        TcpStream::connect((self.host.as_str(), self.port)).await.map(drop)
+        self.open().await.map(drop)
+    }
+}
+
+impl ProbeServer {
+    pub(crate) fn authority(&self) -> String {
+        match self.host.parse() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
+            _ => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    async fn open(&self) -> io::Result<TcpStream> {
+        TcpStream::connect((self.host.as_str(), self.port)).await
     }
 }
 
@@ -79,13 +133,13 @@ impl HttpGet {
     pub fn of(
         action: &api::HTTPGetAction,
         container: &api::Container,
-        node: &EnvironmentFacts,
+        pod: &ProbeHost,
     ) -> Option<Self> {
         let port = port(&action.port, container)?;
-        let endpoint = ProbeEndpoint { host: host(action.host.as_deref(), node), port };
+        let endpoint = ProbeEndpoint::at(action.host.as_deref(), pod, port);
         let request = match invalid_fields(action).first() {
             Some(field) => Err(format!("httpGet.{field} {}", field.why())),
-            None => read(action, &endpoint),
+            None => read(action),
         };
         let is_tls = action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
         Some(Self { endpoint, is_tls, request })
@@ -101,13 +155,13 @@ impl HttpGet {
             .request
             .as_ref()
             .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.clone()))?;
-        let mut to =
-            To { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path: path.clone() };
+        let (mut stream, asked) = self.endpoint.open().await?;
+        let mut to = To { server: asked.clone(), is_tls: self.is_tls, path: path.clone() };
         for _ in 0..MAX_REQUESTS {
-            let ProbeEndpoint { host, port } = &to.endpoint;
-            let moved = to.endpoint != self.endpoint;
+            let moved = to.server != asked;
             let request = to.request(headers, moved, user_agent);
-            let answer = exchange((host, *port), to.is_tls, request).await?;
+            let tls_name = to.is_tls.then_some(&*to.server.host);
+            let answer = exchange(stream, tls_name, request).await?;
             let next = match answer.status {
                 301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
                 200..=299 => return Ok(None),
@@ -117,8 +171,11 @@ impl HttpGet {
                     return Err(io::Error::other(text));
                 }
             };
-            match next.filter(|next| next.endpoint.host == self.endpoint.host) {
-                Some(next) => to = next,
+            match next.filter(|next| next.server.host == asked.host) {
+                Some(next) => {
+                    stream = next.server.open().await?;
+                    to = next;
+                }
                 None => {
                     let body = answer.body;
                     return Ok(Some(format!("Probe terminated redirects, Response body: {body}")));
@@ -132,7 +189,7 @@ impl HttpGet {
 /// The target of a request.
 #[derive(Debug)]
 struct To {
-    endpoint: ProbeEndpoint,
+    server: ProbeServer,
     is_tls: bool,
     path: PathAndQuery,
 }
@@ -143,7 +200,9 @@ impl To {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from(self.path.clone());
         *request.headers_mut() = headers.clone();
-        if moved && let Ok(host) = HeaderValue::try_from(self.endpoint.authority()) {
+        if (moved || !headers.contains_key(HOST))
+            && let Ok(host) = HeaderValue::try_from(self.server.authority())
+        {
             request.headers_mut().insert(HOST, host);
         }
         if let Ok(agent) = HeaderValue::try_from(user_agent) {
@@ -171,7 +230,7 @@ impl To {
                 _ => &here[..here.rfind('/').map_or(0, |at| at + 1)],
             };
             let path = PathAndQuery::try_from(escaped(&format!("{base}{location}"))).ok()?;
-            return Some(Self { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path });
+            return Some(Self { server: self.server.clone(), is_tls: self.is_tls, path });
         };
         let is_tls = scheme.eq_ignore_ascii_case("https");
         if !is_tls && !scheme.eq_ignore_ascii_case("http") {
@@ -182,24 +241,18 @@ impl To {
         let host = authority.host()?.trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let path = PathAndQuery::try_from(escaped(path)).ok()?;
-        Some(Self { endpoint: ProbeEndpoint { host, port }, is_tls, path })
+        Some(Self { server: ProbeServer { host, port }, is_tls, path })
     }
 }
 
 /// Reads the path and the headers of an `httpGet`. The error says what cannot be sent.
-fn read(
-    action: &api::HTTPGetAction,
-    endpoint: &ProbeEndpoint,
-) -> Result<(PathAndQuery, HeaderMap), String> {
+fn read(action: &api::HTTPGetAction) -> Result<(PathAndQuery, HeaderMap), String> {
     let path = action.path.as_deref().filter(|p| !p.is_empty()).unwrap_or("/");
     let path = PathAndQuery::try_from(escaped(path))
         .map_err(|error| format!("httpGet.path is no path: {error}"))?;
-    let host = endpoint.authority();
     let too_many = |_| "httpGet.httpHeaders are too many".to_owned();
     let mut headers = HeaderMap::new();
-    let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
-    let defaults = [("host", &*host)];
-    for (name, value) in of_spec.chain(defaults) {
+    for (name, value) in action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value)) {
         let name =
             HeaderName::from_bytes(name.as_bytes()).map_err(|error| format!("httpGet: {error}"))?;
         let value = HeaderValue::from_bytes(value.as_bytes())
@@ -210,6 +263,8 @@ fn read(
             headers.try_append(name, value).map_err(too_many)?;
         }
     }
+    // The host, the user agent and the connection follow.
+    headers.try_reserve(3).map_err(too_many)?;
     Ok((path, headers))
 }
 
@@ -257,12 +312,6 @@ pub fn port(port: &IntOrString, container: &api::Container) -> Option<u16> {
     u16::try_from(number).ok().filter(|n| *n > 0)
 }
 
-/// The host to connect to; by default the node's, because the pod is on the host's network.
-fn host(named: Option<&str>, node: &EnvironmentFacts) -> String {
-    let own = || node.address.map_or("127.0.0.1".to_owned(), |address| address.to_string());
-    named.filter(|h| !h.is_empty()).map_or_else(own, str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -302,9 +351,7 @@ mod tests {
     }
 
     fn get(spec: serde_json::Value) -> HttpGet {
-        let node =
-            EnvironmentFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
-        HttpGet::of(&action(spec), &container(), &node).unwrap()
+        HttpGet::of(&action(spec), &container(), &ProbeHost::Node(None)).unwrap()
     }
 
     #[tokio::test]
@@ -352,8 +399,8 @@ mod tests {
 
     #[test]
     fn an_address_of_version_6_stands_in_brackets() {
-        let get = get(json!({"port": 80, "host": "2001:db8::1"}));
-        assert_eq!(get.request.unwrap().1[HOST], "[2001:db8::1]:80");
+        let server = ProbeServer { host: "2001:db8::1".to_owned(), port: 80 };
+        assert_eq!(server.authority(), "[2001:db8::1]:80");
     }
 
     #[test]
@@ -403,7 +450,13 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut spec = spec;
         spec["port"] = json!(listener.local_addr().unwrap().port());
-        let get = get(spec);
+        served(&get(spec), listener).await
+    }
+
+    async fn served(
+        get: &HttpGet,
+        listener: tokio::net::TcpListener,
+    ) -> (io::Result<Option<String>>, String) {
         let served = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut seen = Vec::new();
@@ -526,9 +579,10 @@ mod tests {
     #[test]
     fn a_redirect_is_read_as_a_browser_reads_it() {
         let joined = |location: &str| {
-            let HttpGet { endpoint, request, .. } = get(json!({"port": 80, "path": "/a/b?c"}));
-            let to = To { endpoint, is_tls: true, path: request.unwrap().0 }.joined(location)?;
-            Some(format!("{} {} {}", to.is_tls, to.endpoint.authority(), to.path))
+            let path = get(json!({"port": 80, "path": "/a/b?c"})).request.unwrap().0;
+            let server = ProbeServer { host: "127.0.0.1".to_owned(), port: 80 };
+            let to = To { server, is_tls: true, path }.joined(location)?;
+            Some(format!("{} {} {}", to.is_tls, to.server.authority(), to.path))
         };
         for (location, to) in [
             ("/x", Some("true 127.0.0.1:80 /x")),
@@ -547,20 +601,52 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_is_asked_at_its_own_host_or_the_pods() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        // An example address: it is not used if the spec names a host.
-        let address = |last| Some(std::net::Ipv4Addr::from(last).into());
-        for (host, pods) in [(json!("127.0.0.1"), [192, 0, 2, 1]), (json!(null), [127, 0, 0, 1])] {
-            let node = EnvironmentFacts {
-                name: String::new(),
-                address: address(pods),
-                cpu_milli: 0,
-                memory_bytes: 0,
-            };
+        let named = |host: &str| ProbeHost::Named(host.to_owned());
+        let node = |host: [u8; 4]| ProbeHost::Node(Some(host.into()));
+        // Example addresses are not asked.
+        for (listens, host, pod) in [
+            ("127.0.0.1", json!("127.0.0.1"), named("192.0.2.1")),
+            ("127.0.0.1", json!(null), named("127.0.0.1")),
+            ("127.0.0.2", json!(null), node([127, 0, 0, 2])),
+            ("127.0.0.1", json!(null), node([127, 0, 0, 2])),
+            ("127.0.0.1", json!(null), node([192, 0, 2, 1])),
+            ("127.0.0.1", json!(null), ProbeHost::Node(None)),
+        ] {
+            let listener = tokio::net::TcpListener::bind((listens, 0)).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
             let socket = serde_json::from_value(json!({"port": port, "host": host})).unwrap();
-            ProbeEndpoint::of(&socket, &container(), &node).unwrap().connect().await.unwrap();
+            ProbeEndpoint::of(&socket, &container(), &pod).unwrap().connect().await.unwrap();
             listener.accept().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_names_the_host_where_the_server_was_found() {
+        for listens in ["127.0.0.2", "127.0.0.1"] {
+            let listener = tokio::net::TcpListener::bind((listens, 0)).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let pod = ProbeHost::Node(Some([127, 0, 0, 2].into()));
+            let get = HttpGet::of(&action(json!({"port": port})), &container(), &pod).unwrap();
+            let (result, request) = served(&get, listener).await;
+            result.unwrap();
+            assert!(request.contains(&format!("\r\nHost: {listens}:{port}\r\n")), "{request}");
+        }
+    }
+
+    #[test]
+    fn more_headers_than_a_request_can_have_are_refused_and_do_not_panic() {
+        let sent = |count: usize| {
+            let header = |n| json!({"name": format!("a{n}"), "value": ""});
+            let headers = (0..count).map(header).collect::<Vec<_>>();
+            let (path, headers) = get(json!({"port": 80, "httpHeaders": headers})).request?;
+            let server = ProbeServer { host: "127.0.0.1".to_owned(), port: 80 };
+            let request = To { server, is_tls: false, path }.request(&headers, false, AGENT);
+            Ok::<_, String>(request.headers().len())
+        };
+        let most = 24_576;
+        assert_eq!(sent(most - 3), Ok(most));
+        for count in most - 2..=most + 1 {
+            assert_eq!(sent(count), Err("httpGet.httpHeaders are too many".to_owned()));
         }
     }
 }

@@ -31,8 +31,8 @@ pub(crate) fn begin<D: Driver>(
     let Some(found) = container_plan::find(pod, name) else { return };
     let (probes, id) = {
         let mut state = entry.lock();
-        let node = driver.node(&state);
-        let action = |probe: &_| Action::of_probe(probe, &found.container, &node);
+        let host = driver.probe_host(&state);
+        let action = |probe: &_| Action::of_probe(probe, &found.container, &host);
         let probes = Probes::of(&found.container, action);
         let Some(container) = state.container(name) else { return };
         let kind = container.kind;

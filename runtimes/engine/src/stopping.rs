@@ -147,7 +147,7 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> V
         let run = container.run.as_ref()?;
         let pre_stop = state.spec_of(container).and_then(|spec| {
             let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            Action::of_handler(hook, &spec, &driver.node(state))
+            Action::of_handler(hook, &spec, &driver.probe_host(state))
         });
         Some(StopTarget {
             name: Arc::clone(&container.name),

@@ -112,8 +112,8 @@ async fn post_start<D: Driver>(
     let Some(found) = container_plan::find(pod, name) else { return true };
     let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return true };
-    let node = driver.node(&entry.lock());
-    let Some(action) = Action::of_handler(hook, &found.container, &node) else { return true };
+    let host = driver.probe_host(&entry.lock());
+    let Some(action) = Action::of_handler(hook, &found.container, &host) else { return true };
     tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::ActionError;
 use winddown_engine::container_plan;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pods::Pods;
+use winddown_engine::probe_client::ProbeHost;
 use winddown_engine::stats::DiskCache;
 use winddown_engine::termination_notices::TerminationNotices;
 use winddown_shared::{Grace, Pod, PodEventKind, PodUid, RuntimeError, UnsupportedField};
@@ -188,8 +188,8 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         &self.config.log_dir
     }
 
-    fn node(&self, _: &PodState) -> EnvironmentFacts {
-        self.config.node.clone()
+    fn probe_host(&self, _: &PodState) -> ProbeHost {
+        ProbeHost::Node(self.config.node.host_address())
     }
 
     async fn exec(

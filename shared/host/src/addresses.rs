@@ -16,6 +16,11 @@ pub fn host_addresses() -> Vec<IpAddr> {
     if found.is_empty() { found } else { FOUND.get_or_init(|| found).clone() }
 }
 
+/// Whether this host has the address now. Sends nothing, and does not block.
+pub fn is_host_address(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
 /// The source addresses that the kernel would use for the documentation's example addresses, which are reached through
 /// the default route.
 fn outward_addresses() -> Vec<IpAddr> {
@@ -28,4 +33,15 @@ fn outward_addresses() -> Vec<IpAddr> {
     };
     let both = [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")];
     both.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_this_host_are_told_from_others() {
+        assert!(is_host_address([127, 0, 0, 2].into()));
+        assert!(!is_host_address([192, 0, 2, 1].into()), "an example's address");
+    }
 }

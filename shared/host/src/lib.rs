@@ -73,7 +73,7 @@ mod usage;
 mod watch;
 mod writers;
 
-pub use addresses::host_addresses;
+pub use addresses::{host_addresses, is_host_address};
 pub use allocatable::AllocatableConfig;
 pub use capacity::Capacity;
 pub use cgroup::{

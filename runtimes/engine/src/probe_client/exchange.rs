@@ -43,21 +43,18 @@ pub(super) struct ProbeResponse {
     pub(super) body: String,
 }
 
-/// Sends `request` to a server, and reads as much of the response as is needed. As with the kubelet, certificates are
+/// Sends `request` on a connection, over TLS if the server has a name for it, and reads as much of the response as is needed. As with the kubelet, certificates are
 /// not verified: the node knows no authority for the container's certificate.
 ///
 /// # Errors
-/// Nothing listens there, or the server does not speak TLS or HTTP.
+/// The server does not speak TLS or HTTP.
 pub(super) async fn exchange(
-    (host, port): (&str, u16),
-    is_tls: bool,
+    stream: TcpStream,
+    tls_name: Option<&str>,
     request: Request<Empty<Bytes>>,
 ) -> io::Result<ProbeResponse> {
-    let stream = TcpStream::connect((host, port)).await?;
-    if !is_tls {
-        return on(stream, request).await;
-    }
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let Some(name) = tls_name else { return on(stream, request).await };
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let verifier = Arc::new(AnyCertificate);
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
