@@ -187,7 +187,8 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
-    /// The usage of every pod of which something runs, in no particular order; `None`, the default, from a runtime that
+    /// The usage of every pod that was started and not stopped, or still runs, in no particular order: while all its
+    /// containers wait to be restarted, its files remain. `None`, the default, from a runtime that
     /// measures no pods. Eviction then ranks them as a kubelet does without statistics: by priority alone.
     ///
     /// Memory and processes are read on every call. Disk usage takes a walk through files, so it is cached: with

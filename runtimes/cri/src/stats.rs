@@ -27,14 +27,15 @@ pub(crate) struct LastMeasurement {
     layers: Layers,
 }
 
-/// A running container.
-struct Running {
+/// A container to measure.
+struct Target {
     name: Arc<str>,
     id: Arc<str>,
     pid: Option<i32>,
+    is_running: bool,
 }
 
-/// The measured usage of a running pod.
+/// The measured usage of a pod.
 struct Measured {
     uid: PodUid,
     containers: Vec<MeasuredContainer>,
@@ -46,7 +47,8 @@ struct Measured {
 struct MeasuredContainer {
     name: Arc<str>,
     id: Arc<str>,
-    figures: Figures,
+    /// None of a container that has exited.
+    figures: Option<Figures>,
     layer: Option<DiskUse>,
 }
 
@@ -62,14 +64,15 @@ pub(super) async fn of_pods(
         let walk = context.stats.disk.refresh(places, age);
         tokio::join!(walk, context.stats.layers.refresh(context, age));
     }
-    let running: Vec<(PodUid, Vec<Running>)> = entries
+    let pods: Vec<(PodUid, Vec<Target>)> = entries
         .iter()
-        .map(|entry| (entry.uid().clone(), running(&entry.lock())))
+        .map(|entry| (entry.uid().clone(), targets(&entry.lock())))
         .filter(|(_, containers)| !containers.is_empty())
         .collect();
     let (proc, mount) = (context.config.paths.proc.clone(), context.config.cgroups.mount.clone());
-    let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
-    let is_unknown = |c: &MeasuredContainer| c.figures.memory_working_set.is_none();
+    let mut all = blocking(move || Ok(measure(&proc, &mount, pods))).await?;
+    let is_unknown =
+        |c: &MeasuredContainer| c.figures.is_some_and(|known| known.memory_working_set.is_none());
     if all.iter().any(|pod| pod.containers.iter().any(is_unknown)) {
         context.stats.layers.refresh(context, Duration::ZERO).await;
     }
@@ -129,26 +132,35 @@ pub(super) fn places(context: &CriContext, entry: &PodEntry) -> Option<PodDirs> 
     })
 }
 
-fn running(state: &PodState) -> Vec<Running> {
+fn targets(state: &PodState) -> Vec<Target> {
     let one = |container: &Container| {
         let run = container.run.as_ref()?;
         let (name, id) = (Arc::clone(&container.name), Arc::clone(&run.id));
-        Some(Running { name, id, pid: run.own.pid })
+        Some(Target { name, id, pid: run.own.pid, is_running: run.is_running() })
     };
-    state.running().into_iter().filter_map(one).collect()
+    state.measured().into_iter().filter_map(one).collect()
+}
+
+impl Target {
+    fn cgroup(&self, proc: &Path, mount: &Path) -> Option<CgroupDirs> {
+        let pid = self.pid.filter(|_| self.is_running)?;
+        CgroupDirs::of_process((proc, mount), pid, &self.id)
+    }
 }
 
 /// Reads the cgroups. Blocks while the kernel aggregates their counters.
-fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<Measured> {
-    let one = |(uid, running): (PodUid, Vec<Running>)| {
+fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Target>)>) -> Vec<Measured> {
+    let one = |(uid, targets): (PodUid, Vec<Target>)| {
         let mut around = None;
-        let of_container = |Running { name, id, pid }| {
-            let dirs = pid.and_then(|pid| CgroupDirs::of_process((proc, mount), pid, &id));
+        let of_container = |target: Target| {
+            let dirs = target.cgroup(proc, mount);
             around = around.take().or_else(|| pod_cgroup(dirs.as_ref()?, &uid));
             let figures = dirs.as_ref().map(Figures::of).unwrap_or_default();
+            let Target { name, id, is_running, .. } = target;
+            let figures = is_running.then_some(figures);
             MeasuredContainer { name, id, figures, layer: None }
         };
-        let containers = running.into_iter().map(of_container).collect();
+        let containers = targets.into_iter().map(of_container).collect();
         Measured { uid, containers, own: around.as_ref().map(Figures::of).unwrap_or_default() }
     };
     pods.into_iter().map(one).collect()
@@ -159,14 +171,11 @@ pub(super) fn cgroup_of(
     context: &CriContext,
     uid: &PodUid,
 ) -> impl Fn() -> Option<CgroupDirs> + use<> {
-    let containers = context.pods.get(uid).map(|entry| running(&entry.lock()));
+    let containers = context.pods.get(uid).map(|entry| targets(&entry.lock()));
     let (uid, config) = (uid.clone(), &context.config);
     let (proc, mount) = (config.paths.proc.clone(), config.cgroups.mount.clone());
     move || {
-        let of_pod = |container: &Running| {
-            let own = CgroupDirs::of_process((&proc, &mount), container.pid?, &container.id)?;
-            pod_cgroup(&own, &uid)
-        };
+        let of_pod = |container: &Target| pod_cgroup(&container.cgroup(&proc, &mount)?, &uid);
         containers.iter().flatten().find_map(of_pod)
     }
 }
@@ -182,16 +191,17 @@ fn pod_cgroup(container: &CgroupDirs, uid: &PodUid) -> Option<CgroupDirs> {
 fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
     let Measured { uid, containers, mut own } = pod;
     // Swap limits are set on the containers.
-    let swappable = containers.iter().filter_map(|container| container.figures.swappable).sum();
+    let figures = || containers.iter().filter_map(|container| container.figures);
+    let swappable = figures().filter_map(|figures| figures.swappable).sum();
     own.swappable = own.swappable.map(|all| all.min(swappable));
     // Memory is reclaimed from the pod's own cgroup.
-    let sum = Figures::sum(containers.iter().map(|container| container.figures));
+    let sum = Figures::sum(figures());
     let sum = Figures { active_file: None, swappable: None, ..sum };
     let mut stats = PodStats::default();
     own.or(sum).enter(&mut stats);
     let of_container = |container: MeasuredContainer| {
         let MeasuredContainer { name, figures, layer, .. } = container;
-        ContainerStats { rootfs: layer, ..figures.of_container(name) }
+        ContainerStats { rootfs: layer, ..figures.unwrap_or_default().of_container(name) }
     };
     stats.containers = containers.into_iter().map(of_container).collect();
     disk.enter(&uid, &mut stats);

@@ -188,6 +188,16 @@ impl<B: RunScope> EnginePodState<B> {
         running
     }
 
+    /// The containers to measure: first those that run, then those that have exited, for instance in a restart
+    /// back-off, whose files remain. None of a pod that was stopped and no longer runs.
+    pub fn measured(&self) -> Vec<&Container<B>> {
+        if self.is_over() {
+            return Vec::new();
+        }
+        let exited = self.containers.iter().filter(|c| c.run.is_some() && !c.is_running());
+        self.running().into_iter().chain(exited).collect()
+    }
+
     /// The container of this name.
     pub fn container(&mut self, name: &str) -> Option<&mut Container<B>> {
         self.containers.iter_mut().find(|c| &*c.name == name)

@@ -57,7 +57,7 @@ impl Layers {
             for container in &mut pod.containers {
                 let told = known.get(&*container.id).copied().unwrap_or_default();
                 container.layer = told.layer;
-                container.figures = container.figures.or(told.figures);
+                container.figures = container.figures.map(|known| known.or(told.figures));
             }
         }
     }

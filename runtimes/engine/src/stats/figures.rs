@@ -41,13 +41,13 @@ macro_rules! figures {
                 Self { $($figure: self.$figure.or(other.$figure)),+ }
             }
 
-            /// The sum of all; without a figure that one of them lacks.
+            /// The sum of all; without a figure that one of them lacks, and of none without any.
             #[must_use]
             pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
-                let zero = Self { $($figure: Some(<$type>::default())),+ };
-                all.into_iter().fold(zero, |sum, one| Self {
+                let sum = all.into_iter().reduce(|sum, one| Self {
                     $($figure: sum.$figure.zip(one.$figure).map(|(a, b)| a.saturating_add(b))),+
-                })
+                });
+                sum.unwrap_or_default()
             }
 
             /// Enters these figures as those of a pod.

@@ -31,8 +31,8 @@ pub(crate) struct StatsSources {
     pub(crate) root: Option<(i32, bool)>,
 }
 
-/// A pod's running containers.
-type Running = Vec<(Arc<str>, StatsSources)>;
+/// The sources of a pod's containers; none of those that have exited.
+type Sources = Vec<(Arc<str>, Option<StatsSources>)>;
 
 /// The usage of the pods, see [`Runtime::pod_stats`](winddown_shared::Runtime::pod_stats).
 pub(super) async fn of_pods<D: ProgramDriver>(
@@ -45,13 +45,13 @@ pub(super) async fn of_pods<D: ProgramDriver>(
         let places = entries.iter().filter_map(|entry| places(config, entry)).collect();
         runtime.disk.refresh(places, age).await;
     }
-    let running: Vec<_> = entries
+    let pods: Vec<_> = entries
         .iter()
-        .map(|entry| (entry.uid().clone(), running(&runtime.context, entry.uid(), &entry.lock())))
+        .map(|entry| (entry.uid().clone(), sources(&runtime.context, entry.uid(), &entry.lock())))
         .filter(|(_, containers)| !containers.is_empty())
         .collect();
     let proc_root = config.proc_root.clone();
-    let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
+    let mut measured = blocking(move || Ok(measure(&proc_root, pods))).await?;
     for (uid, stats) in &mut measured {
         runtime.disk.enter(uid, stats);
     }
@@ -98,9 +98,12 @@ pub(super) async fn take_back<D: ProgramDriver>(
     time: Duration,
 ) -> Result<Freed, RuntimeError> {
     let Some(entry) = context.pods.get(uid) else { return Ok(Freed::default()) };
-    let running = running(context, uid, &entry.lock());
+    let sources = sources(context, uid, &entry.lock());
     let proc_root = context.config.proc_root.clone();
-    let find = move || running.iter().filter_map(|(_, t)| cgroup_of(&proc_root, t)).collect();
+    let find = move || {
+        let running = sources.iter().filter_map(|(_, sources)| sources.as_ref());
+        running.filter_map(|sources| cgroup_of(&proc_root, sources)).collect()
+    };
     reclaim_memory(find, figure, bytes, time).await
 }
 
@@ -139,16 +142,17 @@ fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     Some(files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), entry.uid()))
 }
 
-fn running<D: ProgramDriver>(
+fn sources<D: ProgramDriver>(
     context: &ProgramContext<D>,
     uid: &PodUid,
     state: &PodState,
-) -> Running {
+) -> Sources {
     let one = |container: &super::pod::Container| {
-        let sources = context.driver.stats_sources(uid, &container.name, container.run.as_ref()?);
-        Some((Arc::clone(&container.name), sources))
+        let running = container.run.as_ref().filter(|run| run.is_running());
+        let sources = running.map(|run| context.driver.stats_sources(uid, &container.name, run));
+        (Arc::clone(&container.name), sources)
     };
-    state.running().into_iter().filter_map(one).collect()
+    state.measured().into_iter().map(one).collect()
 }
 
 fn cgroup_of(proc_root: &Path, sources: &StatsSources) -> Option<CgroupDirs> {
@@ -160,7 +164,7 @@ fn cgroup_of(proc_root: &Path, sources: &StatsSources) -> Option<CgroupDirs> {
 }
 
 /// Measures the containers through their cgroups, and through their processes where the cgroups lack a value.
-fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodStats)> {
+fn measure(proc_root: &Path, pods: Vec<(PodUid, Sources)>) -> Vec<(PodUid, PodStats)> {
     // One scan of all processes serves all containers, and is skipped if it is not needed.
     let mut processes = None;
     let mut of_container = |sources: &StatsSources| {
@@ -169,11 +173,11 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         let all = processes.get_or_insert_with(|| MachineProcesses::look(proc_root));
         own.or(all.below(proc_root, root).unwrap_or_default())
     };
-    let mut of_pod = |(uid, containers): (PodUid, Running)| {
+    let mut of_pod = |(uid, containers): (PodUid, Sources)| {
         let mut stats = PodStats::default();
-        let all = containers.into_iter().map(|(name, sources)| {
-            let figures = of_container(&sources);
-            stats.containers.push(figures.of_container(name));
+        let all = containers.into_iter().filter_map(|(name, sources)| {
+            let figures = sources.as_ref().map(&mut of_container);
+            stats.containers.push(figures.unwrap_or_default().of_container(name));
             figures
         });
         Figures::sum(all).enter(&mut stats);

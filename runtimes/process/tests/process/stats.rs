@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use winddown_runtimes::process::ProcessRuntime;
-use winddown_shared::{Garbage, PodStats, Runtime as _};
+use winddown_shared::{ContainerState, Garbage, PodStats, Runtime as _};
 
 use crate::bed::{Bed, is_running, sh, stop, sync_until};
 
@@ -70,6 +70,27 @@ async fn logs_and_records_are_the_pods_part_of_the_disk() {
     let kept = runtime.pod_stats(None).await.unwrap().unwrap().remove(0).1;
     assert_eq!(kept.ephemeral, Some(all));
     stop(&runtime, &pod, 0).await;
+}
+
+#[tokio::test]
+async fn the_logs_of_a_pod_in_back_off_are_measured_and_those_of_its_container_that_exited() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let hog = "head -c 300000 /dev/zero | tr '\\0' '\\n'; exit 1";
+    for others in [vec![], vec![sh("other", "sleep 1000")]] {
+        let all: Vec<_> = [sh("hog", hog)].into_iter().chain(others.clone()).collect();
+        let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": all}));
+        sync_until(&runtime, &pod, |c| {
+            matches!(c[0].state, ContainerState::Exited(_)) && c[1..].iter().all(is_running)
+        })
+        .await;
+        let stats = of_the_pod(&runtime).await;
+        let hog = stats.containers.iter().find(|c| &*c.name == "hog").unwrap();
+        assert!(hog.logs.unwrap().bytes > 300_000, "{stats:?}");
+        assert_eq!(stats.memory_working_set.is_some(), !others.is_empty(), "what runs uses memory");
+        stop(&runtime, &pod, 0).await;
+        runtime.clean_pod(pod.uid()).await.unwrap();
+        runtime.forget_pod(pod.uid()).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use serde_json::json;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{
-    ContainerState, DiskUse, Garbage, MemoryFigure, Pod, PodStats, Runtime as _, error_chain,
+    ContainerState, ContainerStatus, DiskUse, Garbage, MemoryFigure, Pod, PodStats, Runtime as _,
+    error_chain,
 };
 
 use crate::bed::{Act, POLITE, eventually, exit_of, forget, pod, run, stop, sync_until};
@@ -90,6 +91,25 @@ async fn pods_that_have_ended_use_nothing() {
     run(&runtime, &pod).await;
     stop(&runtime, &pod, 5).await;
     assert_eq!(runtime.pod_stats(Some(Duration::ZERO)).await.unwrap().unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_a_pod_in_back_off_has_on_disk_is_measured() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let spec = json!({
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "containers": [container_of("main", Act::exits(1))],
+    });
+    let pod = pod("web", &spec);
+    let waits = |c: &ContainerStatus| matches!(&c.state, ContainerState::Waiting { reason, .. } if **reason == *"CrashLoopBackOff");
+    sync_until(&runtime, &pod, |c| waits(&c[0])).await;
+    let volume = stage.dir.path().join("state/pods/uid-web/volumes/data/file");
+    std::fs::write(volume, vec![1; 50_000]).unwrap();
+    let stats = of_the_pod(&runtime).await;
+    assert!(stats.containers[0].logs.is_some() && stats.volumes[0].used.bytes >= 50_000);
+    assert_eq!((stats.memory_working_set, stats.tasks), (None, None), "nothing of it runs");
+    stop(&runtime, &pod, 5).await;
 }
 
 #[tokio::test]
