@@ -70,7 +70,11 @@ pub(super) fn remark(pod: &PodReport) -> String {
 /// The tooltip with all facts about a pod.
 pub(super) fn hover(pod: &PodReport, name: &str) -> String {
     let seconds = |at: Duration| format!("{:.3} s", at.as_secs_f64());
-    let mut lines = vec![format!("{name}, priority {}", pod.priority.unwrap_or(0))];
+    let priority = match pod.priority {
+        Some(priority) => format!("priority {priority}"),
+        None => "no priority".to_owned(),
+    };
+    let mut lines = vec![format!("{name}, {priority}")];
     let times = [("asked", pod.asked), ("SIGTERM", pod.sigterm), ("exit", pod.exit)];
     let known = times.into_iter().filter_map(|(what, at)| Some(format!("{what} {}", seconds(at?))));
     let known: Vec<String> = known.collect();

@@ -72,7 +72,7 @@ fn row(pod: &PodReport, out: &mut Markup) {
         Escaped(&name)
     ));
     let numbers = [
-        pod.priority.unwrap_or(0).to_string(),
+        sentences::priority(pod),
         sentences::grace(pod),
         sentences::offset(pod.asked),
         sentences::offset(pod.sigterm),

@@ -77,7 +77,8 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
 fn every_pod_has_a_bar_and_a_line_of_the_table() {
     let mut unmounted = exited("db", 0, 3012);
     unmounted.mounts = vec!["/data".into()];
-    let groups = vec![group(0, Some((0, 3012)), vec![exited("web", 0, 1250), unmounted])];
+    let web = PodReport { priority: Some(7), ..exited("web", 0, 1250) };
+    let groups = vec![group(0, Some((0, 3012)), vec![web, unmounted])];
     let page = super::html(&report(Outcome::Clean, 3100, groups));
     let document = tree(&page);
     let bars: Vec<&str> =
@@ -85,9 +86,9 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
     assert_eq!(
         bars,
         [
-            "default/db, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s 1 resource \
+            "default/db, no priority asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s 1 resource \
              not released still held: /data uid uid-db",
-            "default/web, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid \
+            "default/web, priority 7 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid \
              uid-web"
         ]
     );
@@ -97,8 +98,8 @@ fn every_pod_has_a_bar_and_a_line_of_the_table() {
         [
             "Pod Priority Grace Asked SIGTERM Exit Outcome",
             "priority 0 and above 2 pods · took 3 s of 30 s · held by default/db for the last 1.8 s",
-            "default/db 0 20 s 0.000 0.003 3.012 by itself; 1 resource not released still held: /data",
-            "default/web 0 20 s 0.000 0.003 1.250 by itself",
+            "default/db - 20 s 0.000 0.003 3.012 by itself; 1 resource not released still held: /data",
+            "default/web 7 20 s 0.000 0.003 1.250 by itself",
         ]
     );
 }

@@ -72,15 +72,15 @@ fn every_pod_has_a_row_that_tells_all_about_it() {
         rows.map(|row| (row.attribute("title").unwrap(), text(row))).collect::<Vec<_>>(),
         [
             (
-                "default/web, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid uid-web",
+                "default/web, no priority asked 0.000 s, SIGTERM 0.003 s, exit 1.250 s grace 20 s uid uid-web",
                 "default/web1.2 s".to_owned()
             ),
             (
-                "default/database, priority 0 asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s uid uid-database",
+                "default/database, no priority asked 0.000 s, SIGTERM 0.003 s, exit 3.012 s grace 20 s uid uid-database",
                 "default/database3 s".to_owned()
             ),
             (
-                "default/dns, priority 0 asked 3.013 s, SIGTERM 3.016 s, exit 8.176 s grace 20 s uid uid-dns",
+                "default/dns, no priority asked 3.013 s, SIGTERM 3.016 s, exit 8.176 s grace 20 s uid uid-dns",
                 "default/dns5.2 s".to_owned()
             ),
         ]
