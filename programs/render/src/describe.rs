@@ -125,7 +125,7 @@ impl Page<'_> {
         let title = group_title(group.name.as_deref(), group.priority);
         let nth = format!("{title}, {} of {}", place + 1, groups.len());
         self.field(2, "Group", &nth);
-        self.field(2, "Grace", &seconds(planned.grace_seconds));
+        self.field(2, "Grace", &super::plan::grace(planned.grace_seconds));
         if let Some(latest) = group.deadline_seconds {
             self.field(
                 2,

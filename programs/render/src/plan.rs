@@ -203,6 +203,11 @@ pub fn trend(list: &ReportList) -> Option<String> {
     (count >= 3).then(|| format!("The last {count} shutdowns took {}.", took.join(", ")))
 }
 
+/// The length of a grace period in seconds: "none" if SIGKILL comes at once.
+pub(super) fn grace(length: f64) -> String {
+    if length == 0.0 { "none".to_owned() } else { seconds(length) }
+}
+
 fn group_time(group: &PlannedGroup) -> String {
     match group.deadline_seconds {
         Some(end) => format!("gone within {}", seconds(end)),
@@ -233,7 +238,7 @@ fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
     }
     let mut table = Table::new(columns);
     for pod in pods {
-        let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), seconds);
+        let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), grace);
         let priority = match pod.has_no_priority {
             true => "-".to_owned(),
             false => pod.priority.to_string(),
@@ -242,7 +247,7 @@ fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
             (pod.namespace.clone(), None),
             (pod.name.clone(), None),
             (priority, None),
-            (seconds(pod.grace_seconds), None),
+            (grace(pod.grace_seconds), None),
             (own, None),
         ];
         if terminating {

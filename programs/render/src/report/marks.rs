@@ -81,7 +81,7 @@ pub(super) fn hover(pod: &PodReport, name: &str) -> String {
     if !known.is_empty() {
         lines.push(known.join(", "));
     }
-    let mut grace = format!("grace {}", in_seconds(pod.grace));
+    let mut grace = format!("grace {}", sentences::length(pod.grace));
     if let Some(wanted) = pod.wanted_grace {
         grace.push_str(&format!(", its own is {}", in_seconds(wanted)));
     }

@@ -188,8 +188,13 @@ pub(super) fn priority(pod: &PodReport) -> String {
 
 /// The grace period that a pod got, with its own if that is longer.
 pub(super) fn grace(pod: &PodReport) -> String {
-    let got = in_seconds(pod.grace);
+    let got = length(pod.grace);
     pod.wanted_grace.map_or(got.clone(), |wanted| format!("{got} of {}", in_seconds(wanted)))
+}
+
+/// The length of a grace period: "none" if SIGKILL comes at once.
+pub(super) fn length(grace: Duration) -> String {
+    if grace.is_zero() { "none".to_owned() } else { in_seconds(grace) }
 }
 
 /// The time between the request and the first SIGTERM, which the pod's preStop hooks take.

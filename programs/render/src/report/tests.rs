@@ -85,6 +85,26 @@ fn a_pod_that_stays_is_named_with_the_reason_and_is_no_failure() {
 }
 
 #[test]
+fn a_pod_that_got_no_grace_shows_none_and_not_zero_seconds() {
+    let killed = PodReport {
+        grace: ms(0),
+        wanted_grace: Some(ms(60_000)),
+        ..pod("slow", PodEnd::Killed, Some(0), Some(4))
+    };
+    let none = PodReport { wanted_grace: None, name: "none".into(), ..killed.clone() };
+    let report = report(Outcome::Forced, 10, vec![group(0, Some((0, 5)), vec![killed, none])]);
+    let (text, page) = (text(&report, false), super::html(&report));
+    for (shown, wanted) in [
+        (&text, "default/slow  none of 60 s "),
+        (&text, "default/none          none "),
+        (&page, "grace none, its own is 60 s"),
+        (&page, "<td role=\"cell\" class=\"number\" data-name=\"Grace\">none</td>"),
+    ] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+}
+
+#[test]
 fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     let killed = PodReport {
         containers: vec!["main".into(), "log".into()],

@@ -194,6 +194,19 @@ fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
 }
 
 #[test]
+fn a_plan_says_of_a_pod_that_gets_no_grace_or_has_none_that_there_is_none() {
+    let pod = PlannedPodStatus {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+        own_grace_seconds: Some(0.0),
+        ..PlannedPodStatus::default()
+    };
+    let plan = ShutdownPlan { not_protected: vec![pod], ..ShutdownPlan::default() };
+    let shown = crate::plan(&plan, &View::default());
+    assert!(shown.contains("0   none       none\n"), "{shown}");
+}
+
+#[test]
 fn a_plan_says_which_pods_are_terminating_already_and_which_have_no_priority() {
     let pod = |name: &str, left, has_no_priority| PlannedPodStatus {
         namespace: "default".to_owned(),
