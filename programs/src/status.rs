@@ -1,6 +1,6 @@
 //! `winddown status`.
 
-use super::values::{self, PodArgument};
+use super::values::PodArgument;
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
 use winddown_control::api::{ApiAnswer, Envelope, PodStatus, RejectedPod, Status};
@@ -16,27 +16,23 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
+    let wanted = named(args)?;
     if args.watch {
         return watch::run(&client, args.output, out).await;
     }
     let mut status = ask::patiently(out, WAITING, client.status()).await?;
-    select(&mut status, args)?;
+    select(&mut status, args, &wanted)?;
     print(&status, args.output, winddown_render::status, out)?;
     Ok(Exit::Success)
 }
 
 /// Leaves the pods that the command names, and what is known of them.
-fn select(status: &mut Status, args: &StatusArgs) -> Result<(), CommandError> {
-    let wanted = args.pods.iter().map(|pod| {
-        let namespace = match &args.namespace {
-            // Not written in front of the name.
-            Some(namespace) if pod.namespace == values::DEFAULT_NAMESPACE => namespace.clone(),
-            _ => pod.namespace.clone(),
-        };
-        PodArgument { namespace, name: pod.name.clone() }
-    });
-    let wanted: Vec<PodArgument> = wanted.collect();
-    for pod in &wanted {
+fn select(
+    status: &mut Status,
+    args: &StatusArgs,
+    wanted: &[PodArgument],
+) -> Result<(), CommandError> {
+    for pod in wanted {
         if rejected(status, pod).is_none() {
             find(status, pod)?;
         }
@@ -54,12 +50,26 @@ fn select(status: &mut Status, args: &StatusArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The pods of the command line, those without a namespace in that of `-n`.
+fn named(args: &StatusArgs) -> Result<Vec<PodArgument>, CommandError> {
+    let Some(of_all) = &args.namespace else { return Ok(args.pods.clone()) };
+    let named = args.pods.iter().map(|pod| {
+        let PodArgument { namespace, name, .. } = pod;
+        if pod.is_qualified && namespace != of_all {
+            let what = format!("-n {of_all} and {namespace}/{name} name different namespaces");
+            return Err(CommandError::message(Exit::Usage, what).with_hint("leave out one of them"));
+        }
+        Ok(PodArgument { namespace: of_all.clone(), ..pod.clone() })
+    });
+    named.collect()
+}
+
 /// The pod of this name; without the node's name at its end, too, which manifests do not have.
 pub(super) fn find<'s>(
     status: &'s Status,
     wanted: &PodArgument,
 ) -> Result<&'s PodStatus, CommandError> {
-    let PodArgument { namespace, name } = wanted;
+    let PodArgument { namespace, name, .. } = wanted;
     let is_it = |pod: &&PodStatus| pod.namespace == *namespace && pod.name == *name;
     if let Some(pod) = status.pods.iter().find(is_it) {
         return Ok(pod);

@@ -113,6 +113,8 @@ pub struct PodArgument {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
+    /// Whether the namespace is written in front of the name.
+    pub is_qualified: bool,
 }
 
 /// Parses a pod's name.
@@ -128,7 +130,8 @@ pub(super) fn pod_name(text: &str) -> Result<PodArgument, String> {
                 .to_owned());
         }
     }
-    Ok(PodArgument { namespace: namespace.to_owned(), name: name.to_owned() })
+    let is_qualified = text.contains('/');
+    Ok(PodArgument { namespace: namespace.to_owned(), name: name.to_owned(), is_qualified })
 }
 
 /// Whether `text` can be a pod's or a namespace's name.
