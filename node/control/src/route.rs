@@ -252,7 +252,7 @@ async fn notice<A: AgentApi>(
         }
         Method::DELETE => {
             may_change(peer)?;
-            tracing::info!(%peer, "withdrawal of the notice requested");
+            tracing::info!(%peer, "undrain requested");
             Ok(respond::json(&Envelope::new(shared.api.withdraw_notice().await)))
         }
         _ => Ok(respond::wrong_method("POST, DELETE")),
