@@ -62,22 +62,23 @@ impl PodSource {
 
     /// Adds the desired pods to `all`. Returns false if they are not known yet.
     fn add_to(&mut self, all: &mut DesiredPods) -> bool {
-        let (pods, waiting, complete) = match &mut self.from {
+        let (pods, waiting, complete, awaited) = match &mut self.from {
             From::Manifests(manifests) => {
                 let now = manifests.borrow_and_update();
                 if now.generation == 0 {
                     return false;
                 }
-                (now.pods.clone(), Vec::new(), now.complete)
+                (now.pods.clone(), Vec::new(), now.complete, now.awaited)
             }
             From::Pods(pods) => match &*pods.borrow_and_update() {
-                Some(now) => (now.pods.clone(), now.waiting.clone(), now.complete),
+                Some(now) => (now.pods.clone(), now.waiting.clone(), now.complete, now.awaited),
                 None => return false,
             },
         };
         all.pods.extend(pods);
         all.waiting.extend(waiting);
         all.complete &= complete;
+        all.awaited |= awaited;
         true
     }
 
@@ -114,6 +115,7 @@ pub(crate) async fn merge(
         let silent = sources.len() - spoken;
         if silent == 0 || (is_late && spoken > 0) {
             all.complete &= silent == 0;
+            all.awaited |= silent > 0;
             wanted.send_replace(Some(Arc::new(all)));
         }
         let changed = select_all(sources.iter_mut().map(|source| source.changed().boxed()));
@@ -178,12 +180,13 @@ mod tests {
         assert!(seen.borrow().is_none());
         let now = seen.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         assert_eq!(
-            (now.pods.len(), now.complete),
-            (1, false),
+            (now.pods.len(), now.complete, now.awaited),
+            (1, false, true),
             "nothing is terminated for want of it"
         );
         silent.send_replace(says("b"));
         let now = seen.wait_for(|now| now.as_ref().is_some_and(|now| now.complete)).await;
-        assert_eq!(now.unwrap().as_ref().unwrap().pods.len(), 2);
+        let now = now.unwrap().clone().unwrap();
+        assert_eq!((now.pods.len(), now.awaited), (2, false));
     }
 }

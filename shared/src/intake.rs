@@ -96,6 +96,9 @@ pub struct DesiredPods {
     /// Whether the source could be read completely. If not, a running pod that is not listed may
     /// still be wanted (its manifest is broken, its directory unavailable): it is left alone.
     pub complete: bool,
+    /// Whether pods may be missing because the source has not been read yet. An ordered start waits for them, but not for
+    /// the pod of a manifest that is invalid: that may stay so for ever.
+    pub awaited: bool,
 }
 
 struct Desired {
@@ -591,7 +594,7 @@ impl DesiredPods {
     /// Exactly these pods.
     #[must_use]
     pub fn all(pods: Vec<Pod>) -> Self {
-        Self { pods, waiting: Vec::new(), complete: true }
+        Self { pods, waiting: Vec::new(), complete: true, awaited: false }
     }
 }
 

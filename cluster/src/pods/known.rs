@@ -322,7 +322,8 @@ impl KnownPodsState {
     }
 
     fn wanted(&self) -> DesiredPods {
-        let mut all = DesiredPods { complete: self.complete, ..DesiredPods::default() };
+        let (complete, awaited) = (self.complete, !self.complete);
+        let mut all = DesiredPods { complete, awaited, ..DesiredPods::default() };
         for (uid, known) in &self.pods {
             match &known.given {
                 Some(given) => all.pods.push(given.pod.clone()),

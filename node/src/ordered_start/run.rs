@@ -2,7 +2,7 @@
 //!
 //! A pod waits until the groups before its own are ready or their time is over. Pods that are running when the agent
 //! starts do not wait, and neither do pods that arrive after the turn of their group. The start is over when no pod is
-//! waiting and every source of pods has been read completely. From then on, until the next boot, each pod starts at
+//! waiting and every source of pods has been read. From then on, until the next boot, each pod starts at
 //! once. A shutdown or a drain also ends the start, but a shutdown that an earlier agent began is waited for.
 
 use std::collections::{HashMap, HashSet};
@@ -69,8 +69,8 @@ struct Start {
     starting: PodUidMap<usize>,
     /// The plan for the wanted pods; none before they are known.
     plan: Option<Arc<StartPlan>>,
-    /// Whether every source has been read completely.
-    is_complete: bool,
+    /// Whether every source has been read.
+    all_read: bool,
     /// The last change of the statuses that has been processed.
     seen: u64,
 }
@@ -183,7 +183,7 @@ impl Start {
         let mut news = News::Nothing;
         if parts.wanted.has_changed().unwrap_or(false) || self.plan.is_none() {
             let wanted = parts.wanted.borrow_and_update().clone().unwrap_or_default();
-            self.is_complete = wanted.complete;
+            self.all_read = !wanted.awaited;
             news = self.see(report, start_plan(&wanted.pods, &parts.policy.borrow()), now);
         }
         let shut = *parts.gate.borrow_and_update();
@@ -201,7 +201,7 @@ impl Start {
         // While the gate is closed, a pod whose turn came would only be rejected.
         if shut.is_empty() {
             news = news.max(self.advance(report, &parts.statuses, parts.group_timeout, now));
-            if self.waiting.is_empty() && report.current().is_none() && self.is_complete {
+            if self.waiting.is_empty() && report.current().is_none() && self.all_read {
                 report.end(now, false);
                 return News::Over;
             }

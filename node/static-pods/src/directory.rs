@@ -174,7 +174,7 @@ impl ManifestDirectory {
     /// Reports that the file system does not answer: everything stays as it was, but is no longer certain.
     fn report_silence(&mut self) {
         let current = Arc::clone(&self.desired.borrow());
-        let mut desired = DesiredManifests { complete: false, ..(*current).clone() };
+        let mut desired = DesiredManifests { complete: false, awaited: true, ..(*current).clone() };
         let what = format!(
             "the file system has not answered for {} s: its pods are kept",
             SLOW_SCAN.as_secs()
@@ -212,7 +212,8 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
 
 fn is_same(a: &DesiredManifests, b: &DesiredManifests) -> bool {
     let same_pods = || a.pods.iter().zip(&b.pods).all(|(a, b)| a.is_same_object(b));
-    a.complete == b.complete && a.pods.len() == b.pods.len() && a.errors == b.errors && same_pods()
+    let same_extent = (a.complete, a.awaited) == (b.complete, b.awaited);
+    same_extent && a.pods.len() == b.pods.len() && a.errors == b.errors && same_pods()
 }
 
 #[cfg(test)]

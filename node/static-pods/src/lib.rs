@@ -64,6 +64,8 @@ pub struct DesiredManifests {
     /// A pod that was in `pods` and is not any more is not wanted, even while this is false: the pods of files that
     /// cannot be read any more are kept.
     pub complete: bool,
+    /// Whether the directory, or a file that is being written, has not been read yet. False for a file that is invalid.
+    pub awaited: bool,
     /// The pods, in the order of their file names. No two have the same UID or full name: of two files, the one whose
     /// pod was here before counts, or else the one with the shorter name, because a copy's name is the longer one, or
     /// else the first.

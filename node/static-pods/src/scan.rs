@@ -115,8 +115,9 @@ impl Scanner {
 
     /// Returns the desired state, as far as it is known. The caller sets the generation.
     pub(super) fn desired(&mut self, wall: WallTime) -> DesiredManifests {
-        let mut desired =
-            DesiredManifests { complete: self.failure.is_none(), ..DesiredManifests::default() };
+        let complete = self.failure.is_none();
+        let awaited = !complete || self.files.values().any(|entry| entry.pending.is_some());
+        let mut desired = DesiredManifests { complete, awaited, ..DesiredManifests::default() };
         if let Some((what, since)) = &self.failure {
             let directory = &self.directory;
             desired.errors.push(ManifestProblem::of_file(directory, what, false, *since));

@@ -51,11 +51,18 @@ fn bench() -> Bench {
     Bench { wanted, statuses, gate, turn, report, task: tokio::spawn(start.run()) }
 }
 
+fn cloned(pods: &[&Pod]) -> Vec<Pod> {
+    pods.iter().copied().cloned().collect()
+}
+
 impl Bench {
     async fn want(&self, pods: &[&Pod], complete: bool) {
-        let pods = pods.iter().copied().cloned().collect();
-        self.wanted
-            .send_replace(Some(Arc::new(DesiredPods { complete, ..DesiredPods::all(pods) })));
+        let awaited = !complete;
+        self.want_of(DesiredPods { complete, awaited, ..DesiredPods::all(cloned(pods)) }).await;
+    }
+
+    async fn want_of(&self, wanted: DesiredPods) {
+        self.wanted.send_replace(Some(Arc::new(wanted)));
         after(0).await;
     }
 
@@ -170,6 +177,16 @@ async fn pods_of_a_source_that_answers_late_start_in_order_too_and_hold_up_none_
     let etcd = pod("late", 2_000_001_000);
     b.want(&[&own, &net, &web, &etcd], true).await;
     assert!(!b.waits(&etcd) && !b.waits(&web));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_stays_invalid_does_not_keep_the_start_in_progress() {
+    let b = bench();
+    let own = pod("own", 0);
+    b.want_of(DesiredPods { complete: false, ..DesiredPods::all(cloned(&[&own])) }).await;
+    b.becomes(&own, "Running", true).await;
+    assert!(b.task.is_finished());
+    assert_eq!(b.report().outcome, StartOutcome::Ready);
 }
 
 #[tokio::test(start_paused = true)]
