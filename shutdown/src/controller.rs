@@ -287,8 +287,10 @@ impl<K: EndingPods> ShutdownController<K> {
         match self.resume_decision(&record, signal) {
             ResumeDecision::Undecided(until) => {
                 self.ask_machine(&record, signals).await;
-                match signals.current().machine {
-                    MachineState::Unknown => Transition::Wait(Stage::Carried(record), Some(until)),
+                match self.resume_decision(&record, &signals.current()) {
+                    ResumeDecision::Undecided(_) => {
+                        Transition::Wait(Stage::Carried(record), Some(until))
+                    }
                     _ => Transition::Done(Stage::Carried(record)),
                 }
             }
@@ -298,7 +300,7 @@ impl<K: EndingPods> ShutdownController<K> {
             ResumeDecision::Resume => self.shut_down(signal, signals, Some(*record), stop).await,
             ResumeDecision::Drop => {
                 self.lift_all();
-                let is_known = is_known(&record, signal);
+                let is_known = record.is_decided_by(&signal.login, signal.machine);
                 self.beside(signals, self.end_carried(*record, is_known)).await
             }
         }
@@ -341,7 +343,8 @@ impl<K: EndingPods> ShutdownController<K> {
         }
         let budget = record.budget();
         let over_at = self.start_of(record) + budget.pods + budget.reserve;
-        match !is_known(record, signal) && Instant::now() < over_at {
+        let is_known = record.is_decided_by(&signal.login, signal.machine);
+        match !is_known && Instant::now() < over_at {
             true => ResumeDecision::Undecided(over_at),
             false => ResumeDecision::Drop,
         }
@@ -419,11 +422,4 @@ impl<K: EndingPods> ShutdownController<K> {
         self.parts.progress.phase(ProgressPhase::Cancelled);
         Transition::Done(Stage::Idle)
     }
-}
-
-/// Whether it is known that the node is going down, or that it is not. Only the service manager knows of a way down that
-/// the login manager did not announce.
-fn is_known(record: &RunRecord, signal: &SignalState) -> bool {
-    let unannounced = record.report.trigger == Trigger::UnitStop;
-    signal.machine != MachineState::Unknown || (!unannounced && signal.login.lock.is_known())
 }

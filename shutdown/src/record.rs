@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{EarlierKill, KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
+use winddown_shared::{
+    EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid, ShutdownKind,
+};
 
 use crate::controller::status_of_ended;
 use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
 use crate::run_context::RunContext;
-use crate::{Budget, FileError, PodReport, ShutdownReport};
+use crate::{Budget, FileError, PodReport, ShutdownReport, Trigger};
 
 mod file;
 #[cfg(test)]
@@ -179,6 +181,17 @@ impl RunRecord {
         let budget = self.budget();
         let has_time = offset < budget.pods.saturating_add(budget.reserve);
         ends_the_node || is_noticed || (not_spoken && has_time)
+    }
+
+    /// Whether `login` or `machine` tells whether the node that this run shuts down still goes down. Only the service
+    /// manager knows of a way down that the login manager did not announce. Of one that it did announce the service
+    /// manager knows nothing while that waits for locks, so there only the login manager's own word counts.
+    pub fn is_decided_by(&self, login: &InhibitorState, machine: MachineState) -> bool {
+        match self.report.trigger {
+            Trigger::UnitStop => machine != MachineState::Unknown,
+            Trigger::Notice if self.login_since_ms.is_none() => login.lock.is_known(),
+            _ => login.has_spoken(),
+        }
     }
 
     /// The notice of `source` that began or shortened the run, if one did: when the node goes down, in time since the

@@ -12,7 +12,7 @@ use winddown_shared::{
 };
 use winddown_shutdown::{
     Policy, RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts,
-    StateFile, Trigger,
+    StateFile,
 };
 
 use super::Joined;
@@ -53,11 +53,10 @@ impl<R: Runtime> Joined<R> {
     ) -> PodUidMap<EarlierKill> {
         let mut inhibitor = self.lock.inhibitor.state();
         let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
-        let said = timeout(FIRST_WORD, said).await;
-        let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
-        let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
-        let ends = |preparing| preparing || self.notices.notices().borrow().in_effect.is_some();
-        let ends_early = ends(preparing);
+        // Without a word, what is known so far counts.
+        let _ = timeout(FIRST_WORD, said).await;
+        let login = inhibitor.borrow().clone();
+        let ends_early = login.preparing || self.notices.notices().borrow().in_effect.is_some();
         if ends_early {
             self.core.gate.shut(GateReason::Startup);
         }
@@ -70,10 +69,7 @@ impl<R: Runtime> Joined<R> {
             true => MachineState::Unknown,
         };
         let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
-        let is_unknown = match run.report.trigger {
-            Trigger::UnitStop => machine == MachineState::Unknown,
-            _ => !has_spoken,
-        };
+        let is_unknown = !run.is_decided_by(&login, machine);
         let goes_on = run.may_resume(now, ends, &heard, is_unknown);
         run.asked(now, !goes_on).collect()
     }

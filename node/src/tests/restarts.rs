@@ -46,9 +46,11 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
 
     // The successor cannot reach the login manager at first.
     login.modify(|s| {
-        s.preparing = false;
+        (s.preparing, s.delay) = (false, None);
         s.lock = LockState::Waiting { why: "not connected yet".into() };
     });
+    // Of a shutdown that waits for locks, the service manager knows nothing.
+    login.set_machine(MachineState::StaysUp);
     let b = bench_in(state, clock, runtime, login);
     assert!(b.node.0.core.gate.is_shut(), "from the first moment");
     b.want(&[&web, &new]).await;
@@ -205,7 +207,7 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
     tokio::time::sleep(secs(5)).await;
     let (state, clock, runtime, login) = b.stop();
     login.modify(|s| {
-        s.preparing = false;
+        (s.preparing, s.delay) = (false, None);
         s.lock = LockState::Waiting { why: "the bus is gone".into() };
     });
     let b = bench_in(state, clock, runtime, login);

@@ -31,7 +31,7 @@ pub struct InhibitorState {
     pub kind: ShutdownKind,
     /// What the login manager knows of the requester, once it was queried.
     pub request: Option<Arc<ShutdownRequest>>,
-    /// The longest delay that the login manager grants (`InhibitDelayMaxSec`), once known.
+    /// The longest delay that the login manager grants (`InhibitDelayMaxSec`), once known: it is read after `preparing`.
     pub delay: Option<Duration>,
     /// The file that sets `delay`, if that is less than what was requested.
     pub delay_set_by: Option<Arc<str>>,
@@ -57,6 +57,13 @@ impl InhibitorState {
             is_rehearsal: false,
             scheduled: None,
         }
+    }
+
+    /// Whether the login manager has said whether a shutdown is in progress. One that is absent has not, and may only be
+    /// late.
+    pub fn has_spoken(&self) -> bool {
+        let is_taken = matches!(self.lock, LockState::Held | LockState::Released);
+        self.preparing || is_taken || self.delay.is_some()
     }
 }
 

@@ -318,13 +318,14 @@ async fn a_login_manager_that_waits_for_ever_is_no_reason_to_overflow() {
     site.until(secs(5)).await;
     site.kill(first).await;
     site.lock.fake.modify(|state| {
-        state.preparing = false;
+        (state.preparing, state.delay) = (false, None);
         state.lock = LockState::Waiting { why: "gone".into() };
     });
     let second = site.agent();
     site.until(secs(6)).await;
     assert!(second.gate.is_shut());
-    site.lock.fake.modify(|state| state.preparing = true);
+    let delay = Some(Duration::from_micros(u64::MAX));
+    site.lock.fake.modify(|state| (state.preparing, state.delay) = (true, delay));
     site.reach(&second, ProgressPhase::Released).await;
     assert_eq!(site.reports.all()[0].resumed.len(), 1);
 }

@@ -63,18 +63,55 @@ async fn a_pod_that_was_asked_is_ending_when_the_next_agent_is_called_off_before
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_login_manager_is_waited_for_as_long_as_the_run_would_have_lasted() {
+    let waiting = LockState::Waiting { why: "not connected yet".into() };
+    let absent = LockState::Absent { why: "there is no bus".into() };
+    // The service manager stops nothing while the login manager waits for locks.
+    for (lock, machine) in [
+        (waiting.clone(), MachineState::Unknown),
+        (waiting, MachineState::StaysUp),
+        (absent.clone(), MachineState::Unknown),
+        (absent, MachineState::StaysUp),
+    ] {
+        let site = killed().await;
+        site.lock.fake.modify(|state| (state.preparing, state.delay) = (false, None));
+        site.lock.fake.modify(|state| state.lock = lock.clone());
+        site.lock.fake.set_machine(machine);
+        let agent = site.agent();
+        site.until(secs(3)).await;
+        let (_, on) = site.world.lame_duck(site.start)[1];
+        assert!(on, "pods are not ready for the new agent either");
+        site.until(secs(31)).await;
+        assert!(agent.gate.is_shut(), "{lock:?}, {machine:?}");
+        site.until(secs(33)).await;
+        assert!(!agent.gate.is_shut());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_that_grants_no_lock_is_believed_that_no_shutdown_is_under_way() {
     let site = killed().await;
-    site.lock.fake.modify(|state| {
-        state.preparing = false;
-        state.lock = LockState::Waiting { why: "not connected yet".into() };
-    });
+    site.lock.fake.cancel();
+    let refused = LockState::Waiting { why: "not allowed".into() };
+    site.lock.fake.modify(|state| state.lock = refused);
     let agent = site.agent();
-    site.until(secs(3)).await;
-    let (_, on) = site.world.lame_duck(site.start)[1];
-    assert!(on, "pods are not ready for the new agent either");
-    site.until(secs(31)).await;
-    assert!(agent.gate.is_shut());
-    site.until(secs(33)).await;
+    settle().await;
+    assert!(!agent.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_withdrawn_while_no_agent_ran_counts_where_there_is_no_login_manager() {
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(20)), NEVER)]), two_fields(30, 10));
+    let absent = LockState::Absent { why: "there is no bus".into() };
+    site.lock.fake.modify(|state| (state.lock, state.delay) = (absent, None));
+    let agent = site.agent();
+    settle().await;
+    site.give_notice(secs(120));
+    site.until(secs(2)).await;
+    site.kill(agent).await;
+    site.withdraw_notice();
+    let agent = site.agent();
+    settle().await;
     assert!(!agent.gate.is_shut());
 }
 
@@ -161,7 +198,7 @@ async fn a_group_whose_last_pod_ended_while_no_agent_was_there_is_over_when_the_
 async fn a_login_manager_that_speaks_late_is_followed_with_the_time_that_is_left() {
     let site = killed().await;
     site.lock.fake.modify(|state| {
-        state.preparing = false;
+        (state.preparing, state.delay) = (false, None);
         state.lock = LockState::Waiting { why: "not connected yet".into() };
     });
     let agent = site.agent();
