@@ -164,11 +164,11 @@ pub enum Command {
     /// Terminate one pod
     ///
     /// Runs preStop, sends SIGTERM, and sends SIGKILL when the grace period is over; returns when the pod is
-    /// gone. A manifest's pod starts again at once.
+    /// gone. A manifest's pod starts again at once, unless its restartPolicy is Never.
     Kill(KillArgs),
     /// Terminate a pod and have it start again
     ///
-    /// The pod gets its grace, as for `kill`, and its manifest's source starts it again.
+    /// The pod gets its grace, as for `kill`, and its source starts it again, unless its restartPolicy is Never.
     Restart(RestartArgs),
     /// Allow shutdowns although a pod blocks them
     ///

@@ -145,6 +145,16 @@ fn what_is_typed_wrong_is_refused_with_code_2() {
 }
 
 #[test]
+fn the_help_of_kill_and_restart_promises_no_start_to_a_pod_that_never_restarts() {
+    for name in ["kill", "restart"] {
+        let mut all = Cli::command();
+        let help = all.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("unless its restartPolicy is Never"), "{name}: {help}");
+    }
+}
+
+#[test]
 fn options_reach_the_command_with_their_meaning() {
     let cli = parse("winddown kill shop/web --grace 1m30s --color always").unwrap();
     assert_eq!(cli.global.color, ColorChoice::Always);
