@@ -209,7 +209,7 @@ pub enum Event {
         container: Arc<str>,
         /// How it exited.
         exit: Box<ContainerExit>,
-        /// The last line that says why: of its termination message or of its output, if there is any.
+        /// The last line that says why: the failure of its probe, or else of its termination message or output.
         last_line: Option<Arc<str>>,
         /// The delay before it is restarted; `None` if it is not.
         again_in: Option<Duration>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{ContainerKind, EndCause, GoDuration, PodEvent, PodEventKind, ProbeKind};
+use winddown_shared::{ContainerKind, GoDuration, PodEvent, PodEventKind};
 
 use super::{EventDraft, EventKind, Subject};
 
@@ -48,17 +48,17 @@ pub(super) fn draft(event: &PodEvent) -> EventDraft {
             (Warning, "BackOff", message)
         }
         H::Unhealthy { probe, output } => {
-            (Warning, "Unhealthy", format!("{} probe failed: {output}", word(*probe)))
+            (Warning, "Unhealthy", format!("{} probe failed: {output}", probe.as_str()))
         }
         H::ProbeWarned { probe, warning } => {
-            (Warning, "ProbeWarning", format!("{} probe warning: {warning}", word(*probe)))
+            (Warning, "ProbeWarning", format!("{} probe warning: {warning}", probe.as_str()))
         }
         H::ProbeErrored { probe, error } => {
-            let probe = word(*probe);
+            let probe = probe.as_str();
             let message = format!("{probe} probe errored and resulted in unknown state: {error}");
             (Warning, "Unhealthy", message)
         }
-        H::Killing(why) => (Normal, "Killing", killing(name, *why)),
+        H::Killing(why) => (Normal, "Killing", why.text(name)),
         H::PostStartFailed => (Warning, "FailedPostStartHook", "PostStartHook failed".to_owned()),
         H::PreStopFailed => (Warning, "FailedPreStopHook", "PreStopHook failed".to_owned()),
         H::SandboxChanged => {
@@ -90,25 +90,5 @@ fn list(kind: ContainerKind) -> &'static str {
         ContainerKind::Regular => "containers",
         ContainerKind::Init | ContainerKind::Sidecar => "initContainers",
         ContainerKind::Ephemeral => "ephemeralContainers",
-    }
-}
-
-fn word(probe: ProbeKind) -> &'static str {
-    match probe {
-        ProbeKind::Startup => "Startup",
-        ProbeKind::Readiness => "Readiness",
-        ProbeKind::Liveness => "Liveness",
-    }
-}
-
-fn killing(name: &str, why: EndCause) -> String {
-    match why {
-        EndCause::Pod => format!("Stopping container {name}"),
-        EndCause::Changed => format!("Container {name} definition changed, will be restarted"),
-        EndCause::Probe(probe) => {
-            let probe = word(probe).to_lowercase();
-            format!("Container {name} failed {probe} probe, will be restarted")
-        }
-        EndCause::PostStart => "FailedPostStartHook".to_owned(),
     }
 }

@@ -8,6 +8,7 @@ use winddown_shared::{Pod, PodEventKind, ProbeKind, error_chain};
 use crate::action::{Action, ActionError};
 use crate::container_plan;
 use crate::driver::{Driver, Entry, act};
+use crate::last_line::last_line;
 use crate::pod;
 use crate::probing::{ProbeFinding, Probed, Probes};
 
@@ -72,6 +73,11 @@ impl<D: Driver> Probed for ProbedRun<D> {
             Err(error) => {
                 let output = error.output();
                 tracing::debug!(pod = %pod(), container = %self.name, error = output, "a probe failed");
+                if probe != ProbeKind::Readiness
+                    && let Some(run) = self.entry.lock().run(&self.name, &self.id)
+                {
+                    run.probe_state.output = last_line(&output);
+                }
                 tell(PodEventKind::Unhealthy { probe, output });
                 Some(false)
             }

@@ -15,6 +15,7 @@
 //!
 //! One task per container that has probes; it sleeps between them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -65,7 +66,7 @@ pub(crate) enum ProbeFinding {
 }
 
 /// The state of a run's postStart hook and its probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeState {
     /// Whether its postStart hook is done and its startup probe passed.
     pub started: bool,
@@ -75,6 +76,8 @@ pub struct ProbeState {
     pub probed: bool,
     /// The probe or postStart hook that failed, so that the run has to be restarted.
     pub failing: Option<EndCause>,
+    /// Why the startup or liveness probe failed last.
+    pub output: Option<Arc<str>>,
 }
 
 /// The probes of a container.
@@ -123,7 +126,8 @@ struct ProbeVerdict {
 
 impl ProbeState {
     /// The state of a run that an earlier agent started: its earlier results are unknown.
-    pub const ADOPTED: Self = Self { started: true, ready: true, probed: false, failing: None };
+    pub const ADOPTED: Self =
+        Self { started: true, ready: true, probed: false, failing: None, output: None };
 
     /// Whether the run was started by an earlier agent and has no prober yet.
     pub fn is_adopted(&self) -> bool {
@@ -142,7 +146,7 @@ impl ProbeState {
 
     /// Applies a finding. Returns whether it is new.
     pub(crate) fn note(&mut self, found: ProbeFinding) -> bool {
-        let before = *self;
+        let before = self.clone();
         match found {
             ProbeFinding::Started { ready } => {
                 self.started = true;
@@ -152,6 +156,13 @@ impl ProbeState {
             ProbeFinding::Failing(kind) => self.failing = Some(EndCause::Probe(kind)),
         }
         before != *self
+    }
+
+    /// The kubelet's text for the probe because of which the run is restarted.
+    pub(crate) fn probe_failure(&self) -> Option<String> {
+        let Some(EndCause::Probe(kind)) = self.failing else { return None };
+        let output = self.output.as_deref().unwrap_or_default();
+        Some(format!("{} probe failed: {output}", kind.as_str()))
     }
 
     /// The run's state for the plan. `is_outdated`: it has to be replaced in any case.

@@ -123,8 +123,8 @@ struct Progress {
 
 fn progress<B: RunScope>(run: &Run<B>) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
-    let ProbeState { started, ready, .. } = run.probe_state;
-    Progress { started, ready, exit_code }
+    let ProbeState { started, ready, .. } = &run.probe_state;
+    Progress { started: *started, ready: *ready, exit_code }
 }
 
 /// The state of a container that waits to be restarted, in the kubelet's words.

@@ -94,7 +94,7 @@ pub async fn stop_to_restart<D: Driver>(
     why: EndCause,
     grace: Grace,
 ) -> Result<(), RuntimeError> {
-    let target = {
+    let (target, probe) = {
         let mut state = entry.lock();
         let mut targets = targets(driver, &state);
         targets.retain(|t| &*t.name == name);
@@ -107,11 +107,14 @@ pub async fn stop_to_restart<D: Driver>(
             return Ok(());
         }
         target.waits_for_others = false;
-        target
+        (target, run.probe_state.probe_failure())
     };
-    if why == EndCause::Changed {
-        let pod = pod::title(entry);
-        tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
+    if why != EndCause::Pod {
+        let (pod, text) = (pod::title(entry), why.text(name));
+        match probe {
+            Some(probe) => tracing::info!(%pod, "{text} (pod {pod}): {probe}"),
+            None => tracing::info!(%pod, "{text} (pod {pod})"),
+        }
     }
     driver.pods().record_event(entry, Some(name), PodEventKind::Killing(why));
     let (id, last_call) = (Arc::clone(&target.id), LastCall::of(&grace));

@@ -138,3 +138,31 @@ pub enum ProbeKind {
     /// Checks whether the container has to be restarted.
     Liveness,
 }
+
+impl EndCause {
+    /// The kubelet's text for a container that is stopped.
+    pub fn text(self, container: &str) -> String {
+        match self {
+            Self::Pod => format!("Stopping container {container}"),
+            Self::Changed => {
+                format!("Container {container} definition changed, will be restarted")
+            }
+            Self::Probe(probe) => {
+                let probe = probe.as_str().to_lowercase();
+                format!("Container {container} failed {probe} probe, will be restarted")
+            }
+            Self::PostStart => "FailedPostStartHook".to_owned(),
+        }
+    }
+}
+
+impl ProbeKind {
+    /// `Startup`, `Readiness` or `Liveness`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+}

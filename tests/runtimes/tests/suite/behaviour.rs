@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use winddown_cri::{CgroupDriver, CriRuntime, PodSlices};
 use winddown_host::service_units::UnitError;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::{Runtime as _, RuntimeError, error_chain};
+use winddown_shared::{Recorder, Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{
     Act, POLITE, clean, eventually, exit_of, forget, is_running, pod, run, secs, stop, sync_until,
@@ -18,6 +18,7 @@ use crate::bed::{
 use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
+use crate::suite::ReportedExits;
 
 #[tokio::test]
 async fn pods_of_others_are_not_seen_and_not_touched() {
@@ -154,11 +155,16 @@ async fn the_file_of_a_dead_runs_first_process_is_removed_with_the_run() {
 async fn a_liveness_probe_that_fails_has_the_container_started_again() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
+    let reported = Arc::new(ReportedExits::default());
+    runtime.record_to(&(Arc::clone(&reported) as Arc<dyn Recorder>));
     let mut main = container_of("main", POLITE);
     main["livenessProbe"] = json!({"exec": {"command": ["exit 1"]}, "periodSeconds": 1,
         "failureThreshold": 1});
     let pod = pod("web", &json!({"containers": [main]}));
     sync_until(&runtime, &pod, |c| c[0].restart_count >= 1 && is_running(&c[0])).await;
+    eventually("the exit is reported", || !reported.0.lock().unwrap().is_empty()).await;
+    let why = reported.0.lock().unwrap()[0].2.clone().unwrap_or_default();
+    assert!(why.starts_with("Liveness probe failed: "), "{why}");
     stop(&runtime, &pod, 5).await;
 }
 

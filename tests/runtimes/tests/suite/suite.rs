@@ -146,11 +146,11 @@ pub(crate) async fn an_end_that_was_asked_for_is_no_crash<S: Stage>(stage: &S) {
 }
 
 /// An exit that was reported: container, exit code, last line, and whether it is restarted.
-type ReportedExit = (String, i32, Option<String>, bool);
+pub(crate) type ReportedExit = (String, i32, Option<String>, bool);
 
 /// The exits that were reported.
 #[derive(Default)]
-struct ReportedExits(Mutex<Vec<ReportedExit>>);
+pub(crate) struct ReportedExits(pub(crate) Mutex<Vec<ReportedExit>>);
 
 impl Recorder for ReportedExits {
     fn record(&self, event: &Event) {

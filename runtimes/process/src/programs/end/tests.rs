@@ -133,6 +133,7 @@ fn running_with(lifecycle: &serde_json::Value) -> Arc<PodEntry> {
             ready: false,
             probed: true,
             failing: Some(EndCause::Changed),
+            ..ProbeState::default()
         };
         state.container("main").unwrap().run = Some(run);
     }
