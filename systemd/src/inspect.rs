@@ -42,8 +42,7 @@ impl Inspector {
     /// # Errors
     /// There is no bus, it refuses the connection, or it does not answer in time.
     pub async fn connect(bus: &Bus, timeout: Duration) -> Result<Self, InspectError> {
-        let builder = bus.builder().map_err(|error| InspectError::of("the bus", error))?;
-        let connection = within("the bus", timeout, builder.build()).await?;
+        let connection = within("the bus", timeout, bus.connect(timeout)).await?;
         Ok(Self { connection, timeout })
     }
 
@@ -226,6 +225,9 @@ async fn within<T>(
     answer: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T, InspectError> {
     match tokio::time::timeout(timeout, answer).await {
+        Ok(Err(zbus::Error::InputOutput(io))) if io.kind() == std::io::ErrorKind::TimedOut => {
+            Err(InspectError::Silent { whom, after: timeout })
+        }
         Ok(answer) => answer.map_err(|error| InspectError::of(whom, error)),
         Err(_) => Err(InspectError::Silent { whom, after: timeout }),
     }

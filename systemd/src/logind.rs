@@ -27,13 +27,13 @@ use self::bus::BusLogin;
 pub use self::bus::PeerConnector;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
-pub(crate) use self::bus::{proxies, read_scheduled};
+pub(crate) use self::bus::{no_answer, proxies, read_scheduled};
 use self::session::LoginManager;
 use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};
 use crate::system_state::in_progress_on;
 
-/// How long systemd may take for each answer to whether the machine is going down.
+/// How long systemd may take to answer whether the machine is going down.
 const MACHINE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a [`LogindInhibitor`].
@@ -215,7 +215,7 @@ impl Inhibitor for LogindInhibitor {
 
     fn machine(&self) -> BoxFuture<'_, MachineState> {
         let ask = async {
-            match in_progress_on(self.0.bus.builder(), MACHINE_TIMEOUT).await {
+            match in_progress_on(&self.0.bus, MACHINE_TIMEOUT).await {
                 Ok(Some(kind)) => MachineState::GoingDown(kind),
                 Ok(None) => MachineState::StaysUp,
                 Err(error) => {

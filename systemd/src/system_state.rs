@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use winddown_shared::ShutdownKind;
-use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 
+use crate::logind::{Bus, no_answer};
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -21,29 +21,30 @@ pub struct SystemStateError(zbus::Error);
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
 /// (`systemctl start poweroff.target`).
 ///
-/// Queries the system bus, and waits at most `timeout` for each reply. Cancel-safe.
+/// Queries the system bus, and waits at most `timeout` for the answer, and as long again for the kind. Cancel-safe.
 ///
 /// # Errors
 /// There is no bus, no systemd on it, or no reply in time.
 pub async fn shutdown_in_progress(
     timeout: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    in_progress_on(Ok(Builder::system()), timeout).await
+    in_progress_on(&Bus::System, timeout).await
 }
 
-/// Like [`shutdown_in_progress`], on the bus to which `builder` connects.
+/// Like [`shutdown_in_progress`], on this bus.
 pub(crate) async fn in_progress_on(
-    builder: zbus::Result<Builder<'_>>,
+    bus: &Bus,
     timeout: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    let builder = builder.map_err(SystemStateError)?;
-    let connection = builder.method_timeout(timeout).build().await.map_err(SystemStateError)?;
-    let manager = ManagerProxy::builder(&connection)
-        .cache_properties(CacheProperties::No)
-        .build()
-        .await
-        .map_err(SystemStateError)?;
-    let state = manager.system_state().await.map_err(SystemStateError)?;
+    let asked = async {
+        let connection = bus.connect(timeout).await?;
+        let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No);
+        let manager = manager.build().await?;
+        let state = manager.system_state().await?;
+        Ok((manager, state))
+    };
+    let answer = tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(no_answer()));
+    let (manager, state) = answer.map_err(SystemStateError)?;
     if state != STOPPING {
         return Ok(None);
     }
@@ -68,7 +69,29 @@ fn kind<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>) -> ShutdownKind {
 
 #[cfg(test)]
 mod tests {
-    use super::{ShutdownKind, kind};
+    use std::os::unix::net::UnixStream;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Bus, ShutdownKind, in_progress_on, kind};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bus_that_accepts_and_says_nothing_is_waited_for_no_longer_than_wanted() {
+        let silent = Arc::new(Mutex::new(Vec::new()));
+        let accepted = Arc::clone(&silent);
+        let bus = Bus::Peer(Arc::new(move || {
+            let (ours, theirs) = UnixStream::pair()?;
+            accepted.lock().unwrap().push(theirs);
+            Ok(ours)
+        }));
+        let (begun, limit) = (Instant::now(), Duration::from_secs(2));
+        let answer = tokio::time::timeout(10 * limit, in_progress_on(&bus, limit)).await;
+        assert!(answer.is_ok_and(|answer| answer.is_err()), "it still waits");
+        assert!(begun.elapsed() <= 2 * limit, "{:?}", begun.elapsed());
+        assert_eq!(silent.lock().unwrap().len(), 1);
+    }
 
     #[test]
     fn the_target_that_is_started_names_the_way_down() {

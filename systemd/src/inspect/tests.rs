@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "serves a socket of its own")]
+
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

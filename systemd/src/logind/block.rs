@@ -63,7 +63,7 @@ pub fn hold_block(
 async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, LogindCallError> {
     let call = "Inhibit";
     let asked = async {
-        let connection = bus.builder()?.build().await?;
+        let connection = bus.connect(LOCK_TIMEOUT).await?;
         let login = LoginProxy::builder(&connection).cache_properties(CacheProperties::No);
         let lock = login.build().await?.inhibit("shutdown", &block.who, &block.why, "block").await;
         lock.map(OwnedFd::from)

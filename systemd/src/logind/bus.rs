@@ -83,14 +83,18 @@ impl Bus {
         }
     }
 
-    /// Returns a builder for a connection.
-    pub(crate) fn builder(&self) -> zbus::Result<Builder<'_>> {
-        Ok(match self {
+    /// Opens a connection. This, and every call on it, takes at most `timeout`. The only place that connects: the
+    /// library sets no limit for the handshake.
+    pub(crate) async fn connect(&self, timeout: Duration) -> zbus::Result<Connection> {
+        let builder = match self {
             Bus::System => Builder::system(),
             Bus::Address(address) => Builder::address(address.as_str()),
             #[cfg(feature = "stand-in")]
             Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
-        })
+        };
+        #[expect(clippy::disallowed_methods, reason = "limited here")]
+        let connection = builder.method_timeout(timeout).build();
+        tokio::time::timeout(timeout, connection).await.unwrap_or_else(|_| Err(no_answer()))
     }
 }
 
@@ -109,12 +113,8 @@ impl fmt::Debug for Bus {
 
 impl BusLogin {
     async fn open(&self) -> Result<Session<BusCalls>, LogindCallError> {
-        let builder = self.bus.builder().map_err(|error| self.translate("connect", &error))?;
-        let connection = builder
-            .method_timeout(self.method_timeout)
-            .build()
-            .await
-            .map_err(|error| self.translate("connect", &error))?;
+        let connection = self.bus.connect(self.method_timeout).await;
+        let connection = connection.map_err(|error| self.translate("connect", &error))?;
         // All messages in one stream: the order of signals and owner changes decides whether a
         // signal came from the owner. It also reveals forgeries, which are logged.
         let messages = MessageStream::from(&connection);
@@ -184,7 +184,7 @@ impl LoginManager for BusLogin {
     type Calls = BusCalls;
 
     async fn connect(&self) -> Result<Session<BusCalls>, LogindCallError> {
-        // The handshake has no time limit of its own.
+        // All calls together.
         tokio::time::timeout(self.method_timeout, self.open()).await.unwrap_or(Err(
             LogindCallError::Timeout { call: "connect", after: self.method_timeout },
         ))
@@ -291,6 +291,11 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
         found = Listed::UnderAnotherPid;
     }
     found
+}
+
+/// The error of a call that was not answered in time.
+pub(crate) fn no_answer() -> zbus::Error {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 /// Classifies an error by what can be done about it.
