@@ -260,6 +260,10 @@ impl<K: EndingPods> ShutdownController<K> {
             Stage::Done { epoch: None, record: None, report: None } if signal.login.preparing => {
                 Transition::Done(Stage::Idle)
             }
+            // Beside a kubelet the gate keeps no pod away, so some may have come back.
+            Stage::Done { epoch: None, .. } if signal.login.preparing && self.may_have_pods() => {
+                Transition::Done(Stage::Idle)
+            }
             Stage::Done { epoch: None, record, report } if signal.login.preparing => {
                 self.release_without_run(signal, record, report).await
             }
@@ -294,6 +298,14 @@ impl<K: EndingPods> ShutdownController<K> {
                     _ => Transition::Done(Stage::Carried(record)),
                 }
             }
+            ResumeDecision::Resume
+                if record.phase.is_over()
+                    && record.login_since_ms.is_none()
+                    && signal.login.preparing
+                    && self.may_have_pods() =>
+            {
+                Transition::Done(Stage::Idle)
+            }
             ResumeDecision::Resume if record.phase.is_over() => {
                 self.release_without_run(signal, Some(record), None).await
             }
@@ -304,6 +316,10 @@ impl<K: EndingPods> ShutdownController<K> {
                 self.beside(signals, self.end_carried(*record, is_known)).await
             }
         }
+    }
+
+    fn may_have_pods(&self) -> bool {
+        !self.parts.killer.running().is_known_empty()
     }
 
     /// Picks up where an earlier agent left off: no pod is admitted or refused before it is known what becomes of the

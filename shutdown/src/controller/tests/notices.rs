@@ -254,6 +254,37 @@ async fn after_a_notice_the_gate_stays_shut_and_the_login_manager_is_let_go_at_o
     assert!(agent.gate.is_shut());
 }
 
+/// Beside a kubelet the gate does not keep pods away.
+#[tokio::test(start_paused = true)]
+async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_when_the_node_goes_down() {
+    for (restarted, without_word) in [(false, false), (false, true), (true, false)] {
+        let (mut site, mut agent) = started(stubborn(1, 1)).await;
+        site.give_notice(secs(120));
+        site.reach(&agent, ProgressPhase::Released).await;
+        site.until(secs(60)).await;
+        site.world.add(pod("back", None, Some(20)), secs(5));
+        match without_word {
+            true => site.stop_unit(),
+            false if restarted => {
+                site.kill(agent).await;
+                site.prepare();
+                agent = site.agent();
+            }
+            false => site.prepare(),
+        }
+        site.until(secs(4)).await;
+        assert!(agent.gate.is_shut() && site.lock.fake.is_held());
+        site.until(secs(6)).await;
+        let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
+        assert_eq!(asked.map(|(_, at, grace)| (at, grace)), Some((0.0, 20.0)), "{restarted}");
+        assert_eq!(site.locks_gone(), usize::from(!without_word), "{restarted}");
+        // By the wall clock of the tests both runs began at the same time, so this is the second one's.
+        let report = site.reports.all().pop().unwrap();
+        let pods: Vec<_> = report.pods().map(|(_, pod)| &*pod.name).collect();
+        assert_eq!(pods, ["back"]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_notice_that_is_withdrawn_after_its_run_opens_the_gate_and_the_next_one_counts() {
     let (mut site, agent) = started(stubborn(1, 1)).await;
