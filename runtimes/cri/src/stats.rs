@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, DiskCache, Figures, PodDirs};
 use winddown_shared::{ContainerStats, DiskUse, PodStats, PodUid, RuntimeError, RuntimePlaces};
@@ -19,6 +20,9 @@ use super::{CriContext, api, blocking, dirs};
 mod layers;
 
 use layers::Layers;
+
+/// How long to wait for the runtime's report on containers without a cgroup here: eviction waits 2 s for all figures.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// State kept between measurements.
 #[derive(Debug, Default)]
@@ -73,10 +77,10 @@ pub(super) async fn of_pods(
     let mut all = blocking(move || Ok(measure(&proc, &mount, pods))).await?;
     let is_unknown =
         |c: &MeasuredContainer| c.figures.is_some_and(|known| known.memory_working_set.is_none());
-    if all.iter().any(|pod| pod.containers.iter().any(is_unknown)) {
-        context.stats.layers.refresh(context, Duration::ZERO).await;
-    }
-    context.stats.layers.enter(&mut all);
+    let is_asked = all.iter().any(|pod| pod.containers.iter().any(is_unknown));
+    let report = context.stats.layers.refresh(context, Duration::ZERO);
+    let is_silent = is_asked && timeout(REPORT_TIMEOUT, report).await.is_err();
+    context.stats.layers.enter(&mut all, is_silent);
     Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
 }
 

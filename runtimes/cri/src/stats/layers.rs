@@ -25,7 +25,8 @@ struct LayerUse {
 }
 
 impl Layers {
-    /// Requests a report, unless the last one is younger than `age`. After an error nothing is known.
+    /// Requests a report, unless the last one is younger than `age`. After an error nothing is known. Dropping the
+    /// future leaves the last report.
     pub(super) async fn refresh(&self, context: &CriContext, age: Duration) {
         let mut asked = self.asked.lock().await;
         if asked.is_some_and(|at| at.elapsed() < age) {
@@ -50,14 +51,15 @@ impl Layers {
         *self.known.lock() = told;
     }
 
-    /// Fills in the layers, and memory and CPU time where they are still missing.
-    pub(super) fn enter(&self, pods: &mut [Measured]) {
+    /// Fills in the layers, and unless the runtime is silent, memory and CPU time where they are still missing.
+    pub(super) fn enter(&self, pods: &mut [Measured], is_silent: bool) {
         let known = self.known.lock();
         for pod in pods {
             for container in &mut pod.containers {
                 let told = known.get(&*container.id).copied().unwrap_or_default();
                 container.layer = told.layer;
-                container.figures = container.figures.map(|known| known.or(told.figures));
+                let missing = if is_silent { Figures::default() } else { told.figures };
+                container.figures = container.figures.map(|known| known.or(missing));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::timeout;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{
@@ -81,6 +82,25 @@ async fn a_runtime_that_does_not_tell_makes_numbers_unknown_and_nothing_else() {
         stage.cri.heal();
     }
     assert!(of_the_pod(&runtime).await.memory_working_set.is_some());
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_delays_no_choice_by_memory_even_while_the_disk_is_measured() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    run(&runtime, &polite("web")).await;
+    assert!(of_the_pod(&runtime).await.memory_working_set.is_some());
+    stage.cri.script("ListContainerStats", usize::MAX, Fault::Hang);
+    let disk = runtime.pod_stats(Some(Duration::ZERO));
+    // Eviction waits 2 s.
+    let memory = timeout(Duration::from_secs(2), runtime.pod_stats(None));
+    let answer = tokio::select! {
+        biased;
+        _ = disk => panic!("the disk waits for the report"),
+        answer = memory => answer,
+    };
+    let all = answer.expect("within 2 s").unwrap().unwrap();
+    assert_eq!(all[0].1.memory_working_set, None, "what was reported before is too old");
 }
 
 #[tokio::test]
