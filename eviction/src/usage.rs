@@ -114,8 +114,12 @@ impl Parts {
         }
     }
 
-    /// Whether any of the parts was measured, or there is nothing to measure.
+    /// Whether any of the parts was measured, or there is nothing to measure. Not where layers are missing that the
+    /// runtime should have reported: then they are missing for all pods, and the largest may be what fills the disk.
     fn are_known(self, stats: &PodStats) -> bool {
+        if self.rootfs && stats.has_unknown_layers {
+            return false;
+        }
         let mut containers = stats.containers.iter();
         let of_containers = containers.any(|container| {
             self.rootfs && container.rootfs.is_some() || self.logs && container.logs.is_some()

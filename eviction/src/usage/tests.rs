@@ -41,6 +41,8 @@ fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
     no_layers.containers[0].rootfs = None;
     let mut only_logs = no_layers.clone();
     only_logs.volumes.clear();
+    let mut failed = no_layers.clone();
+    failed.has_unknown_layers = true;
     let nothing = {
         let mut stats = PodStats::default();
         stats.containers = vec![Default::default()];
@@ -54,6 +56,8 @@ fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
     assert_eq!(of(image, &no_layers, FsLayout::ImageFs), None);
     assert_eq!(of(node, &no_layers, FsLayout::ImageFs), Some(230));
     assert_eq!(of(node, &only_logs, FsLayout::One), Some(200));
+    assert_eq!(of(node, &failed, FsLayout::One), None, "its layers may be what fills the disk");
+    assert_eq!(of(node, &failed, FsLayout::ImageFs), Some(230), "they are elsewhere");
     assert_eq!(of(node, &nothing, FsLayout::One), None);
     assert_eq!(of(image, &nothing, FsLayout::Split), Some(0), "nobody knows, nor ever will");
     assert_eq!(of(Signal::MemoryAvailable, &all, FsLayout::One), None);

@@ -80,8 +80,13 @@ pub(super) async fn of_pods(
     let is_asked = all.iter().any(|pod| pod.containers.iter().any(is_unknown));
     let report = context.stats.layers.refresh(context, Duration::ZERO);
     let is_silent = is_asked && timeout(REPORT_TIMEOUT, report).await.is_err();
-    context.stats.layers.enter(&mut all, is_silent);
-    Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
+    let has_layers = context.stats.layers.enter(&mut all, is_silent);
+    let finished = all.into_iter().map(|pod| {
+        let (uid, mut stats) = finish(&context.stats.disk, pod);
+        stats.has_unknown_layers = !has_layers;
+        (uid, stats)
+    });
+    Ok(finished.collect())
 }
 
 /// Where the container runtime keeps images and layers, and in which control group the pods are.

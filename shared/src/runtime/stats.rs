@@ -141,6 +141,8 @@ pub struct PodStats {
     pub containers: Vec<ContainerStats>,
     /// Its volumes that are directories on the node.
     pub volumes: Vec<VolumeStats>,
+    /// Whether its containers have writable layers that the runtime failed to report.
+    pub has_unknown_layers: bool,
     /// Its total usage of the node's disks: containers, logs, volumes, the pod's own files.
     pub ephemeral: Option<DiskUse>,
 }

@@ -10,10 +10,10 @@ use winddown_shared::{DiskUse, Mutex, error_chain};
 use super::super::{CriContext, api, labels};
 use super::Measured;
 
-/// The runtime's last report, by container ID.
+/// The runtime's last report, by container ID; none if it failed.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    known: Mutex<HashMap<String, LayerUse>>,
+    known: Mutex<Option<HashMap<String, LayerUse>>>,
     /// The time of the last request; held while one is in progress.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -38,13 +38,17 @@ impl Layers {
         };
         let request = api::ListContainerStatsRequest { filter: Some(filter) };
         let told = match context.client.list_container_stats(request).await {
-            Ok(answer) => answer.stats.into_iter().filter_map(layer_use).collect(),
+            Ok(answer) => Some(answer.stats.into_iter().filter_map(layer_use).collect()),
             Err(error) => {
-                tracing::debug!(
-                    error = error_chain(&error),
-                    "the container runtime does not report what containers use"
-                );
-                HashMap::new()
+                let why = error_chain(&error);
+                let is_news = asked.is_none() || self.known.lock().is_some();
+                if is_news {
+                    tracing::warn!(
+                        why,
+                        "the container runtime does not report what containers use"
+                    );
+                }
+                None
             }
         };
         *asked = Some(Instant::now());
@@ -52,8 +56,10 @@ impl Layers {
     }
 
     /// Fills in the layers, and unless the runtime is silent, memory and CPU time where they are still missing.
-    pub(super) fn enter(&self, pods: &mut [Measured], is_silent: bool) {
+    /// Returns whether the layers are known.
+    pub(super) fn enter(&self, pods: &mut [Measured], is_silent: bool) -> bool {
         let known = self.known.lock();
+        let Some(known) = &*known else { return false };
         for pod in pods {
             for container in &mut pod.containers {
                 let told = known.get(&*container.id).copied().unwrap_or_default();
@@ -62,6 +68,7 @@ impl Layers {
                 container.figures = container.figures.map(|known| known.or(missing));
             }
         }
+        true
     }
 }
 

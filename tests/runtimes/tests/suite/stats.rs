@@ -78,10 +78,11 @@ async fn a_runtime_that_does_not_tell_makes_numbers_unknown_and_nothing_else() {
         let stats = of_the_pod(&runtime).await;
         assert_eq!(stats.memory_working_set, None);
         assert_eq!(stats.containers[0].rootfs, None);
-        assert!(stats.containers[0].logs.is_some());
+        assert!(stats.containers[0].logs.is_some() && stats.has_unknown_layers);
         stage.cri.heal();
     }
-    assert!(of_the_pod(&runtime).await.memory_working_set.is_some());
+    let stats = of_the_pod(&runtime).await;
+    assert!(stats.memory_working_set.is_some() && !stats.has_unknown_layers);
 }
 
 #[tokio::test]
