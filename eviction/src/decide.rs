@@ -110,6 +110,9 @@ pub(crate) fn decide_without(
         next.tracked[place] = is;
         if is_met {
             met |= 1 << place;
+        }
+        // Without a measurement, the shortage that was there may still be.
+        if is_met || observed.is_none() && is.active {
             raised.insert(threshold.signal.condition());
         }
         let may_act = is.active && !is_held(threshold.signal);

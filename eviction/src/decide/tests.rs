@@ -175,6 +175,22 @@ async fn node_conditions_observed_since_the_transition_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_condition_holds_for_as_long_as_its_signal_cannot_be_measured() {
+    let mut policy = hard_memory();
+    policy.transition_period = secs(120);
+    let mut looks = Looks::new(policy);
+    looks.later(1, &[(MEMORY, 0)]);
+    for _ in 0..5 {
+        let blind = looks.later(100, &[]);
+        assert!(blind.conditions.contains(PressureCondition::Memory));
+        assert!(blind.shortage.is_none() && blind.met(&looks.policy).count() == 0);
+    }
+    let healthy = [(MEMORY, 5 * GI)];
+    assert!(looks.later(119, &healthy).conditions.contains(PressureCondition::Memory));
+    assert!(looks.later(1, &healthy).conditions.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_not_measured_is_neither_short_nor_over() {
     let mut looks = Looks::new(hard_memory());
     assert_eq!(acts(&looks.later(1, &[(MEMORY, 0)])), Some(MEMORY));
