@@ -193,7 +193,8 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// Memory and processes are read on every call. Disk usage takes a walk through files, so it is cached: with
     /// `disk_age`, values older than that are measured again (off the async threads, in bounded time, never two walks
-    /// at once); without it, the last values are returned. Cancel-safe.
+    /// at once); without it, the last values are returned, if they are less than a
+    /// minute old. Cancel-safe.
     ///
     /// # Errors
     /// Nothing is known of any pod. If only one pod, or a part of it, is unknown, it is absent.

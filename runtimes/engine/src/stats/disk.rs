@@ -17,6 +17,8 @@ pub(crate) struct WalkBudget {
     /// The number of files and directories.
     pub(crate) entries: u64,
     pub(crate) until: Instant,
+    /// Whether a walk ended for lack of time.
+    pub(crate) is_late: bool,
 }
 
 /// The number of entries between two checks of the clock.
@@ -152,7 +154,7 @@ impl WalkBudget {
         let Some(entries) = self.entries.checked_sub(1) else { return false };
         self.entries = entries;
         if entries % ENTRIES_PER_CLOCK_CHECK == 0 && Instant::now() >= self.until {
-            self.entries = 0;
+            (self.entries, self.is_late) = (0, true);
         }
         true
     }
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     fn budget(entries: u64) -> WalkBudget {
-        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600) }
+        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600), is_late: false }
     }
 
     #[test]
@@ -255,7 +257,8 @@ mod tests {
         let mut small = budget(10);
         assert_eq!(walk(root.path(), &mut small).unwrap().inodes, 11);
         assert_eq!(small.entries, 0);
-        let mut late = WalkBudget { entries: 257, until: Instant::now() };
+        let mut late = WalkBudget { entries: 257, until: Instant::now(), is_late: false };
         assert!(walk(root.path(), &mut late).unwrap().inodes < 10);
+        assert!(late.is_late && !small.is_late);
     }
 }

@@ -13,6 +13,9 @@ use super::disk::{WalkBudget, walk};
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ENTRIES_PER_POD: u64 = 500_000;
 
+/// The age from which a measurement is not used any more.
+const MAX_AGE: Duration = Duration::from_secs(60);
+
 /// The directories of a pod.
 #[derive(Clone, Debug)]
 pub struct PodDirs {
@@ -35,10 +38,20 @@ struct PodDisk {
     volumes: Vec<VolumeStats>,
     /// The total without volumes in memory.
     on_disk: DiskUse,
+    /// Whether time ran out before everything was measured.
+    is_partial: bool,
 }
 
-/// For each pod, when it was measured and the result.
-type Known = PodUidMap<(Instant, Arc<PodDisk>)>;
+/// The latest measurement of a pod.
+#[derive(Debug)]
+struct Measurement {
+    at: Instant,
+    /// When the pod last had its turn.
+    tried: Instant,
+    disk: Arc<PodDisk>,
+}
+
+type Known = PodUidMap<Measurement>;
 
 /// The latest measurement of each pod.
 #[derive(Debug, Default)]
@@ -49,13 +62,14 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// The latest measurement of a pod.
+    /// The latest measurement of a pod, unless it is too old.
     fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
         let known = self.known.lock();
-        known.get(uid).map(|(_, disk)| Arc::clone(disk))
+        let one = known.get(uid).filter(|one| one.at.elapsed() < MAX_AGE)?;
+        Some(Arc::clone(&one.disk))
     }
 
-    /// Adds the cached disk usage to a pod's stats. The containers' `rootfs` must be set already.
+    /// Adds the cached disk usage to a pod's stats if it was measured within the last minute. The containers' `rootfs` must be set already.
     pub fn enter(&self, uid: &PodUid, stats: &mut PodStats) {
         let Some(disk) = self.get(uid) else { return };
         let mut all = disk.on_disk;
@@ -81,14 +95,16 @@ impl DiskCache {
                 kept.extend(known.remove_entry(&pod.uid));
             }
             *known = kept;
-            let since = |pod: &PodDirs| known.get(&pod.uid).map(|(at, _)| *at);
-            let mut due: Vec<(Option<Instant>, PodDirs)> =
-                pods.into_iter().map(|pod| (since(&pod), pod)).collect();
-            due.retain(|(at, _)| at.is_none_or(|at| now.saturating_duration_since(at) >= age));
-            due
+            let is_recent =
+                |one: &Measurement| now.saturating_duration_since(one.at) < age.min(MAX_AGE);
+            let tried = |pod: PodDirs| match known.get(&pod.uid) {
+                Some(one) if is_recent(one) => None,
+                before => Some((before.map(|one| one.tried), pod)),
+            };
+            pods.into_iter().filter_map(tried).collect::<Vec<_>>()
         };
-        // The oldest measurements first, so that every pod gets its turn when time is short.
-        due.sort_by_key(|(at, _)| *at);
+        // Every pod gets its turn when time is short.
+        due.sort_by_key(|(tried, _)| *tried);
         let known = Arc::clone(&self.known);
         let work = move || {
             let _turn = turn;
@@ -98,13 +114,27 @@ impl DiskCache {
                 if began >= until {
                     return;
                 }
-                let disk = measure(&pod, WalkBudget { entries: MAX_ENTRIES_PER_POD, until });
-                let mut known = known.lock();
-                known.insert(pod.uid, (began, Arc::new(disk)));
+                let entries = MAX_ENTRIES_PER_POD;
+                let disk = measure(&pod, WalkBudget { entries, until, is_late: false });
+                note(&mut known.lock(), pod.uid, began, disk);
             }
         };
         // The only error is a panic, after which the pod is measured next time.
         let _ = tokio::task::spawn_blocking(work).await;
+    }
+}
+
+/// Keeps a measurement. A partial one, which says less than there is, does not replace a complete one that still counts.
+fn note(known: &mut Known, uid: PodUid, began: Instant, disk: PodDisk) {
+    match known.get_mut(&uid) {
+        Some(before)
+            if disk.is_partial && !before.disk.is_partial && began - before.at < MAX_AGE =>
+        {
+            before.tried = began;
+        }
+        _ => {
+            known.insert(uid, Measurement { at: began, tried: began, disk: Arc::new(disk) });
+        }
     }
 }
 
@@ -125,6 +155,7 @@ fn measure(pod: &PodDirs, mut budget: WalkBudget) -> PodDisk {
     for path in &pod.other {
         disk.on_disk = disk.on_disk.and(walk(path, &mut budget).unwrap_or_default());
     }
+    disk.is_partial = budget.is_late;
     disk
 }
 
@@ -177,6 +208,47 @@ mod tests {
         assert!(cache.get(&b.uid).is_none());
         cache.refresh(vec![a.clone()], Duration::ZERO).await;
         assert!(!Arc::ptr_eq(&first, &cache.get(&a.uid).unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_measured_more_than_a_minute_ago_is_unknown() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = DiskCache::default();
+        let pod = places(root.path(), "a");
+        cache.refresh(vec![pod.clone()], Duration::ZERO).await;
+        let ephemeral = || {
+            let mut stats = PodStats::default();
+            cache.enter(&pod.uid, &mut stats);
+            stats.ephemeral
+        };
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(ephemeral().is_some());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(ephemeral(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_walk_that_ran_out_of_time_replaces_no_complete_one_that_still_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = places(root.path(), "a");
+        for n in 0..300 {
+            fs::write(pod.other[0].join(n.to_string()), "x").unwrap();
+        }
+        let began = Instant::now();
+        let walked = |until| measure(&pod, WalkBudget { entries: 1000, until, is_late: false });
+        let (all, part) = (|| walked(began + MEASURE_TIMEOUT), || walked(began));
+        assert!(part().on_disk.inodes < all().on_disk.inodes);
+        let mut known = Known::default();
+        let mut inodes_after = |seconds, disk| {
+            note(&mut known, pod.uid.clone(), began + Duration::from_secs(seconds), disk);
+            known[&pod.uid].disk.on_disk.inodes
+        };
+        let (all_inodes, part_inodes) = (all().on_disk.inodes, part().on_disk.inodes);
+        assert_eq!(inodes_after(0, part()), part_inodes, "more than nothing");
+        assert_eq!(inodes_after(10, all()), all_inodes);
+        assert_eq!(inodes_after(60, part()), all_inodes);
+        assert_eq!(inodes_after(71, part()), part_inodes, "the other is too old");
+        assert_eq!(inodes_after(80, all()), all_inodes);
     }
 
     #[tokio::test]
