@@ -170,9 +170,11 @@ async fn wait_for_end<S: PodSyncer>(
     }
 }
 
-/// Sort key for the order of admission: critical pods first, then by priority.
-pub(super) fn importance(pod: &Pod) -> Reverse<(bool, i32)> {
-    Reverse((pod.is_critical(), pod.priority_or_zero()))
+/// Sort key for the order of admission: critical pods first, then by priority, then the older first. Static pods have no
+/// creation time, and come before the others.
+pub(super) fn importance(pod: &Pod) -> impl Ord + use<> {
+    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (Reverse((pod.is_critical(), pod.priority_or_zero())), created)
 }
 
 // === impl Intake ===

@@ -350,6 +350,21 @@ async fn new_pods_of_one_pass_are_asked_by_importance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_new_pods_of_the_same_priority_the_older_is_asked_first() {
+    let c = crowded();
+    let created = |name: &str, second: i64| {
+        let mut object = ordinary(name, 6).object().clone();
+        let at = WallTime::from_second(second).unwrap();
+        object.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
+        Pod::new(object).unwrap()
+    };
+    let (younger, older) = (created("a", 2), created("b", 1));
+    c.node.want(&[&younger, &older]).await;
+    assert!(c.runs(&older) && !c.runs(&younger));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_makes_no_room_and_a_held_pod_is_refused_until_it_is_called_off() {
     let c = crowded();
     let (a, b) = (ordinary("a", 5), ordinary("b", 5));
