@@ -64,7 +64,7 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
     for one in &met {
         let [available, least] =
             [&one.available, &one.threshold].map(|text| amount(&one.signal, text));
-        text.push_str(&format!("; {} {available} of {least}", clean(&one.signal)));
+        text.push_str(&format!("; {} {available}, threshold {least}", clean(&one.signal)));
     }
     if pressure.shadow {
         text.push_str(" (dry run: evictionShadow)");
@@ -226,7 +226,7 @@ fn one(record: &EvictionRecord) -> String {
     if record.available.is_some() && record.threshold.is_some() {
         let [available, least] =
             [&record.available, &record.threshold].map(|text| amount(&record.signal, text));
-        text.push_str(&format!(": {available} of {least}"));
+        text.push_str(&format!(": {available}, threshold {least}"));
     }
     if let Some(victim) = &record.victim {
         text.push_str(&format!(", {}", clean(victim)));

@@ -65,11 +65,14 @@ fn the_running_agent_says_how_near_it_is_and_who_would_end() {
     with_agent(|socket| {
         let ran = run(&format!("winddown {socket} plan eviction"));
         assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
-        assert!(ran.out.starts_with("pressure: MemoryPressure; memory.available 90Mi of 100Mi\n"));
+        assert!(
+            ran.out
+                .starts_with("pressure: MemoryPressure; memory.available 90Mi, threshold 100Mi\n")
+        );
         assert!(ran.out.contains("EVICTION ORDER FOR memory.available"), "{}", ran.out);
         assert!(ran.out.contains("default/hog"), "{}", ran.out);
         assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
-        let said = "90Mi of 100Mi, default/hog: asked to terminate\n    \
+        let said = "90Mi, threshold 100Mi, default/hog: asked to terminate\n    \
                     hook, after 12 ms: it failed: exit status: 1\n      no room\n      on /var";
         assert!(ran.out.contains(said), "{}", ran.out);
         let ran = run(&format!("winddown {socket} plan eviction --explain"));

@@ -139,9 +139,11 @@ fn bytes_are_told_as_people_write_them_and_counts_as_they_are() {
     let memory = short("memory.available", "25023315512", "20098092Ki");
     let thresholds = vec![memory, short("pid.available", "12000", "900")];
     node.pressure = Some(PressureStatus { thresholds, ..PressureStatus::default() });
-    let shown = shown(&node, 80, 24).join("\n");
+    let shown = shown(&node, 120, 24).join("\n");
     assert!(
-        shown.contains("memory.available 19.1Gi of 23.3Gi; pid.available 900 of 12000"),
+        shown.contains(
+            "memory.available 19.1Gi, threshold 23.3Gi; pid.available 900, threshold 12000"
+        ),
         "{shown}"
     );
     let row = |text: &str| shown.lines().any(|line| line.split_whitespace().eq(text.split(' ')));
