@@ -289,7 +289,7 @@ fn filled_in(text: &str) -> String {
 fn each_alert_names_an_installed_page_and_a_heading_of_it() {
     for rule in rules() {
         let url = rule["annotations"]["runbook_url"].as_str().unwrap_or_default();
-        let place = url.strip_prefix("file:///usr/share/doc/winddown/");
+        let place = url.strip_prefix("file:///usr/share/doc/winddown/docs/");
         let (page, anchor) = place.and_then(|place| place.split_once('#')).unwrap_or_default();
         assert!(!anchor.is_empty(), "{}: {url:?}", rule["alert"]);
         let text = read(&repository().join("docs").join(page));
