@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::phase::{PodPhase, is_init_done};
+use super::phase::{PodPhase, has_regular_started, is_init_done};
 use crate::{ContainerKind, PodRuntimeStatus, WallTime};
 
 /// The condition of a pod that is terminated by the node rather than by itself (KEP-3329).
@@ -28,7 +28,8 @@ pub(super) fn compute(
     let begun = status.started_at.is_some() && !phase.is_terminal();
     let incomplete = status.containers.iter().filter(|c| !is_init_done(c));
     let incomplete: Vec<&str> = incomplete.map(|c| &*c.name).collect();
-    let initialized = incomplete.is_empty() && !status.containers.is_empty();
+    let initialized =
+        !status.containers.is_empty() && (incomplete.is_empty() || has_regular_started(status));
     let incomplete = format!("containers with incomplete status: [{}]", incomplete.join(" "));
     let mut conditions = vec![
         condition("PodReadyToStartContainers", begun, None),

@@ -22,6 +22,9 @@ pub fn pending_containers(pod: &Pod) -> Vec<ContainerStatus> {
 }
 
 pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
+    let id = (!container.id.is_empty()).then(|| container.id.clone());
+    // Until the next run exists, the ID is still that of the last one, of which nothing else is known.
+    let is_of_last = matches!(container.state, ContainerState::Waiting { .. });
     let none = api::ContainerState::default();
     let state = match &container.state {
         ContainerState::Waiting { reason, message } => api::ContainerState {
@@ -36,12 +39,12 @@ pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
             ..none
         },
         ContainerState::Exited(exit) => {
-            api::ContainerState { terminated: Some(terminated(container, exit)), ..none }
+            api::ContainerState { terminated: Some(terminated(id.clone(), exit)), ..none }
         }
     };
     api::ContainerStatus {
         name: container.name.to_string(),
-        container_id: if container.id.is_empty() { None } else { Some(container.id.clone()) },
+        container_id: id.clone(),
         image: container.image.clone(),
         image_id: container.image_id.clone(),
         ready: container.ready,
@@ -49,16 +52,16 @@ pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
         restart_count: i32::try_from(container.restart_count).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: container.last_exit.as_ref().map(|exit| api::ContainerState {
-            terminated: Some(terminated(container, exit)),
+            terminated: Some(terminated(id.filter(|_| is_of_last), exit)),
             ..api::ContainerState::default()
         }),
         ..api::ContainerStatus::default()
     }
 }
 
-fn terminated(container: &ContainerStatus, exit: &ContainerExit) -> api::ContainerStateTerminated {
+fn terminated(container_id: Option<String>, exit: &ContainerExit) -> api::ContainerStateTerminated {
     api::ContainerStateTerminated {
-        container_id: if container.id.is_empty() { None } else { Some(container.id.clone()) },
+        container_id,
         exit_code: exit.exit_code,
         signal: exit.signal,
         reason: Some(exit.reason.to_string()),

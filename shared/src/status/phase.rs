@@ -117,11 +117,7 @@ impl Tally {
 
 /// The phase while the init containers determine it: not all are done, or one failed for good.
 fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<PodPhase> {
-    let regular_started = status.containers.iter().any(|c| {
-        c.kind == ContainerKind::Regular
-            && !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None))
-    });
-    if regular_started {
+    if has_regular_started(status) {
         return None;
     }
     let failed_for_good = restart == Restart::Never
@@ -134,6 +130,14 @@ fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<PodPhase> {
     }
     let all_done = status.containers.iter().all(is_init_done);
     if all_done { None } else { Some(PodPhase::Pending) }
+}
+
+/// Whether any regular container has started: the pod is initialized from then on, whatever its sidecars do.
+pub(super) fn has_regular_started(status: &PodRuntimeStatus) -> bool {
+    status.containers.iter().any(|c| {
+        c.kind == ContainerKind::Regular
+            && !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None))
+    })
 }
 
 /// Whether this container lets the next one start; regular containers always do.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The state of a container in the table.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Is {
     New,
     Up,
@@ -259,6 +259,38 @@ fn a_pod_whose_init_containers_are_not_done_names_them() {
     assert_eq!(initialized(&[(Init, Done(0)), (Sidecar, New)]), no("i1"));
     let yes = ("True".to_owned(), String::new(), String::new());
     assert_eq!(initialized(&[(Init, Done(0)), (Sidecar, Up)]), yes);
+}
+
+#[test]
+fn a_pod_whose_regular_container_has_started_stays_initialized_when_its_sidecar_exits() {
+    use ContainerKind::{Init, Sidecar};
+    use Is::{CrashLoop, Done, Up};
+    for (sidecar, main) in
+        [(CrashLoop(1), Up), (Done(143), Done(143)), (CrashLoop(1), CrashLoop(1))]
+    {
+        let runtime = runtime(&[(Init, Done(0)), (Sidecar, sidecar)], &[main]);
+        let status = generate(input(&pod(1, "Always", false), &runtime));
+        let conditions = status.conditions.unwrap();
+        let one = conditions.into_iter().find(|c| c.type_ == "Initialized").unwrap();
+        assert_eq!((&*one.status, one.reason), ("True", None), "{sidecar:?} {main:?}");
+    }
+}
+
+#[test]
+fn the_last_run_of_a_container_has_the_id_of_the_present_one_only_while_there_is_none() {
+    let exit = ContainerExit::new(1);
+    for (main, wanted) in
+        [(Is::CrashLoop(1), Some("test://c0")), (Is::Up, None), (Is::Done(0), None)]
+    {
+        let mut runtime = runtime(&[], &[main]);
+        runtime.containers[0].id = "test://c0".into();
+        runtime.containers[0].last_exit = Some(exit.clone());
+        let status = generate(input(&pod(1, "Always", false), &runtime));
+        let container = status.container_statuses.unwrap().remove(0);
+        assert_eq!(container.container_id.as_deref(), Some("test://c0"));
+        let last = container.last_state.unwrap().terminated.unwrap();
+        assert_eq!(last.container_id.as_deref(), wanted, "{main:?}");
+    }
 }
 
 #[test]
