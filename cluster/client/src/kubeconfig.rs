@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
+use kube::config::{
+    AuthInfo, Cluster, Context, ExecAuthCluster, ExecConfig, Kubeconfig, KubeconfigError,
+};
 use secrecy::ExposeSecret;
 
 use super::draft::CredentialsDraft;
@@ -13,6 +15,9 @@ use super::material::{Assembly, FoundText, unbase64};
 
 #[cfg(test)]
 mod tests;
+
+/// The extension of a cluster that is for commands that give credentials.
+const FOR_COMMANDS: &str = "client.authentication.k8s.io/exec";
 
 /// One context of a kubeconfig, with its cluster and user.
 struct Chosen<'a> {
@@ -63,12 +68,15 @@ fn named_files(path: &Path, context: Option<&str>) -> Result<Vec<NamedFile>, Cre
     let config = parse(&mut Files::default(), path)?;
     let chosen = Chosen::find(path, &config, context)?;
     let (cluster, user) = (chosen.cluster, chosen.user);
-    // As in `data_or_file`, data in the kubeconfig itself takes precedence.
-    let no_data = |data: bool, file: &Option<String>| file.clone().filter(|_| !data);
+    // As in `data_or_file`, data in the kubeconfig itself takes precedence, unless it is empty.
+    let no_data = |data: Option<&str>, file: &Option<String>| {
+        file.clone().filter(|_| data.is_none_or(str::is_empty))
+    };
     let authority =
-        no_data(cluster.certificate_authority_data.is_some(), &cluster.certificate_authority);
-    let chain = no_data(user.client_certificate_data.is_some(), &user.client_certificate);
-    let key = no_data(user.client_key_data.is_some(), &user.client_key);
+        no_data(cluster.certificate_authority_data.as_deref(), &cluster.certificate_authority);
+    let chain = no_data(user.client_certificate_data.as_deref(), &user.client_certificate);
+    let key_data = user.client_key_data.as_ref().map(ExposeSecret::expose_secret);
+    let key = no_data(key_data, &user.client_key);
     let program = user.exec.as_ref().and_then(|exec| exec::program(exec.command.as_deref()?));
     let file = |file: Option<String>| file.filter(|file| !file.is_empty()).map(PathBuf::from);
     let all = [
@@ -172,17 +180,44 @@ impl<'a> Chosen<'a> {
         if cluster.insecure_skip_tls_verify == Some(true) {
             assembly.accept_any_server();
         }
-        let found = self.data_or_file(
-            files,
-            place("certificate-authority-data"),
-            cluster.certificate_authority_data.as_deref(),
-            "certificate authority",
-            cluster.certificate_authority.as_deref(),
-        )?;
-        if let Some(found) = found {
+        if let Some(found) = self.authority(files)? {
             assembly.authority(&found)?;
         }
         Ok(assembly)
+    }
+
+    fn authority(&self, files: &mut Files) -> Result<Option<FoundText>, CredentialsError> {
+        self.data_or_file(
+            files,
+            self.place("clusters", &self.context.cluster, "certificate-authority-data"),
+            self.cluster.certificate_authority_data.as_deref(),
+            "certificate authority",
+            self.cluster.certificate_authority.as_deref(),
+        )
+    }
+
+    /// The command of the user's `exec` field, which learns of the cluster if the field says so.
+    fn command(
+        &self,
+        exec: &ExecConfig,
+        files: &mut Files,
+    ) -> Result<ExecPlugin, CredentialsError> {
+        let mut exec = exec.clone();
+        if exec.provide_cluster_info {
+            let cluster = self.cluster;
+            let mut extensions = cluster.extensions.iter().flatten();
+            exec.cluster = Some(ExecAuthCluster {
+                server: cluster.server.clone(),
+                insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+                certificate_authority_data: self.authority(files)?.map(|found| found.bytes),
+                tls_server_name: cluster.tls_server_name.clone(),
+                proxy_url: None,
+                config: extensions
+                    .find(|extension| extension.name == FOR_COMMANDS)
+                    .map(|extension| extension.extension.clone()),
+            });
+        }
+        ExecPlugin::of(self.place("users", self.user_name, "exec"), &exec)
     }
 
     /// Adds the credentials in the user's fields. Returns the command that supplies the rest, if any.
@@ -231,8 +266,7 @@ impl<'a> Chosen<'a> {
             let bytes = token.as_bytes().to_vec();
             assembly.token(&FoundText { place: place("token"), bytes })?;
         }
-        let exec =
-            user.exec.as_ref().map(|exec| ExecPlugin::of(place("exec"), exec)).transpose()?;
+        let exec = user.exec.as_ref().map(|exec| self.command(exec, files)).transpose()?;
         match exec {
             Some(_) if assembly.has_credentials() => {
                 let problem = "there are other credentials beside it: keep one kind";

@@ -111,6 +111,20 @@ fn another_context_can_be_named() {
 }
 
 #[test]
+fn a_file_is_named_unless_data_that_is_not_empty_takes_precedence() {
+    let folder = Folder::new();
+    for (data, wanted) in
+        [("", true), (", client-key-data: ''", true), (", client-key-data: eA==", false)]
+    {
+        let user = format!("client-certificate: node.crt, client-key: node.key{data}");
+        let _ = folder.read(SERVER, &user);
+        let named = files_of_kubeconfig(&folder.dir.path().join("kubeconfig")).unwrap();
+        let is_named = named.iter().any(|file| file.path.ends_with("node.key"));
+        assert_eq!(is_named, wanted, "{data:?}");
+    }
+}
+
+#[test]
 fn a_change_of_any_file_is_seen() {
     let folder = Folder::new();
     let cluster = format!("{SERVER}, certificate-authority: node.crt");

@@ -25,6 +25,7 @@ impl Scene {
         let config = self.kubeconfig(&json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": "./give", "args": ["token"], "interactiveMode": "Never",
+            "provideClusterInfo": true,
         }}));
         ClusterConfig { command_again_after: AGAIN_AFTER, ..config }
     }
@@ -58,6 +59,21 @@ async fn the_command_is_run_once_for_many_requests_and_not_before_the_first() {
     list(&connection).await.unwrap();
     assert_eq!(scene.runs(), 1);
     assert_eq!(scene.server.requests()[0].user, ACCOUNT);
+}
+
+#[tokio::test]
+async fn a_command_that_wants_to_know_the_cluster_is_given_its_address_and_authority() {
+    let scene = Scene::new().await;
+    let config = scene.with_command("echo \"$KUBERNETES_EXEC_INFO\" > info; cat answer");
+    scene.give(&scene.token(), None);
+    list(&open(config).await).await.unwrap();
+    let info = std::fs::read_to_string(scene.path("info")).unwrap();
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    let cluster = &info["spec"]["cluster"];
+    assert_eq!(cluster["server"], scene.server.url());
+    let authority = cluster["certificate-authority-data"].clone();
+    let authority: k8s_openapi::ByteString = serde_json::from_value(authority).unwrap();
+    assert_eq!(authority.0, scene.server.ca_pem().as_bytes());
 }
 
 /// Asks until the command is run once more and its token is taken. It was asked after `begun`.
