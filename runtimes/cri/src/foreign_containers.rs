@@ -22,6 +22,8 @@ use super::foreign_hooks::HookEnd;
 use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
+/// Added to a grace period, for what passed of it before the stop signal reached the container.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// How long the runtime may take to answer a query: callers have a fallback.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -121,8 +123,8 @@ impl PodContainers {
         self.processes.ends(uid)
     }
 
-    /// Stops the pod's containers, each with SIGKILL when `grace`, but at least [`Grace::SHORTEST`] from its stop signal, is
-    /// over. Resolves when none of them runs.
+    /// Stops the pod's containers, each with SIGKILL when `grace` is over, up to a quarter of a second later, and at least
+    /// [`Grace::SHORTEST`] after its stop signal. Resolves when none of them runs.
     ///
     /// * `runs_hooks`: each container's preStop hook, as a kubelet recorded it, runs before its stop signal, within `grace`.
     /// * `sidecars`: these are asked one after the other, each when all other containers and the sidecars before it have
@@ -225,15 +227,15 @@ impl PodContainers {
         Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
     }
 
-    /// Sends the stop signal, and SIGKILL at `kill_at`, but not before [`Grace::SHORTEST`] is over.
+    /// Sends the stop signal, and SIGKILL soon after `kill_at`, but not before [`Grace::SHORTEST`] is over.
     async fn stop_until(&self, id: &str, kill_at: Instant) -> Result<(), CallError> {
         let now = Instant::now();
         let kill_at = kill_at.max(now + Grace::SHORTEST);
-        // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
+        // The runtime takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
         let whole = Duration::from_secs(seconds_up(kill_at - now));
         tokio::select! {
             stopped = self.client.stop_container(id, whole) => stopped,
-            () = sleep_until(kill_at) => self.client.stop_container(id, Duration::ZERO).await,
+            () = sleep_until(kill_at + ON_THE_WAY) => self.client.stop_container(id, Duration::ZERO).await,
         }
     }
 
