@@ -37,7 +37,7 @@ mod plan;
 mod request;
 mod responders;
 
-use request::StopRequest;
+pub(crate) use request::StopRequest;
 
 /// The wait between two checks of the mounts.
 pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -43,12 +43,21 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
 const SEVERAL_BUDGETS: &str = "the API server evicts no pod that more than one disruption budget selects, and it was \
                                deleted without consent";
 
-fn note_several_budgets(refused: &RefusedRequest, request: &StopRequest) {
-    if let Some(kube::Error::Api(status)) = &refused.source
-        && refusal::has_several_budgets(status)
-    {
-        request.remark(SEVERAL_BUDGETS.to_owned());
+/// What is said of a pod that is deleted because its eviction is refused for good.
+fn remark_refusal(refused: &RefusedRequest) -> String {
+    match &refused.source {
+        Some(kube::Error::Api(status)) if refusal::has_several_budgets(status) => {
+            SEVERAL_BUDGETS.to_owned()
+        }
+        _ => {
+            let why = why_refused(refused);
+            format!("its eviction was refused, and it was deleted without consent: {why}")
+        }
     }
+}
+
+fn why_refused(refused: &RefusedRequest) -> String {
+    refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text)
 }
 
 fn without_consent(by: &str, time: Duration) -> String {
@@ -56,7 +65,7 @@ fn without_consent(by: &str, time: Duration) -> String {
 }
 
 fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
-    let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
+    let why = why_refused(refused);
     tracing::info!(
         pod = %pod.pod_ref(),
         "eviction refused, deleting in {} s: {why}",
@@ -147,7 +156,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let would_end = Instant::now() + self.told(pod, &grace);
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
                 request.deleting();
-                match self.delete(pod, &grace, Retry::DELETION.delays()).await {
+                match self.delete(pod, &grace, request, Retry::DELETION.delays()).await {
                     Ok(end) => ends = Some(end),
                     Err(error) => return error,
                 }
@@ -207,7 +216,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let (retries, asked) = match next_step(refused.refusal) {
                 AskStep::Gone => return self.vanished(pod).await,
                 AskStep::Delete => {
-                    note_several_budgets(&refused, request);
+                    let remark = remark_refusal(&refused);
+                    tracing::warn!(pod = %pod.pod_ref(), "{remark}");
+                    request.remark(remark);
                     return None;
                 }
                 AskStep::Refused(asked) => (&mut refusals, asked),
@@ -249,6 +260,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         &self,
         pod: &Pod,
         grace: &Grace,
+        request: &StopRequest,
         mut retries: Retries,
     ) -> Result<Instant, RuntimeError> {
         let begun = Instant::now();
@@ -272,7 +284,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             // Whatever the reason, pods are not being stopped.
             self.outage.failed(now);
-            tracing::debug!(pod = %pod.pod_ref(), error = refusal::chain(&refused), "the pod is not deleted yet");
+            let pod_ref = pod.pod_ref();
+            let is_answer = refused.refusal != Refusal::NoAnswer;
+            if is_answer && request.deletion_refused(why_refused(&refused)) {
+                tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {}", why_refused(&refused));
+            } else {
+                tracing::debug!(pod = %pod_ref, error = refusal::chain(&refused), "the pod is not deleted yet");
+            }
             let Some(delay) = retries.after(refused.refusal.retry_after(), Duration::MAX) else {
                 let what = format!("deleting pod {}", pod.pod_ref());
                 return Err(RuntimeError::Timeout { what, after: begun.elapsed() });

@@ -1,5 +1,6 @@
 //! Stops containers through the container runtime: beside the kubelet, or in its place.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 
 use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
@@ -77,7 +78,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 self.kubelet.hold().await;
                 // The shutdown may have been cancelled meanwhile.
                 self.may_stop_containers()
-                    && self.stop_instead(pod, runtime_uid, grace, self.why(absence), request).await
+                    && self
+                        .stop_instead(pod, runtime_uid, grace, &self.why(absence, request), request)
+                        .await
                     && (self.kubelet.is_held() || self.runs_nothing(runtime_uid).await)
             }
             StopStep::AfterKubelet => {
@@ -143,13 +146,20 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Why the kubelet does not end the pod, as text for users.
-    fn why(&self, absence: Absence) -> &'static str {
-        match absence {
+    fn why(&self, absence: Absence, request: &StopRequest) -> Cow<'static, str> {
+        let why = match absence {
             Absence::Unlisted => "the API server has not listed the pod",
             Absence::Kubelet if self.kubelet.was_gone() => "the kubelet is gone",
             Absence::Kubelet if !self.outage.fails() => "the kubelet is stopped",
-            Absence::Kubelet | Absence::Api => "the API server is unavailable",
-        }
+            Absence::Kubelet => "the API server is unavailable",
+            Absence::Api => match request.refusal() {
+                Some(text) => {
+                    return format!("the API server refuses to delete it ({text})").into();
+                }
+                None => "the API server is unavailable",
+            },
+        };
+        why.into()
     }
 
     /// Stops the containers of a pod that the kubelet does not end. Returns whether the container runtime did.
@@ -158,7 +168,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         pod: &Pod,
         runtime_uid: &PodUid,
         grace: &Grace,
-        why: &'static str,
+        why: &str,
         request: &StopRequest,
     ) -> bool {
         tracing::warn!(pod = %pod.pod_ref(), "{why}: its containers are stopped through the runtime");

@@ -16,10 +16,12 @@ const KUBELET_LAG: Duration = Duration::from_millis(500);
 
 /// When the pod was asked to stop, and how.
 #[derive(Debug, Default)]
-pub(super) struct StopRequest {
+pub(crate) struct StopRequest {
     asked: watch::Sender<StopProgress>,
     /// Remarks for users, in order.
     remarks: Mutex<Vec<String>>,
+    /// What the API server said when it first refused to delete the pod.
+    refusal: Mutex<Option<String>>,
     /// What becomes of the pod when it has stopped.
     pub(super) afterwards: LateRemark,
 }
@@ -113,6 +115,19 @@ impl StopRequest {
         };
         tokio::join!(late, over);
         std::future::pending().await
+    }
+
+    /// Records that the API server refused to delete the pod. Returns whether this is the first time.
+    pub(super) fn deletion_refused(&self, text: String) -> bool {
+        let mut refusal = self.refusal.lock();
+        let is_first = refusal.is_none();
+        refusal.get_or_insert(text);
+        is_first
+    }
+
+    /// What the API server said when it first refused to delete the pod.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().clone()
     }
 
     /// Adds a remark for users.

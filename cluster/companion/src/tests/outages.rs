@@ -11,7 +11,7 @@ use winddown_api_client::refusal::Refusal;
 use winddown_shared::{Grace, Retry};
 
 use super::super::config::WithoutApi;
-use super::super::stop::StopCore;
+use super::super::stop::{StopCore, StopRequest};
 use super::pods::*;
 use super::world::*;
 
@@ -182,6 +182,22 @@ async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_forbids_a_deletion_is_quoted_and_not_called_unavailable() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes = secs(30);
+    world.refuse(1, Refusal::NotAllowed);
+    world.state().forbids_deletions = Some("policy keep denied the request");
+    world.set_going_down();
+    let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
+    for part in [
+        "its eviction was refused, and it was deleted without consent: the API server answered 429",
+        "the API server refuses to delete it (policy keep denied the request): its containers",
+    ] {
+        assert!(remark.contains(part), "{remark}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_breaks_late_in_a_stop_is_no_outage() {
     let pods = [pod("web", json!({}))];
     let (world, core) = World::with(pods, |config| config.eviction_timeout = Some(secs(30))).await;
@@ -256,9 +272,12 @@ async fn a_deletion_that_is_given_up_fails_the_stop() {
     let known = core.known.look(&uid("web")).unwrap().pod;
     world.set_api_away(true);
     let (_sender, grace) = Grace::until(Instant::now() + Duration::from_secs(60));
-    let given_up = core.delete(&known, &grace, Retry::SURVIVORS.delays()).await;
+    let request = StopRequest::default();
+    let given_up = core.delete(&known, &grace, &request, Retry::SURVIVORS.delays()).await;
     let error = given_up.unwrap_err().to_string();
     assert!(error.starts_with("deleting pod default/web"), "{error}");
     world.set_api_away(false);
-    core.delete(&known, &grace, Retry::SURVIVORS.delays()).await.expect("the API server is back");
+    core.delete(&known, &grace, &request, Retry::SURVIVORS.delays())
+        .await
+        .expect("the API server is back");
 }

@@ -55,6 +55,8 @@ pub(super) struct State {
     /// Whether the API server serves eviction requests; their outcome; and how often discovery was queried.
     serves_requests: bool,
     pub(super) refuses_request: Option<Refusal>,
+    /// What the API server says to every deletion, if it forbids them.
+    pub(super) forbids_deletions: Option<&'static str>,
     responding: Option<Responding>,
     pub(super) discoveries: usize,
     api_away: bool,
@@ -496,6 +498,10 @@ impl EndPods for World {
     async fn delete(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
+        if let Some(why) = self.state().forbids_deletions {
+            let status = Status { code: 403, message: why.into(), ..Status::default() };
+            return Err(RefusedRequest::of("delete the pod", kube::Error::Api(Box::new(status))));
+        }
         self.begin(&pod.uid, grace);
         Ok(())
     }
