@@ -47,6 +47,13 @@ pub trait LocalContainers: Send + Sync + 'static {
         stop: &ContainerStop,
     ) -> impl Future<Output = Result<StoppedContainers, NodeError>> + Send;
 
+    /// Records that the kubelet runs the preStop hooks of the pod's containers, so that no later [`stop`](Self::stop) runs
+    /// them too, of this agent or the next. Cancel-safe.
+    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
+        let _ = uid;
+        async {}
+    }
+
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
     /// # Errors

@@ -160,6 +160,19 @@ impl PodContainers {
         Ok(all)
     }
 
+    /// Records that another program runs the preStop hooks of the pod's containers, so that [`stop`](Self::stop) does not.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    pub async fn hooks_begin(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        for container in self.list(Some(uid)).await?.iter().filter(|one| is_running(one)) {
+            if foreign_hooks::of(container).is_some_and(|hook| hook.sleep.is_none()) {
+                self.begun_hooks.begin(&container.id);
+            }
+        }
+        Ok(())
+    }
+
     /// Stops the pod's sandboxes: everything left in them is killed, and their network is released. Cancel-safe.
     ///
     /// # Errors

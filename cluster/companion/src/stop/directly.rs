@@ -21,7 +21,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         for delay in Retry::KUBELET_POD.delays() {
             let mut step = tokio::select! {
                 step = self.step_after(StopStep::Wait, pod, request) => step,
-                never = self.leave_to_kubelet(pod, request) => match never {},
+                never = self.leave_to_kubelet(pod, runtime_uid, request) => match never {},
             };
             let is_done = loop {
                 tokio::select! {
@@ -42,9 +42,17 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Records that the kubelet may be running the pod's hooks, once the API server has accepted its end. Never returns.
-    async fn leave_to_kubelet(&self, pod: &Pod, request: &StopRequest) -> Infallible {
+    async fn leave_to_kubelet(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        request: &StopRequest,
+    ) -> Infallible {
         request.until(|asked| asked.accepted.is_some()).await;
         let _runs_hooks = facts::has_pre_stop(pod).then(|| self.kubelets_hooks.subscribe());
+        if facts::has_pre_stop(pod) && !self.kubelet.is_held() {
+            self.node.hooks_begin(runtime_uid).await;
+        }
         pending().await
     }
 

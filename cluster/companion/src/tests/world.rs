@@ -595,6 +595,10 @@ impl LocalContainers for World {
         Ok(StoppedContainers { ran, without_hook, ..StoppedContainers::default() })
     }
 
+    async fn hooks_begin(&self, uid: &PodUid) {
+        self.note(&format!("the kubelet runs the hooks of {}", uid.as_str()));
+    }
+
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let takes = self.state().exits_take;
         tokio::time::sleep(takes).await;

@@ -211,6 +211,13 @@ impl LocalContainers for KubeletNode {
         })
     }
 
+    async fn hooks_begin(&self, uid: &PodUid) {
+        if let Err(error) = self.containers.hooks_begin(uid).await {
+            let error = error_chain(&error);
+            tracing::warn!(pod = %uid.as_str(), error, "cannot record that the kubelet runs the pod's preStop hooks");
+        }
+    }
+
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }

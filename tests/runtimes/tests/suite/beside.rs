@@ -198,6 +198,24 @@ async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the
 }
 
 #[tokio::test]
+async fn a_hook_that_the_kubelet_runs_is_not_run_by_the_next_agent() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let all = [
+        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
+        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
+    ];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    let begun = stage.dir.path().join("begun");
+    beside(&stage).record_hooks(&begun).hooks_begin(web.uid()).await.unwrap();
+    let next = beside(&stage).record_hooks(&begun);
+    let stopped = next.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+    assert_eq!(stopped.hook_begun_before, ["command"], "a pause may be repeated");
+    assert_eq!(calls(&stage, "ExecSync"), [""; 0]);
+}
+
+#[tokio::test]
 async fn sidecars_are_stopped_after_the_others_have_exited_and_their_hooks_run_before() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
