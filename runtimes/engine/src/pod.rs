@@ -155,11 +155,25 @@ impl<B: RunScope> EnginePodState<B> {
 
     /// Updates the pod, which is wanted to run: it is no longer being stopped.
     pub fn want(&mut self, pod: &Pod) {
+        self.leave_other_spec(pod);
         self.take_pod(pod);
         self.begin_again();
         self.stopping = false;
         self.ending = None;
         self.stop = None;
+    }
+
+    /// Notes that a manifest which keeps its UID has another spec now: what the runs of the old one did says nothing
+    /// about the new one.
+    fn leave_other_spec(&mut self, pod: &Pod) {
+        if self.spec_mark.as_deref() == pod.spec_mark() || self.any_running() {
+            return;
+        }
+        if self.spec_mark.is_some() {
+            let runs = self.containers.iter_mut().filter_map(|container| container.run.as_mut());
+            runs.for_each(|run| run.undone = true);
+        }
+        self.spec_mark = pod.spec_mark().map(Into::into);
     }
 
     /// Notes that the earlier runs of a pod that was stopped, maybe under an earlier agent, are past.
@@ -308,6 +322,7 @@ impl<B: RunScope> EnginePodState<B> {
 
     /// Whether nothing of the pod runs, and nothing will be started.
     pub fn has_completed(&mut self, pod: &Pod) -> bool {
+        self.leave_other_spec(pod);
         self.take_pod(pod);
         let rules = B::rules(pod);
         let seen = self.seen(&rules, Instant::now());
@@ -356,7 +371,7 @@ impl<B: RunScope> Drop for StartInProgress<B> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use winddown_shared::ContainerExit;
+    use winddown_shared::{CONFIG_SPEC_ANNOTATION, ContainerExit};
 
     use super::*;
 
@@ -466,6 +481,34 @@ mod tests {
             ("Always", 0, true, false),
         ] {
             assert_eq!(is_done(policy, code, asked), expected, "{policy} {code} {asked}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_changes_under_its_uid_runs_though_the_pod_before_it_was_done() {
+        let marked = |pod: &Pod, mark: &str| {
+            let mut object = k8s::Pod::clone(pod);
+            let marks = [(CONFIG_SPEC_ANNOTATION.to_owned(), mark.to_owned())];
+            object.metadata.annotations = Some(marks.into());
+            Pod::new(object).unwrap()
+        };
+        for (policy, code, asked) in
+            [("Never", 143, true), ("Never", 0, false), ("OnFailure", 0, false)]
+        {
+            // The next agent knows the mark of what it finds.
+            let (mut state, pod) = over(policy, code, asked);
+            state.spec_mark = Some("old".into());
+            let (old, new) = (marked(&pod, "old"), marked(&pod, "new"));
+            assert!(state.has_completed(&old), "{policy}");
+            assert!(!state.has_completed(&new), "{policy} {code}");
+            // The same agent has had the old one.
+            let (mut state, _) = over(policy, code, asked);
+            state.spec_mark = Some("old".into());
+            state.want(&old);
+            state.want(&new);
+            let rules = container_plan::rules(&new);
+            let next = container_plan::plan(&rules, &state.seen(&rules, Instant::now()));
+            assert_eq!(next.start, [0], "{policy} {code}");
         }
     }
 
