@@ -117,6 +117,7 @@ pub async fn stop_to_restart<D: Driver>(
         }
     }
     driver.pods().record_event(entry, Some(name), PodEventKind::Killing(why));
+    let grace = if target.is_asked { grace } else { grace.at_least(Grace::SHORTEST) };
     let (id, last_call) = (Arc::clone(&target.id), LastCall::of(&grace));
     let ended = end_one(driver, entry, target, grace, last_call).await;
     if ended.is_err()

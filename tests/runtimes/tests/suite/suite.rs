@@ -34,6 +34,7 @@ macro_rules! common_scenarios {
             a_pre_stop_sleep_is_inside_the_grace
             a_stop_says_which_pre_stop_hook_failed_and_why
             a_probe_that_fails_ends_the_container_within_its_own_grace
+            a_container_without_grace_hears_the_signal_when_its_probe_fails
             containers_are_stopped_together
             a_second_stop_tells_the_same_as_the_first
             a_kill_that_this_agent_did_not_order_is_not_an_exit
@@ -346,6 +347,20 @@ pub(crate) async fn a_pod_that_runs_goes_on_without_what_only_a_new_one_is_refus
     assert!(
         matches!(&refused, RuntimeError::Unsupported { field, .. } if field == "spec.hostUsers")
     );
+}
+
+pub(crate) async fn a_container_without_grace_hears_the_signal_when_its_probe_fails<S: Stage>(
+    stage: &S,
+) {
+    let runtime = stage.open().await;
+    let (main, listener) = watched(stage.container("main", Act { stop_code: 7, ..POLITE }));
+    let pod = pod("web", &json!({"terminationGracePeriodSeconds": 0, "containers": [main]}));
+    stage.up(&runtime, &pod).await;
+    stage.hears(&pod).await;
+    drop(listener);
+    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
+    assert_eq!(seen[0].last_exit.as_ref().map(|exit| exit.exit_code), Some(7));
+    stop(&runtime, &pod, 0).await;
 }
 
 pub(crate) async fn a_probe_that_fails_ends_the_container_within_its_own_grace<S: Stage>(
