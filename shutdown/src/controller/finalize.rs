@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 use winddown_shared::{Backoff, WallTime, error_chain};
@@ -156,18 +157,17 @@ impl<K: EndingPods> ShutdownController<K> {
     pub(super) async fn close(&self, mut record: RunRecord) {
         record.phase = RunPhase::Cancelled;
         record.sequence += 1;
-        let places = self.parts.records.clone();
-        let write = spawn_blocking(move || {
-            for place in places {
-                match place.write(&record) {
-                    Ok(()) => return,
-                    Err(error) => {
-                        tracing::warn!(error = error_chain(&error), "the record is not closed");
-                    }
+        let record = Arc::new(record);
+        // Each on its own: a place that hangs keeps no other open.
+        let writes = self.parts.records.iter().map(|place| {
+            let (place, record) = (Arc::clone(place), Arc::clone(&record));
+            spawn_blocking(move || {
+                if let Err(error) = place.write(&record) {
+                    tracing::warn!(error = error_chain(&error), "the record is not closed");
                 }
-            }
+            })
         });
-        if timeout_at(Instant::now() + DISK_TIMEOUT, write).await.is_err() {
+        if timeout_at(Instant::now() + DISK_TIMEOUT, join_all(writes)).await.is_err() {
             tracing::warn!("the disk does not respond; the record is not closed");
         }
     }

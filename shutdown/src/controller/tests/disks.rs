@@ -154,6 +154,21 @@ async fn a_hung_disk_costs_a_quarter_of_a_second_and_no_pod_its_end() {
     drop(answer);
 }
 
+// On the real clock, like the one above.
+#[tokio::test]
+async fn a_shutdown_that_is_cancelled_after_its_run_is_closed_in_memory_while_the_disk_hangs() {
+    let (answer, hung) = mpsc::channel();
+    let world = World::with([(pod("app", None, Some(20)), Duration::ZERO)]);
+    let mut site = site(world, Hung(Mutex::new(hung)));
+    let agent = site.agent();
+    site.prepare();
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.lock.fake.cancel();
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Cancelled));
+    drop(answer);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stored_report_is_not_called_lost_because_the_state_file_hangs() {
     let controller = ShutdownController::new(ShutdownParts {
