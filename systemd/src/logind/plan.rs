@@ -174,7 +174,6 @@ impl LogindFacts {
         self.delay = None;
         self.files_due = true;
         self.schedule_unread = true;
-        self.gone = false;
     }
 
     /// Whether the shutdown may be cancelled without a signal, so that the state must be polled.
