@@ -55,17 +55,25 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("web-2.yaml", include_str!("../../docs/examples/node/web-2.yaml")),
 ];
 
-/// Returns the configuration of a rehearsal without `--config`: for the built-in pods, one with a group for each of
-/// their priorities; for the user's own pods, the defaults.
+/// Returns the configuration of a rehearsal, and whose it is: the file that was named, or for the user's own pods the
+/// node's, as the agent would load it below `root`; for the built-in pods, one with a group for each of their priorities.
 ///
 /// # Errors
-/// None in a build that passed its tests.
-fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
-    if pods.is_some() {
-        return Ok(Config::default());
+/// The file cannot be read or is invalid.
+fn configuration(
+    root: &Path,
+    named: Option<&Path>,
+    pods: Option<&Path>,
+) -> Result<(Config, String), ConfigError> {
+    if named.is_none() && pods.is_none() {
+        let text = include_bytes!("../../docs/examples/node-config.yaml");
+        let (config, _) = Config::parse(Path::new("docs/examples/node-config.yaml"), text)?;
+        return Ok((config, String::new()));
     }
-    let text = include_bytes!("../../docs/examples/node-config.yaml");
-    Config::parse(Path::new("docs/examples/node-config.yaml"), text).map(|(config, _)| config)
+    let loaded = winddown_config::load(root, named)?;
+    let whose = loaded.stands_in();
+    let whose = whose.unwrap_or_else(|| format!("configuration: {}", loaded.file.display()));
+    Ok((loaded.config, whose))
 }
 
 /// Why a rehearsal failed.
@@ -129,7 +137,7 @@ impl DrillError {
             Self::NoPods { .. } => {
                 "`winddown drill` without a directory has pods of its own".into()
             }
-            Self::Disabled => "`winddown drill` without --config takes the defaults".into(),
+            Self::Disabled => "name another with --config, or set shutdownGracePeriod".into(),
             _ => String::new(),
         }
     }
@@ -148,14 +156,12 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     winddown_daemon::logging::start_at("error");
-    let config = match &global.config {
-        Some(file) => Config::load(file)?.0,
-        None => default_config(args.pods.as_deref())?,
-    };
+    let (named, pods) = (global.config.as_deref(), args.pods.as_deref());
+    let (config, whose) = configuration(Path::new("/"), named, pods)?;
     // A whole agent runs on this runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(hold(args, config, out));
+    let result = runtime.block_on(hold(args, config, &whose, out));
     runtime.shutdown_timeout(ask::LAST_THREADS);
     match result {
         Ok(Outcome::Clean) => Ok(Exit::Success),
@@ -172,7 +178,12 @@ pub(super) fn run(
 ///
 /// # Errors
 /// The rehearsal failed. Pods that were started have been stopped.
-async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outcome, DrillError> {
+async fn hold(
+    args: &DrillArgs,
+    config: Config,
+    whose: &str,
+    out: &mut Output,
+) -> Result<Outcome, DrillError> {
     let scratch = tempfile::Builder::new()
         .prefix("winddown-drill-")
         .tempdir()
@@ -193,7 +204,7 @@ async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outc
     let mut ends = EndSignals::unless_ignored().map_err(CommandError::from)?;
     let drill = Drill::start(args, config, &root, &pods, &logind).await?;
     let result = tokio::select! {
-        result = drill.rehearse(args, &logind, out) => result,
+        result = drill.rehearse(args, whose, &logind, out) => result,
         () = ends.next() => Err(DrillError::Interrupted),
     };
     drill.end_all().await;
@@ -258,6 +269,7 @@ impl Drill {
     async fn rehearse(
         &self,
         args: &DrillArgs,
+        whose: &str,
         logind: &StandIn,
         out: &mut Output,
     ) -> Result<Outcome, DrillError> {
@@ -265,7 +277,9 @@ impl Drill {
         let say = form == TextFormat::Text;
         if say {
             out.line("A rehearsal: real pods, a real run. The signal comes from a stand-in for")?;
-            out.line("logind on a private connection; this machine stays up.\n")?;
+            out.line("logind on a private connection; this machine stays up.")?;
+            let end = if whose.is_empty() { "" } else { "\n" };
+            out.line(&format!("{whose}{end}"))?;
         }
         self.until_started(args.settle, say, out).await?;
         self.until_locked().await;
@@ -488,4 +502,32 @@ fn list(problems: &[String]) -> String {
             .to_owned();
     }
     problems.iter().map(|problem| format!("\n  {problem}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_own_pods_are_rehearsed_with_the_nodes_configuration() {
+        let root = tempfile::tempdir().unwrap();
+        let below = root.path().join("etc/winddown/config.yaml");
+        let of = |named: Option<&Path>, pods: Option<&str>| {
+            let (config, whose) = configuration(root.path(), named, pods.map(Path::new)).unwrap();
+            // With the two seconds that are asked of logind beyond the grace period.
+            (policy_of(&config.shutdown).delay_wanted().as_secs(), whose)
+        };
+        let missing = format!("{} does not exist: the defaults are in effect", below.display());
+        assert_eq!(of(None, Some("pods")), (62, missing));
+        std::fs::create_dir_all(below.parent().unwrap()).unwrap();
+        let text = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+        std::fs::write(&below, format!("{text}shutdownGracePeriod: 3s\n")).unwrap();
+        assert_eq!(of(None, Some("pods")), (5, format!("configuration: {}", below.display())));
+        let other = root.path().join("other.yaml");
+        std::fs::write(&other, format!("{text}shutdownGracePeriod: 5s\n")).unwrap();
+        let named = (7, format!("configuration: {}", other.display()));
+        assert_eq!(of(Some(&other), Some("pods")), named);
+        assert_eq!(of(Some(&other), None), named);
+        assert_eq!(of(None, None).1, "", "the built-in pods have one of their own");
+    }
 }
