@@ -14,6 +14,8 @@ use winddown_host::{kernel, mounts, regular};
 
 use super::tree::{Bounds, DirectoryTree, NewDirectory};
 
+/// The mode of an `emptyDir` that is not complete yet: it can be listed but not entered, which no pod wants of its own.
+pub(super) const UNFINISHED: u32 = 0o400;
 /// A volume in memory has room for one inode for each of so many bytes: about what the kernel needs for one.
 const INODE_BYTES: i64 = 1024;
 /// The inodes of the smallest volume.
@@ -38,7 +40,7 @@ fn ensure_shared(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Mounts a tmpfs at the directory `path`, of at most `size` bytes of content; `None` for the kernel's limit. An
+/// Mounts a tmpfs with the mode [`UNFINISHED`] at the directory `path`, of at most `size` bytes of content; `None` for the kernel's limit. An
 /// existing mount stays as it is. The kernel needs about as much again for names and inodes at most.
 ///
 /// # Errors
@@ -51,7 +53,7 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     let size = size.map(|bytes| {
         format!("size={bytes},nr_inodes={},", (bytes / INODE_BYTES).max(LEAST_INODES))
     });
-    let options = CString::new(format!("{}mode=0777", size.unwrap_or_default()))?;
+    let options = CString::new(format!("{}mode={UNFINISHED:o}", size.unwrap_or_default()))?;
     // `UID/volumes/NAME`
     let (pods, name) = regular::split(path, 3);
     let place = regular::directory_below(pods, name)?;

@@ -14,7 +14,7 @@ use winddown_shared::{Pod, PodUid, RuntimeError};
 
 use super::config::CriConfig;
 use super::tree::{DirectoryTree, NewDirectory};
-use super::{caused, dirs, failed, host_mount, spec};
+use super::{caused, dirs, failed, host_mount, mounts, spec};
 
 mod memory;
 mod mount;
@@ -162,12 +162,17 @@ fn empty_dir(
         // A pod that may write here made it, or an agent that could not mount.
         regular::remove_below(&pods, below)?;
     }
-    make(&pods, &path, 0o777)?;
+    make(&pods, &dirs::volumes(config, pod.uid()), 0o755)?;
+    regular::make_directory_below(&pods, below, mounts::UNFINISHED)?;
     if empty.medium.as_deref() == Some("Memory") {
         let size = memory::size(pod, empty.size_limit.as_ref(), config.memory_for_pods);
         host_mount::memory(&config.paths.own_program, &path, size)?;
     }
     let made = regular::open_directory_below(&pods, below)?;
+    if fstat(&made)?.st_mode & 0o7777 != mounts::UNFINISHED {
+        // Its mode and its group are the pod's to change.
+        return Ok(());
+    }
     let open_to_all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
     let group = pod.spec.as_ref().and_then(|s| s.security_context.as_ref()?.fs_group);
     let Some(group) = group.and_then(|id| u32::try_from(id).ok()) else {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api;
+use crate::{api, mounts};
 
 fn pod(spec: &Value) -> Pod {
     let meta = json!({"name": "web", "namespace": "n", "uid": "u"});
@@ -170,6 +170,34 @@ fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
     remove(&config, pod.uid()).unwrap();
     assert!(!file.exists());
+}
+
+#[test]
+fn an_empty_dir_keeps_the_mode_and_the_group_that_the_pod_gave_it() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let own = rustix::process::getgid().as_raw();
+    for security in [json!({}), json!({"fsGroup": own})] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = below(dir.path());
+        let volumes = json!([{"name": "scratch", "emptyDir": {}}]);
+        let spec = json!({"containers": [], "volumes": volumes, "securityContext": security});
+        let pod = pod(&spec);
+        let path = dirs::volume(&config, pod.uid(), "scratch");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        prepare(&config, &pod).unwrap();
+        assert_eq!(mode(), 0o777);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o755);
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        let group = if rustix::process::geteuid().is_root() { own + 1 } else { own };
+        std::os::unix::fs::chown(&path, None, Some(group)).unwrap();
+        prepare(&config, &pod).unwrap();
+        assert_eq!((mode(), fs::metadata(&path).unwrap().gid()), (0o700, group), "{spec}");
+        // As an agent leaves it that is killed on the way.
+        fs::set_permissions(&path, Permissions::from_mode(mounts::UNFINISHED)).unwrap();
+        prepare(&config, &pod).unwrap();
+        assert_eq!(mode(), 0o777);
+    }
 }
 
 #[test]
