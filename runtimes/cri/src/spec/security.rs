@@ -65,7 +65,10 @@ pub(super) fn container_security(
     let user = own.and_then(|s| s.run_as_user).or(of_pod.and_then(|s| s.run_as_user));
     let group = own.and_then(|s| s.run_as_group).or(of_pod.and_then(|s| s.run_as_group));
     let image_uid = image.uid.as_ref().map(|uid| uid.value);
-    let by_name = user.is_none() && image_uid.is_none();
+    let username =
+        if user.or(image_uid).is_none() { image.username.clone() } else { String::new() };
+    // A group without a user is an error for containerd.
+    let root = username.is_empty().then_some(0);
     let unmasked = privileged || own.and_then(|s| s.proc_mount.as_deref()) == Some("Unmasked");
     let paths = |list: &[&str]| -> Vec<String> {
         if unmasked { Vec::new() } else { list.iter().map(|&p| p.to_owned()).collect() }
@@ -84,8 +87,8 @@ pub(super) fn container_security(
         privileged,
         namespace_options: Some(namespaces(pod, target)),
         selinux_options: label.map(selinux),
-        run_as_user: user.or(image_uid).map(number),
-        run_as_username: if by_name { image.username.clone() } else { String::new() },
+        run_as_user: user.or(image_uid).or(root).map(number),
+        run_as_username: username,
         run_as_group: group.map(number),
         readonly_rootfs: own.and_then(|s| s.read_only_root_filesystem) == Some(true),
         supplemental_groups: groups(of_pod),

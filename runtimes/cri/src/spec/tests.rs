@@ -86,6 +86,8 @@ fn a_containers_rights_are_its_own_before_its_pods_before_its_images() {
     assert_eq!(user(&of(&json!({}), &json!({}), &image(Some(5), ""))), Some(5));
     let named = of(&json!({}), &json!({}), &image(None, "app"));
     assert_eq!((user(&named), named.run_as_username.as_str()), (None, "app"));
+    let in_a_group = of(&json!({"runAsGroup": 9}), &json!({}), &image(None, ""));
+    assert_eq!(user(&in_a_group), Some(0), "a group without a user is refused by containerd");
     let plain = of(&json!({}), &json!({"fsGroup": 3, "supplementalGroups": [4]}), &root);
     assert_eq!(plain.supplemental_groups, [4, 3]);
     assert!(!plain.no_new_privs && plain.masked_paths.contains(&"/proc/kcore".to_owned()));
