@@ -100,7 +100,7 @@ async fn remove_unused_images(
         .flat_map(|c| [c.image.unwrap_or_default().image, c.image_ref])
         .collect();
     needed.extend(of_specs(context));
-    needed.extend(sandbox_image(context).await);
+    needed.extend(sandbox_image(context).await.map_err(during)?);
     let unused = context.images.ages.unused(&images.images, &needed, min_age);
     let (mut freed, mut left) = (Freed::default(), Ok(()));
     for image in unused {
@@ -181,10 +181,11 @@ fn of_specs(context: &CriContext) -> Vec<String> {
 
 /// The image of the sandboxes. Newer runtimes mark it as pinned; of the older ones, containerd reports it in its
 /// configuration.
-async fn sandbox_image(context: &CriContext) -> Option<String> {
-    let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;
-    let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
-    Some(config.get("sandboxImage")?.as_str()?.to_owned())
+async fn sandbox_image(context: &CriContext) -> Result<Option<String>, CallError> {
+    let answer = context.client.status(api::StatusRequest { verbose: true }).await?;
+    let config = answer.info.get("config").and_then(|text| serde_json::from_str(text).ok());
+    let named = |config: serde_json::Value| Some(config.get("sandboxImage")?.as_str()?.to_owned());
+    Ok(config.and_then(named))
 }
 
 #[cfg(test)]

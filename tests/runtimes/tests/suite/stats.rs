@@ -227,6 +227,19 @@ async fn images_go_that_nothing_names_and_that_are_not_the_sandboxes() {
 }
 
 #[tokio::test]
+async fn no_image_goes_while_the_runtime_does_not_say_which_the_sandboxes_is() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    stage.cri.set_image("quay.io/old:1", true);
+    run(&runtime, &polite("web")).await;
+    stage.cri.script("Status", 1, Fault::Error("too busy"));
+    let unused = Garbage::UnusedImages { min_age: Duration::ZERO };
+    let error = error_chain(&runtime.collect_garbage(unused).await.unwrap_err());
+    assert!(error.contains("too busy"), "{error}");
+    assert_eq!(calls(&stage, "RemoveImage"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn the_runtime_says_where_its_images_and_its_pods_are() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
