@@ -21,6 +21,9 @@ mod mount;
 
 pub(super) use mount::{is_inside, mounts, notice};
 
+/// The largest hosts file of the node that is copied: lists of blocked names take some megabytes.
+const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Creates the pod's directories and volumes. Existing ones stay.
 ///
 /// # Errors
@@ -105,15 +108,12 @@ pub(super) fn write_hosts(
 ) -> Result<(), RuntimeError> {
     let path = dirs::hosts(config, pod.uid());
     let node = match pod.is_on_host_network() {
-        true => {
-            let most = regular::MAX_CONFIGURATION_BYTES;
-            Some(regular::read_to_string(&config.dns.hosts_file, most).unwrap_or_default())
-        }
+        true => Some(nodes_hosts(&config.dns.hosts_file)?),
         false => None,
     };
     let text = hosts(pod, ips, &config.dns.domain, node.as_deref());
     // In place, because running containers have this file mounted.
-    write(&dirs::pods(config), &path, 0o644, text.as_bytes()).map_err(|e| {
+    write(&dirs::pods(config), &path, 0o644, &text).map_err(|e| {
         // The next start would take a part, or nothing, for the whole.
         let _ = remove_file(config, &path);
         caused(format!("cannot write {}", path.display()), e)
@@ -121,15 +121,16 @@ pub(super) fn write_hosts(
 }
 
 /// The content of a pod's hosts file, byte for byte the kubelet's. `node` is the node's, for pods on its network.
-pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>) -> String {
-    let mut text = match node {
-        Some(node) => format!("# Kubernetes-managed hosts file (host network).\n{node}"),
-        None => "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n\
+pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&[u8]>) -> Vec<u8> {
+    let mut content = match node {
+        Some(node) => [b"# Kubernetes-managed hosts file (host network).\n", node].concat(),
+        None => b"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n\
                  ::1\tlocalhost ip6-localhost ip6-loopback\n\
                  fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\n\
                  fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n"
-            .to_owned(),
+            .to_vec(),
     };
+    let mut text = String::new();
     if node.is_none() {
         let name = spec::hostname(pod);
         let below = pod.spec.as_ref().and_then(|s| s.subdomain.as_deref());
@@ -147,7 +148,16 @@ pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>)
         let names = alias.hostnames.as_deref().unwrap_or_default();
         text.push_str(&format!("{}\t{}\n", alias.ip, names.join("\t")));
     }
-    text
+    content.extend(text.into_bytes());
+    content
+}
+
+/// The node's hosts file, whose bytes are copied as they are; nothing if there is none.
+fn nodes_hosts(path: &Path) -> Result<Vec<u8>, RuntimeError> {
+    match regular::read(path, MAX_HOSTS_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(|e| caused(format!("cannot read {}", path.display()), e)),
+    }
 }
 
 fn empty_dir(

@@ -154,6 +154,7 @@ fn an_overriding_host_name_is_taken_whole_and_has_no_domain() {
     let made = sandbox(&config(), &pod, &HostFacts::default(), String::new(), 0);
     assert_eq!(made.hostname, name);
     let hosts = crate::volumes::hosts(&pod, &["10.0.0.1".to_owned()], "cluster.local", None);
+    let hosts = String::from_utf8(hosts).unwrap();
     assert!(hosts.ends_with(&format!("10.0.0.1\t{name}\n")), "{hosts}");
 }
 

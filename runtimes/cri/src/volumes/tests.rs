@@ -22,17 +22,20 @@ fn below(dir: &Path) -> CriConfig {
 
 #[test]
 fn the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases() {
+    let text_of = |pod: &Pod, node| {
+        String::from_utf8(hosts(pod, &["10.1.2.3".to_owned()], "c.local", node)).unwrap()
+    };
     let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a.example", "b.example"]}]);
     let own = pod(&json!({"containers": [], "hostAliases": aliases}));
-    let text = hosts(&own, &["10.1.2.3".to_owned()], "c.local", None);
+    let text = text_of(&own, None);
     let names = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
         fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n10.1.2.3\tweb\n";
     let added = "\n# Entries added by HostAliases.\n192.0.2.9\ta.example\tb.example\n";
     assert_eq!(text, format!("# Kubernetes-managed hosts file.\n{names}{added}"));
     let below = pod(&json!({"containers": [], "hostname": "db-0", "subdomain": "db"}));
-    let text = hosts(&below, &["10.1.2.3".to_owned()], "c.local", None);
+    let text = text_of(&below, None);
     assert!(text.contains("10.1.2.3\tdb-0.db.n.svc.c.local\tdb-0\n"), "{text}");
-    let nodes = hosts(&own, &["10.1.2.3".to_owned()], "c.local", Some("127.0.0.1 node\n"));
+    let nodes = text_of(&own, Some(b"127.0.0.1 node\n"));
     let head = "# Kubernetes-managed hosts file (host network).\n127.0.0.1 node\n";
     assert_eq!(nodes, format!("{head}{added}"));
 }
@@ -227,6 +230,31 @@ fn a_hosts_file_for_which_the_disk_had_no_space_is_written_when_it_has() {
     write_hosts(&config, &pod, &[]).unwrap_err();
     prepare_run(&config, &pod, "main", 0, &[]).unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("127.0.0.1\tlocalhost\n"));
+}
+
+#[test]
+fn a_pod_on_the_nodes_network_gets_the_whole_hosts_file_of_the_node_or_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = below(dir.path());
+    config.dns.hosts_file = dir.path().join("node-hosts");
+    let pod = pod(&json!({"containers": [{"name": "main"}], "hostNetwork": true}));
+    let path = dirs::hosts(&config, pod.uid());
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let head = b"# Kubernetes-managed hosts file (host network).\n".as_slice();
+    let large = b"192.0.2.1 ads.example\n".repeat(2 * 1024 * 1024 / 22);
+    for node in [b"192.0.2.1 caf\xff\n".as_slice(), &large] {
+        fs::write(&config.dns.hosts_file, node).unwrap();
+        write_hosts(&config, &pod, &[]).unwrap();
+        assert!(fs::read(&path).unwrap() == [head, node].concat(), "of {} bytes", node.len());
+    }
+    fs::remove_file(&config.dns.hosts_file).unwrap();
+    write_hosts(&config, &pod, &[]).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), head);
+    remove_hosts(&config, pod.uid()).unwrap();
+    fs::create_dir(&config.dns.hosts_file).unwrap();
+    let error = prepare_run(&config, &pod, "main", 0, &[]).unwrap_err();
+    let error = winddown_shared::error_chain(&error);
+    assert!(error.contains("node-hosts") && !path.exists(), "{error}");
 }
 
 #[test]
