@@ -43,6 +43,7 @@ impl ImageAges {
         min_age: Duration,
     ) -> Vec<&'a api::Image> {
         let now = Instant::now();
+        let needed: Vec<String> = needed.iter().map(|name| resolved(name)).collect();
         let exact: HashSet<&str> = needed.iter().map(String::as_str).collect();
         let mut seen = self.seen.lock();
         seen.update(images, self.began, now);
@@ -52,7 +53,7 @@ impl ImageAges {
         };
         let is_needed = |image: &api::Image| {
             exact.contains(&*image.id)
-                || names(image).any(|name| exact.contains(name) || is_meant(name, needed))
+                || names(image).any(|name| exact.contains(name) || is_meant(name, &needed))
         };
         let free = |image: &&api::Image| {
             !image.pinned && !is_pause(image) && is_old(image) && !is_needed(image)
@@ -77,7 +78,7 @@ impl SeenImage {
         for image in images {
             let known = self.since.get(&image.id).copied().unwrap_or(first);
             let is_this = |pulled: &&(String, Instant)| {
-                names(image).any(|name| means(&pulled.0, name)) || pulled.0 == image.id
+                names(image).any(|name| means(&resolved(&pulled.0), name)) || pulled.0 == image.id
             };
             let pulled = self.pulled.iter().find(is_this).map(|(_, at)| *at);
             since.insert(image.id.clone(), pulled.map_or(known, |at| at.max(known)));
@@ -93,6 +94,30 @@ fn names(image: &api::Image) -> impl Iterator<Item = &str> {
 
 fn is_meant(name: &str, needed: &[String]) -> bool {
     needed.iter().any(|short| means(short, name))
+}
+
+/// A name as runtimes resolve it: a digest makes a tag meaningless, and images of Docker Hub without an owner are in
+/// `library`.
+fn resolved(name: &str) -> String {
+    let (untagged, digest) = match name.split_once('@') {
+        Some((tagged, digest)) => {
+            let last = tagged.rfind('/').map_or(0, |at| at.saturating_add(1));
+            let tag = tagged.rfind(':').filter(|&at| at > last);
+            (tag.and_then(|at| tagged.get(..at)).unwrap_or(tagged), Some(digest))
+        }
+        None => (name, None),
+    };
+    let of_hub =
+        ["docker.io/", "index.docker.io/"].iter().find_map(|hub| untagged.strip_prefix(hub));
+    let mut full = match of_hub {
+        Some(own) if own.contains('/') => format!("docker.io/{own}"),
+        Some(own) => format!("docker.io/library/{own}"),
+        None => untagged.to_owned(),
+    };
+    if let Some(digest) = digest {
+        full.extend(["@", digest]);
+    }
+    full
 }
 
 /// Whether a short name (`nginx`) may refer to an image's full name
@@ -142,11 +167,17 @@ mod tests {
             image("e", "registry.k8s.io/pause:3.6", 5),
             api::Image { pinned: true, ..image("f", "x/y:1", 6) },
             image("g", "quay.io/myapp:2", 7),
+            image("h", "docker.io/library/redis:7", 8),
+            api::Image {
+                repo_digests: vec!["quay.io/db@sha256:0123".to_owned()],
+                ..image("i", "", 9)
+            },
         ];
-        let needed = ["nginx", "app:2", "d", ""].map(str::to_owned);
+        let all = ["nginx", "app:2", "d", "", "docker.io/redis:7", "quay.io/db:1.2@sha256:0123"];
+        let needed = all.map(str::to_owned);
         assert_eq!(ids(&ages.unused(&images, &needed, Duration::ZERO)), ["g", "c"]);
         let none = ages.unused(&images, &[], Duration::ZERO);
-        assert_eq!(ids(&none), ["g", "d", "c", "b", "a"]);
+        assert_eq!(ids(&none), ["i", "h", "g", "d", "c", "b", "a"]);
     }
 
     #[tokio::test(start_paused = true)]
