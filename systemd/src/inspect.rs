@@ -21,7 +21,7 @@ use zbus::{ObjectPath, OwnedVariant};
 pub use error::{InspectError, InspectErrorKind};
 pub use views::{LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceView, SystemView};
 
-use crate::logind::Bus;
+use crate::bus::Bus;
 use crate::logind::proxies::LoginProxy;
 use crate::logind::read_scheduled;
 use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT};

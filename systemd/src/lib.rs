@@ -16,6 +16,7 @@
 //!
 //! No other crate of the workspace speaks D-Bus.
 
+mod bus;
 pub mod drop_in;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -30,8 +31,9 @@ mod system_state;
 mod trouble;
 pub mod units;
 
+pub use bus::Bus;
 #[cfg(feature = "stand-in")]
-pub use logind::PeerConnector;
-pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
+pub use bus::PeerConnector;
+pub use logind::{InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use system_state::{SystemStateError, shutdown_in_progress};

@@ -21,15 +21,13 @@ use tokio::task::JoinHandle;
 use winddown_shared::{Inhibitor, InhibitorState, LockState, MachineState, critical, error_chain};
 
 pub use self::block::hold_block;
-pub use self::bus::Bus;
 use self::bus::BusLogin;
-#[cfg(feature = "stand-in")]
-pub use self::bus::PeerConnector;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
-pub(crate) use self::bus::{no_answer, proxies, read_scheduled};
+pub(crate) use self::bus::{proxies, read_scheduled};
 use self::session::LoginManager;
 use self::supervisor::{Supervisor, supervise};
+use crate::bus::Bus;
 use crate::notify::{LockStore, NoStore};
 use crate::system_state::in_progress_on;
 

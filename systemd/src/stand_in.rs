@@ -40,8 +40,8 @@ use zbus::{Connection, Structure, Variant};
 
 pub use self::locks::LockRecord;
 pub use self::service::{OnBus, StandInError};
+use crate::bus::Bus;
 use crate::drop_in;
-use crate::logind::Bus;
 
 const PATH: &str = "/org/freedesktop/login1";
 const INTERFACE: &str = "org.freedesktop.login1.Manager";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::ShutdownKind;
 use zbus::proxy::CacheProperties;
 
-use crate::logind::{Bus, no_answer};
+use crate::bus::{Bus, no_answer};
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 

@@ -9,8 +9,9 @@ use winddown_shared::{LockState, ShutdownBlock, critical};
 use zbus::proxy::CacheProperties;
 
 use super::bus::proxies::LoginProxy;
-use super::bus::{Bus, translate};
+use super::bus::translate;
 use super::session::LogindCallError;
+use crate::bus::Bus;
 
 /// The timeout for logind to grant the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,7 +5,6 @@ pub(crate) mod fuzzing;
 pub(crate) mod proxies;
 mod signal_verification;
 
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,13 +12,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use winddown_shared::{ScheduledShutdown, ShutdownKind, WallTime};
-use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::kind_named;
 use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, Session};
+use crate::bus::Bus;
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -31,26 +30,6 @@ const QUEUE_CAPACITY: usize = 32;
 /// The smallest value, in microseconds, that is taken as a wall time. For an immediate shutdown, logind reports a
 /// scheduled time of 0 or, since systemd 257, the time since boot at which it stops waiting.
 const FIRST_WALL_TIME: u64 = 1_000_000_000_000_000;
-
-/// The way to reach logind.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub enum Bus {
-    /// The system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the well-known socket.
-    #[default]
-    System,
-    /// The bus at this D-Bus address.
-    Address(String),
-    /// A login manager at the other end of a socket, without a bus. Each attempt to connect gets a new socket. The peer
-    /// is trusted.
-    #[cfg(feature = "stand-in")]
-    Peer(PeerConnector),
-}
-
-/// Opens a socket to a private login manager.
-#[cfg(feature = "stand-in")]
-pub type PeerConnector =
-    Arc<dyn Fn() -> std::io::Result<std::os::unix::net::UnixStream> + Send + Sync>;
 
 /// Opens connections to logind.
 pub(super) struct BusLogin {
@@ -69,44 +48,6 @@ pub(super) struct BusCalls {
     timeout: Duration,
     /// The task that reads the connection; aborted with the session.
     _reader: AbortOnDrop,
-}
-
-// === impl Bus ===
-
-impl Bus {
-    /// Whether a stand-in answers in place of logind.
-    pub(super) fn is_stand_in(&self) -> bool {
-        match self {
-            Bus::System | Bus::Address(_) => false,
-            #[cfg(feature = "stand-in")]
-            Bus::Peer(_) => true,
-        }
-    }
-
-    /// Opens a connection. This, and every call on it, takes at most `timeout`. The only place that connects: the
-    /// library sets no limit for the handshake.
-    pub(crate) async fn connect(&self, timeout: Duration) -> zbus::Result<Connection> {
-        let builder = match self {
-            Bus::System => Builder::system(),
-            Bus::Address(address) => Builder::address(address.as_str()),
-            #[cfg(feature = "stand-in")]
-            Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
-        };
-        #[expect(clippy::disallowed_methods, reason = "limited here")]
-        let connection = builder.method_timeout(timeout).build();
-        tokio::time::timeout(timeout, connection).await.unwrap_or_else(|_| Err(no_answer()))
-    }
-}
-
-impl fmt::Debug for Bus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bus::System => f.write_str("System"),
-            Bus::Address(address) => write!(f, "Address({address:?})"),
-            #[cfg(feature = "stand-in")]
-            Bus::Peer(_) => f.write_str("Peer"),
-        }
-    }
 }
 
 // === impl BusLogin ===
@@ -291,11 +232,6 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
         found = Listed::UnderAnotherPid;
     }
     found
-}
-
-/// The error of a call that was not answered in time.
-pub(crate) fn no_answer() -> zbus::Error {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 /// Classifies an error by what can be done about it.

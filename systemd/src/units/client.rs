@@ -20,7 +20,7 @@ use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Va
 use super::error::sorted;
 use super::properties::{Properties, properties};
 use super::signals::{PROPERTIES, TrustedSender, UnitSignals, rules};
-use crate::logind::Bus;
+use crate::bus::Bus;
 use crate::manager::{Listed, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
 use crate::trouble::trouble;
 

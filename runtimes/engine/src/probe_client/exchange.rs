@@ -43,8 +43,8 @@ pub(super) struct ProbeResponse {
     pub(super) body: String,
 }
 
-/// Sends `request` on a connection, over TLS if the server has a name for it, and reads as much of the response as is needed. As with the kubelet, certificates are
-/// not verified: the node knows no authority for the container's certificate.
+/// Sends `request` on a connection, over TLS if the server has a name for it, and reads as much of the response as is
+/// needed. As with the kubelet, certificates are not verified: the node knows no authority for the container's.
 ///
 /// # Errors
 /// The server does not speak TLS or HTTP.
