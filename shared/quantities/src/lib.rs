@@ -3,11 +3,13 @@
 //! # Overview
 //!
 //! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go, and the delays between retries.
+//! [`printable`] makes text of others safe to print.
 //!
 //! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
 
 pub mod backoff;
 mod go_duration;
+pub mod printable;
 mod quantity;
 pub mod readable;
 mod seconds_up;

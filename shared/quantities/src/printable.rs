@@ -1,0 +1,57 @@
+//! Text of others for people: safe to print whatever it contains.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthChar;
+
+/// Makes `text` safe to print on one line: control characters and characters that reorder or hide
+/// text are written as escapes (`\x1b`, `\u{202e}`).
+///
+/// Names, messages and paths come from anyone who can put a pod on the node. Printed verbatim, they
+/// could rewrite the screen of the reader.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\r' => safe.push_str("\\r"),
+            '\t' => safe.push_str("\\t"),
+            c if !is_harmful(c) => safe.push(c),
+            c if u32::from(c) < 0x100 => safe.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Whether `c` moves the cursor, reorders the line, or is invisible.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control()
+        // A mark of zero width would draw over the character before it.
+        || c.width() == Some(0)
+        || matches!(
+            c,
+            // Line and paragraph separators; direction marks, embeddings, overrides, isolates.
+            '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Soft hyphen, zero-width characters, fillers, annotations.
+            | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{115f}' | '\u{1160}' | '\u{3164}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
+            // Variation selectors and tags.
+            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The beginning of `text`, of at most `max_bytes`, and without a part of a character at its end.
+#[must_use]
+pub fn truncated(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests;
