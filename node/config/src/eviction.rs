@@ -214,7 +214,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     {
         rule.full = None;
     }
-    soft_thresholds(fields, &config.eviction);
+    soft_thresholds(fields, &config.eviction, reading);
     let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
         &mut config.eviction;
     if *merge_defaults {
@@ -237,7 +237,12 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
 }
 
 /// Checks that each soft threshold has a grace period, and is reached before its hard one.
-fn soft_thresholds(fields: &mut Fields<'_, '_>, eviction: &EvictionSettings) {
+fn soft_thresholds(
+    fields: &mut Fields<'_, '_>,
+    eviction: &EvictionSettings,
+    reading: &mut FieldReading,
+) {
+    let defaults = EvictionSettings::default().hard;
     let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = eviction;
     for (signal, text) in soft {
         let Some(at) = fields.entry_at(SOFT, signal) else { continue };
@@ -252,11 +257,7 @@ fn soft_thresholds(fields: &mut Fields<'_, '_>, eviction: &EvictionSettings) {
             let what = format!("{}, move it to {HARD}", SoftGraceError::Zero);
             fields.fail_below(GRACE, signal, at, what);
         }
-        // Compare only with thresholds in the file, not with defaults: the kubelet accepts those.
-        let Some(hard_text) = hard.get(signal).filter(|_| fields.entry_at(HARD, signal).is_some())
-        else {
-            continue;
-        };
+        let Some(hard_text) = hard.get(signal) else { continue };
         let reached_first = match (parse_threshold(hard_text).ok().flatten(), value) {
             (Some(ThresholdValue::Share(hard)), Some(ThresholdValue::Share(soft))) => hard >= soft,
             (Some(ThresholdValue::Quantity(hard)), Some(ThresholdValue::Quantity(soft))) => {
@@ -265,10 +266,16 @@ fn soft_thresholds(fields: &mut Fields<'_, '_>, eviction: &EvictionSettings) {
             // A quantity and a percentage cannot be compared without the node's capacity.
             _ => false,
         };
-        if reached_first {
-            let what = format!(
-                "`{text}` is never reached before the hard threshold `{hard_text}`: write more"
-            );
+        if !reached_first {
+            continue;
+        }
+        let what = format!(
+            "`{text}` is never reached before the hard threshold `{hard_text}`: write more"
+        );
+        if defaults.get(signal) == Some(hard_text) {
+            // The kubelet accepts this, and `config show` writes the defaults into its file.
+            reading.warnings.push(Problem::new(at, format!("{SOFT}[{signal}]"), what));
+        } else {
             fields.fail_below(SOFT, signal, at, what);
         }
     }

@@ -283,6 +283,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
         fields.fail(DRAIN, at, what);
     }
     survivors(fields, config);
+    beside_a_kubelet(fields, config, reading);
     notices(fields, &mut config.shutdown.notices, reading);
 }
 
@@ -355,6 +356,19 @@ fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
         let what = "survive is true, but pods survive a soft-reboot only as services of systemd: write \
                     `runtime: systemd`, or remove survive";
         fields.fail("rebootInPlace", at, what);
+    }
+}
+
+/// Warns of what has no effect beside a kubelet, which starts the pods.
+fn beside_a_kubelet(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
+    if config.node.mode != Mode::Companion {
+        return;
+    }
+    for key in ["rebootInPlace", "startGroupTimeout"] {
+        if let Some(at) = fields.key_at(key).filter(|_| fields.has(key)) {
+            let what = "has no effect with `mode: companion`: the kubelet starts the pods";
+            reading.warnings.push(Problem::new(at, key, what));
+        }
     }
 }
 

@@ -113,12 +113,29 @@ fn what_is_wrong_is_named_with_its_line_and_field_and_what_to_write() {
             "evictionHard[memory.available]: `1.5GB` is not a quantity: write a quantity such as 100Mi",
         ),
         (
-            "evictionSoft: {memory.available: 50Mi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionHard: {memory.available: 100Mi}\n",
-            "is never reached before the hard threshold `100Mi`",
+            "evictionSoft: {memory.available: 50Mi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionHard: {memory.available: 200Mi}\n",
+            "is never reached before the hard threshold `200Mi`",
         ),
     ];
     for (fields, expected) in cases {
         let error = read(fields).unwrap_err();
         assert!(error.contains(expected), "{fields}\n{error}");
+    }
+}
+
+#[test]
+fn a_soft_threshold_below_the_default_hard_one_is_taken_with_a_warning_and_so_is_what_is_shown_of_it()
+ {
+    let soft =
+        "evictionSoft: {memory.available: 50Mi}\nevictionSoftGracePeriod: {memory.available: 1m}\n";
+    let parse = |text: &str| Config::parse(Path::new("config.yaml"), text.as_bytes()).unwrap();
+    let (config, warnings) = parse(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{soft}"));
+    let (shown, again) = parse(&config.to_yaml());
+    assert_eq!(shown, config);
+    for warnings in [warnings, again] {
+        let [warning] = &*warnings else { panic!("{warnings:?}") };
+        let what =
+            "evictionSoft[memory.available]: `50Mi` is never reached before the hard threshold";
+        assert!(warning.to_string().contains(what), "{warning}");
     }
 }
