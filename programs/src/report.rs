@@ -42,6 +42,9 @@ pub(super) fn run(
         }
         (None, None, None) => source.report("latest", out)?,
     };
+    if args.file.is_some() {
+        must_be_of(args.start, &report)?;
+    }
     if args.start {
         return print_start(&report, args.output, out);
     }
@@ -134,6 +137,17 @@ fn print_start(
         }
     }
     Ok(Exit::Success)
+}
+
+/// Fails if the report is of the other `kind` than what is asked for.
+fn must_be_of(is_start: bool, report: &serde_json::Value) -> Result<(), CommandError> {
+    let is_of_start = report["kind"] == "StartReport";
+    let (what, hint) = match (is_start, is_of_start) {
+        (false, true) => ("this is the report of a start", "add --start"),
+        (true, false) => ("this is no report of a start", "leave out --start"),
+        (true, true) | (false, false) => return Ok(()),
+    };
+    Err(CommandError::message(Exit::Failure, what).with_hint(hint))
 }
 
 fn typed<T: serde::de::DeserializeOwned>(report: &serde_json::Value) -> Result<T, CommandError> {
