@@ -138,7 +138,9 @@ impl<R: Runtime> GuardedNode<R> {
         guard.mark_changed();
         let (mut block, mut seen) = (None, 0);
         loop {
-            if policy.borrow_and_update().is_empty() && block.is_none() {
+            // An earlier agent's holds end too where none is allowed any more.
+            let is_idle = block.is_none() && self.guard.borrow().holding().next().is_none();
+            if policy.borrow_and_update().is_empty() && is_idle {
                 next_change(&mut policy).await;
                 continue;
             }

@@ -28,12 +28,21 @@ impl Logind {
 
 /// A node whose pods in `default` may hold shutdowns for a minute, and its logind.
 fn guarded(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> (Bench, Logind) {
+    guarded_in(Some("default"), state, clock, runtime)
+}
+
+fn guarded_in(
+    namespace: Option<&'static str>,
+    state: tempfile::TempDir,
+    clock: BootClock,
+    runtime: FakeRuntime,
+) -> (Bench, Logind) {
     let made = Arc::new(OnceLock::new());
     let makes = Arc::clone(&made);
     let b = bench_with(state, clock, runtime, held(), move |parts| {
         let mut config = Config::clone(&parts.configuration.config);
-        let one = GuardedNamespace { namespace: "default".to_owned(), timeout: secs(60) };
-        config.shutdown.guard = vec![one];
+        let one = |name: &str| GuardedNamespace { namespace: name.to_owned(), timeout: secs(60) };
+        config.shutdown.guard = namespace.map(one).into_iter().collect();
         parts.configuration.config = Arc::new(config);
         parts.guard = Some(Box::new(move |configured, directory| {
             configured.guard(Some(directory), |wanted| {
@@ -148,6 +157,21 @@ async fn a_hold_goes_on_under_the_next_agent_with_the_rest_of_its_time() {
     assert_eq!(logind.told().as_deref(), Some("winddown: pod default/backup"));
     tokio::time::sleep(secs(20)).await;
     assert!(logind.told().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_under_the_next_agent_if_its_configuration_allows_none() {
+    let (b, _) = first();
+    b.want(&[&asking("backup")]).await;
+    assert!(guard_of(&b).is_some());
+    let (state, clock, runtime, _) = b.stop();
+    let (b, logind) = guarded_in(None, state, clock, runtime);
+    b.want(&[&asking("backup")]).await;
+    tokio::time::sleep(secs(1)).await;
+    assert!(guard_of(&b).is_none() && logind.told().is_none());
+    b.login.prepare();
+    b.released().await;
+    assert_eq!(b.report().warnings, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
