@@ -54,7 +54,26 @@ async fn the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_m
     assert!(node.read("/etc/winddown/config.yaml")?.contains("reportsKept: 10"), "{played}");
     let again = node.run(&PLAY).await?;
     assert!(again.contains("changed=0") && again.contains("failed=0"), "{again}");
-    keeps_grace(&node, "the second run").await
+    keeps_grace(&node, "the second run").await?;
+
+    // What takes effect at a restart only, and what the units have to fit.
+    let other =
+        PLAYBOOK.replace("reportsKept: 10", "reportsKept: 11\n      shutdownGracePeriod: 10m");
+    node.write("/root/site.yaml", &other, 0o644)?;
+    let played = play_while_watched(&node).await?;
+    assert!(played.contains("failed=0"), "{played}");
+    let running = node.run(&["winddown", "config", "show", "--running"]).await?;
+    assert!(running.contains("reportsKept: 11"), "{running}");
+    let stop = node.run(&["systemctl", "show", "-P", "TimeoutStopUSec", "winddown"]).await?;
+    assert!(stop.trim().starts_with("10min"), "{stop}");
+    let again = node.run(&PLAY).await?;
+    assert!(again.contains("changed=0") && again.contains("failed=0"), "{again}");
+
+    let other = PLAYBOOK.replace("reportsKept: 10", "runtime: process");
+    node.write("/root/site.yaml", &other, 0o644)?;
+    let refused = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
+    assert!(refused.contains("This would leave the running pods to no agent"), "{refused}");
+    Ok(())
 }
 
 /// Plays the role, and looks at the grace of the pods meanwhile.

@@ -296,7 +296,14 @@ async fn grace(node: &Node) -> TestResult<f64> {
     let by_kubelet = if is_listed("kubelet") { GRACE.min(delay / 1e6) } else { 0.0 };
     let mut by_winddown = 0.0;
     if is_listed("winddown") {
-        let status = status(node).await?;
+        // While the agent restarts, systemd keeps its lock, and the next agent terminates the pods.
+        let mut answer = Value::Null;
+        let answers = async || {
+            answer = status(node).await.unwrap_or_default();
+            !answer.is_null()
+        };
+        node.wait_until("the agent to answer", LOOKED, answers).await?;
+        let status = answer;
         if status["protection"]["terminatedBy"] == "companion" {
             by_winddown = status["shutdownPlan"]["availableSeconds"].as_f64().unwrap_or(0.0);
         }
