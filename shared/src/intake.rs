@@ -44,10 +44,10 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 /// A pod is *desired* while its source lists it, and *active* while it is desired, was not refused and may still run
 /// containers. One task owns the intake, so a pod is never admitted twice and no pod appears in the middle of a pass.
 ///
-/// New pods of one pass are admitted in order of priority, critical ones first, and of equals the older first. A critical pod that
-/// lacks room is held until others have terminated for it; `pending_preemption.rs` has the rules. A
-/// static pod that was refused or preempted is tried again when there may be room; see
-/// `rejected_static.rs`. A pod whose turn has not come is not tried before ([`StartTurn`]).
+/// New pods of one pass are admitted in order of priority, critical ones first, and of equals the older first. A critical
+/// pod that lacks room is held until others have terminated for it; `pending_preemption.rs` has the rules. A static pod
+/// that was refused or preempted is tried again when there may be room; see `rejected_static.rs`. A pod whose turn has not
+/// come is not tried before ([`StartTurn`]).
 ///
 /// A pass is made when the source changed, when admission opens again, when the start turn changes, when a pod has
 /// finished that is to be forgotten or started again, and when the runtime has an unknown change. There is no polling

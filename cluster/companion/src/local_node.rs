@@ -148,7 +148,8 @@ pub struct RuntimePodState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerStop {
-    /// How long after the request a container that still runs is killed; at least [`Grace::SHORTEST`](winddown_shared::Grace::SHORTEST).
+    /// How long after the request a container that still runs is killed; at least
+    /// [`Grace::SHORTEST`](winddown_shared::Grace::SHORTEST).
     pub grace: Duration,
     /// Whether each container's preStop hook, as its kubelet recorded it, runs before its stop signal, within `grace`.
     pub runs_hooks: bool,

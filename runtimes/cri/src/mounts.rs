@@ -40,8 +40,9 @@ fn ensure_shared(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Mounts a tmpfs with the mode [`UNFINISHED`] at the directory `path`, of at most `size` bytes of content; `None` for the kernel's limit. An
-/// existing mount stays as it is. The kernel needs about as much again for names and inodes at most.
+/// Mounts a tmpfs with the mode [`UNFINISHED`] at the directory `path`, of at most `size` bytes of content; `None` for
+/// the kernel's limit. An existing mount stays as it is. The kernel needs about as much again for names and inodes at
+/// most.
 ///
 /// # Errors
 /// `path` is not a directory, or a link below the pods' directories leads to it; `PermissionDenied` if this process may

@@ -69,7 +69,8 @@ impl DiskCache {
         Some(Arc::clone(&one.disk))
     }
 
-    /// Adds the cached disk usage to a pod's stats if it was measured within the last minute. The containers' `rootfs` must be set already.
+    /// Adds the cached disk usage to a pod's stats if it was measured within the last minute. The containers' `rootfs` must
+    /// be set already.
     pub fn enter(&self, uid: &PodUid, stats: &mut PodStats) {
         let Some(disk) = self.get(uid) else { return };
         let mut all = disk.on_disk;
