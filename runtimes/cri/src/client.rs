@@ -149,8 +149,8 @@ calls! {
 }
 
 impl CriClient {
-    /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout` (whole seconds). Resolves when
-    /// the container is gone.
+    /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout`, which is rounded up because the runtime takes
+    /// whole seconds. For a kill on time, call again then, with zero. Resolves when the container is gone.
     ///
     /// # Errors
     /// As [`CallError`]; a timeout if there is no answer within `timeout` plus the time that a kill may take.
@@ -159,11 +159,12 @@ impl CriClient {
         id: &str,
         timeout: Duration,
     ) -> Result<(), CallError> {
-        let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+        let whole = seconds_up(timeout);
+        let seconds = i64::try_from(whole).unwrap_or(i64::MAX);
         let request = api::StopContainerRequest { container_id: id.to_owned(), timeout: seconds };
         let mut service = self.runtime.clone();
         let call = service.stop_container(request);
-        let after = timeout.saturating_add(self.times.kill);
+        let after = Duration::from_secs(whole).saturating_add(self.times.kill);
         self.call("StopContainer", after, call).await.map(drop)
     }
 

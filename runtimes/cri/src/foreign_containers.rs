@@ -9,9 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_engine::pods::DEFAULT_USER_AGENT;
-use winddown_shared::{
-    FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer, seconds_up,
-};
+use winddown_shared::{FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::begun_hooks::BegunHooks;
@@ -244,10 +242,8 @@ impl PodContainers {
     async fn stop_until(&self, id: &str, kill_at: Instant) -> Result<(), CallError> {
         let now = Instant::now();
         let kill_at = kill_at.max(now + Grace::SHORTEST);
-        // The runtime takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
-        let whole = Duration::from_secs(seconds_up(kill_at - now));
         tokio::select! {
-            stopped = self.client.stop_container(id, whole) => stopped,
+            stopped = self.client.stop_container(id, kill_at - now) => stopped,
             () = sleep_until(kill_at + ON_THE_WAY) => self.client.stop_container(id, Duration::ZERO).await,
         }
     }

@@ -1,12 +1,11 @@
 //! Stops one container, whatever state the runtime is in.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain, seconds_up};
+use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
@@ -168,10 +167,8 @@ impl<'a> ContainerEnding<'a> {
         self.note_asked(left.is_zero());
         let (made_at, wall) = (Instant::now(), self.context.config.wall.now());
         self.calls.push(StopCall { made_at, wall, is_answered: false });
-        // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
-        let whole = Duration::from_secs(seconds_up(left));
         let (context, id) = (self.context, self.id);
-        async move { (made_at, context.client.stop_container(id, whole).await) }
+        async move { (made_at, context.client.stop_container(id, left).await) }
     }
 
     /// Records that the container is asked to stop. Whether the request reaches it is another matter.
