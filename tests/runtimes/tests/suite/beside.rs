@@ -98,9 +98,25 @@ async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_
 }
 
 fn with_hook(name: &str, hook: &serde_json::Value) -> serde_json::Value {
-    let mut container = container_of(name, POLITE);
+    hooked(container_of(name, POLITE), hook)
+}
+
+fn hooked(mut container: serde_json::Value, hook: &serde_json::Value) -> serde_json::Value {
     container["lifecycle"] = json!({"preStop": hook});
     container
+}
+
+/// A pod that runs, with the hook of one container a command and that of the other a pause of a second.
+async fn hooked_pod() -> (Fake, PodUid) {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let all = [
+        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
+        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
+    ];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    (stage, web.uid().clone())
 }
 
 /// The stop signals that the runtime was asked for, without the kills that follow where the runtime's own is not in time.
@@ -114,8 +130,8 @@ fn stop_signals(stage: &Fake) -> Vec<String> {
 async fn a_container_keeps_the_part_of_a_second_that_a_hook_leaves_it_and_no_more() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
-    let mut stubborn = container_of("stubborn", STUBBORN);
-    stubborn["lifecycle"] = json!({"preStop": {"exec": {"command": ["sync"]}}});
+    let sync = json!({"exec": {"command": ["sync"]}});
+    let stubborn = hooked(container_of("stubborn", STUBBORN), &sync);
     let web = pod("web", &json!({"containers": [stubborn]}));
     run(&runtime, &web).await;
     stage.cri.script("ExecSync", 1, Fault::Slow(Duration::from_millis(500)));
@@ -166,19 +182,12 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
 
 #[tokio::test]
 async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the_next() {
-    let stage = Fake::set().await;
-    let runtime = stage.open_now().await;
-    let all = [
-        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
-        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
-    ];
-    let web = pod("web", &json!({"containers": all}));
-    run(&runtime, &web).await;
+    let (stage, web) = hooked_pod().await;
     let begun = stage.dir.path().join("begun");
     stage.cri.script("ExecSync", 1, Fault::Hang);
     let killed = async {
         let containers = beside(&stage).record_hooks(&begun);
-        containers.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+        containers.stop(&web, secs(9), true, &[]).await.unwrap();
     };
     let began = eventually("the hook began", || !calls(&stage, "ExecSync").is_empty());
     tokio::select! {
@@ -186,7 +195,7 @@ async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the
         () = began => {}
     }
     let next = beside(&stage).record_hooks(&begun);
-    let stopped = next.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+    let stopped = next.stop(&web, secs(9), true, &[]).await.unwrap();
     assert_eq!(
         (&*stopped.hook_begun_before, &*stopped.without_hook),
         (&named(&["command"])[..], &[][..])
@@ -199,18 +208,11 @@ async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the
 
 #[tokio::test]
 async fn a_hook_that_the_kubelet_runs_is_not_run_by_the_next_agent() {
-    let stage = Fake::set().await;
-    let runtime = stage.open_now().await;
-    let all = [
-        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
-        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
-    ];
-    let web = pod("web", &json!({"containers": all}));
-    run(&runtime, &web).await;
+    let (stage, web) = hooked_pod().await;
     let begun = stage.dir.path().join("begun");
-    beside(&stage).record_hooks(&begun).hooks_begin(web.uid()).await.unwrap();
+    beside(&stage).record_hooks(&begun).hooks_begin(&web).await.unwrap();
     let next = beside(&stage).record_hooks(&begun);
-    let stopped = next.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+    let stopped = next.stop(&web, secs(9), true, &[]).await.unwrap();
     assert_eq!(stopped.hook_begun_before, ["command"], "a pause may be repeated");
     assert_eq!(calls(&stage, "ExecSync"), [""; 0]);
 }
