@@ -284,10 +284,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             // Whatever the reason, pods are not being stopped.
             self.outage.failed(now);
-            let pod_ref = pod.pod_ref();
-            let is_answer = refused.refusal != Refusal::NoAnswer;
-            if is_answer && request.deletion_refused(why_refused(&refused)) {
-                tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {}", why_refused(&refused));
+            let (pod_ref, why) = (pod.pod_ref(), why_refused(&refused));
+            if refused.refusal != Refusal::NoAnswer && request.deletion_refused(&why) {
+                tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {why}");
             } else {
                 tracing::debug!(pod = %pod_ref, error = refusal::chain(&refused), "the pod is not deleted yet");
             }

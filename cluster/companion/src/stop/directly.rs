@@ -48,9 +48,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         runtime_uid: &PodUid,
         request: &StopRequest,
     ) -> Infallible {
+        if !facts::has_pre_stop(pod) {
+            return pending().await;
+        }
         request.until(|asked| asked.accepted.is_some()).await;
-        let _runs_hooks = facts::has_pre_stop(pod).then(|| self.kubelets_hooks.subscribe());
-        if facts::has_pre_stop(pod) && !self.kubelet.is_held() {
+        let _runs_hooks = self.kubelets_hooks.subscribe();
+        if !self.kubelet.is_held() {
             self.node.hooks_begin(runtime_uid).await;
         }
         pending().await

@@ -118,10 +118,10 @@ impl StopRequest {
     }
 
     /// Records that the API server refused to delete the pod. Returns whether this is the first time.
-    pub(super) fn deletion_refused(&self, text: String) -> bool {
+    pub(super) fn deletion_refused(&self, text: &str) -> bool {
         let mut refusal = self.refusal.lock();
         let is_first = refusal.is_none();
-        refusal.get_or_insert(text);
+        refusal.get_or_insert_with(|| text.to_owned());
         is_first
     }
 
