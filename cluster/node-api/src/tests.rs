@@ -209,9 +209,13 @@ impl Bench {
             Ok(run) => (json!({"running": {}}), json!(format!("cri://{run}"))),
             Err(reason) => (json!({"waiting": {"reason": reason}}), json!(null)),
         };
+        let last = match runs {
+            Err("CrashLoopBackOff") => json!({"terminated": {"exitCode": 1}}),
+            _ => json!(null),
+        };
         let status: PodStatus = serde_json::from_value(json!({"containerStatuses": [{
             "name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
-            "containerID": id, "state": state,
+            "containerID": id, "state": state, "lastState": last,
         }]}))
         .unwrap();
         self.statuses.set(pod.clone(), status);

@@ -63,8 +63,11 @@ async fn the_run_that_is_meant_is_read_and_what_is_not_there_is_said_as_the_kube
     bench.pod(Err("ContainerCreating"));
     let waiting = r#"container "main" in pod "web" is waiting to start: ContainerCreating"#;
     assert_eq!(whole(&bench, "").await, Err((400, waiting.to_owned())));
-    bench.pod(Ok(0));
     append(&mut new_log(&bench.log("0.log")), "zero");
+    let early = "the log is there before the status says that the container runs";
+    assert_eq!(whole(&bench, "").await, Err((400, waiting.to_owned())), "{early}");
+    assert_eq!(whole(&bench, "follow=true").await, Err((400, waiting.to_owned())), "{early}");
+    bench.pod(Ok(0));
     assert_eq!(whole(&bench, "").await.unwrap(), "zero\n");
     let none = r#"previous terminated container "main" in pod "web" not found"#;
     assert_eq!(whole(&bench, "previous=true").await, Err((400, none.to_owned())));

@@ -65,6 +65,8 @@ pub struct LoggedContainer {
     container: String,
     /// Why it waits to be started; `None` if it does not.
     waits: Option<String>,
+    /// Whether its status knows a run. A runtime opens the log before the status says that the container runs.
+    has_run: bool,
     /// The run that goes on, if any.
     run: Option<LoggedRun>,
 }
@@ -180,12 +182,15 @@ impl LoggedContainer {
         let status = status_of(&entry.status, &container);
         let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref());
         let waits = waiting.map(|waiting| waiting.reason.as_deref().unwrap_or("no reason given"));
+        let last = status.and_then(|status| status.last_state.as_ref()?.terminated.as_ref());
+        let has_run = last.is_some() || (status.is_some() && waits.is_none());
         Ok(Self {
             namespace: pod.namespace().to_string(),
             pod: pod.name().to_string(),
             uid: pod.uid().clone(),
             container,
             waits: waits.map(str::to_owned),
+            has_run,
             run: None,
         })
     }
@@ -221,7 +226,8 @@ impl LoggedContainer {
         let Self { pod, container, waits, .. } = self;
         // While the container waits for its restart, the last run is the previous one.
         let back = usize::from(previous && waits.is_none());
-        runs.iter().nth_back(back).copied().ok_or_else(|| {
+        let found = runs.iter().nth_back(back).filter(|_| self.has_run);
+        found.copied().ok_or_else(|| {
             LogError::NoRun(match waits {
                 _ if previous => {
                     format!("previous terminated container {container:?} in pod {pod:?} not found")
