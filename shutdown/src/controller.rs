@@ -112,6 +112,8 @@ enum Stage {
     Done {
         /// The epoch of the login manager's shutdown that was released, if any.
         epoch: Option<u64>,
+        /// When it was over.
+        at: Instant,
         /// The run's record on disk, without pods.
         record: Option<Box<RunRecord>>,
         /// The run's report, if this agent created it.
@@ -257,14 +259,18 @@ impl<K: EndingPods> ShutdownController<K> {
                 self.beside(signals, self.called_off_afterwards(held, record, report)).await
             }
             // Shutdowns stopped no pods when the notice came. The policy may have changed since.
-            Stage::Done { epoch: None, record: None, report: None } if signal.login.preparing => {
+            Stage::Done { epoch: None, record: None, report: None, .. }
+                if signal.login.preparing =>
+            {
                 Transition::Done(Stage::Idle)
             }
             // Beside a kubelet the gate keeps no pod away, so some may have come back.
-            Stage::Done { epoch: None, .. } if signal.login.preparing && self.may_have_pods() => {
+            Stage::Done { epoch: None, at, .. }
+                if signal.asks_after(at) && self.may_have_pods() =>
+            {
                 Transition::Done(Stage::Idle)
             }
-            Stage::Done { epoch: None, record, report } if signal.login.preparing => {
+            Stage::Done { epoch: None, record, report, .. } if signal.login.preparing => {
                 self.release_without_run(signal, record, report).await
             }
             // The login manager has begun another shutdown.
@@ -379,7 +385,7 @@ impl<K: EndingPods> ShutdownController<K> {
             self.parts.inhibitor.release().await;
         }
         self.parts.progress.phase(ProgressPhase::Released);
-        Transition::Done(Stage::Done { epoch, record, report })
+        Transition::Done(Stage::Done { epoch, at: Instant::now(), record, report })
     }
 
     /// Closes an earlier agent's run that was called off while no agent was running, or whose time is over while it is

@@ -364,7 +364,8 @@ impl<K: EndingPods> ShutdownController<K> {
                 let took = started.elapsed();
                 let ended = Event::ShutdownFinished { took, left: left_pods, unknown, released };
                 self.record_end(&ended, spared_groups);
-                Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
+                let (at, record) = (Instant::now(), journal.last());
+                Transition::Done(Stage::Done { epoch, at, record, report: last_report })
             }
         }
     }

@@ -49,6 +49,11 @@ impl SignalState {
         self.login.preparing || self.notice.is_some()
     }
 
+    /// Whether a shutdown is in progress, or a notice was given after a notice's run that was over at `end`.
+    pub(super) fn asks_after(&self, end: Instant) -> bool {
+        self.login.preparing || self.notice.as_ref().is_some_and(|notice| notice.since > end)
+    }
+
     /// Whether this closes the gate for `reason`.
     pub(super) fn closes_for(&self, reason: GateReason) -> bool {
         match reason {

@@ -286,6 +286,24 @@ async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_when_the_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_for_the_next_one() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.give_notice(secs(120));
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(60)).await;
+    site.world.add(pod("back", None, Some(20)), secs(5));
+    settle().await;
+    assert!(!site.asked().iter().any(|(name, ..)| name == "back"), "no one has asked again");
+    site.give_notice(secs(120));
+    site.until(secs(6)).await;
+    let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
+    assert_eq!(asked.map(|(_, at, grace)| (at, grace)), Some((0.0, 20.0)));
+    site.give_notice(secs(100));
+    settle().await;
+    assert_eq!(site.reports.all().len(), 1, "nothing was left for a third run");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notice_that_is_withdrawn_after_its_run_opens_the_gate_and_the_next_one_counts() {
     let (mut site, agent) = started(stubborn(1, 1)).await;
     site.give_notice(secs(120));
