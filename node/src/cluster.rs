@@ -271,7 +271,6 @@ impl PodSide {
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
         let kept = KeptPods::of_boot(&parts.volatile.join("api-pods"), boot_id);
         let found = kept.load();
-        let earlier = found.pods.iter().map(|pod| pod.uid().clone()).collect();
         let api_pods = KubePods::new(connection.client(), config.node_name.clone());
         let config = PodControllerConfig { orphans: parts.orphans, ..config };
         let controller = PodController::new(connection.client(), Arc::new(outbox.clone()), config)
@@ -288,7 +287,6 @@ impl PodSide {
             policy: parts.ended,
             api_pods,
             controller,
-            earlier,
             runtime: parts.runtime,
         };
         (side, work)

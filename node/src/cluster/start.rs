@@ -1,5 +1,6 @@
 //! Starts the tasks of a node in a cluster.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -12,10 +13,13 @@ use winddown_cluster::node::{NodeController, Ping};
 use winddown_cluster::pods::{NodeSide, PodController};
 use winddown_cluster::status::{Follow, Outbox, OutboxDriver};
 use winddown_pod_references::{Freshener, Resolver};
-use winddown_shared::{PodUid, Runtime, critical, error_chain};
+use winddown_shared::{
+    Pod, PodKiller, PodUid, PodWorkers, Runtime, RuntimeSyncer, critical, error_chain,
+};
 
-use super::{Membership, NodeRuntime, PodSide};
+use super::{Membership, NodeRuntime};
 use crate::core::Core;
+use crate::links::next_change;
 
 /// The work to start once the node exists.
 pub(crate) struct ClusterWork<P> {
@@ -32,8 +36,6 @@ pub(super) struct PodsWork {
     pub(super) policy: AfterBootPolicy,
     pub(super) api_pods: KubePods,
     pub(super) controller: PodController<Outbox, Resolver>,
-    /// The pods that an earlier agent of this boot recorded.
-    pub(super) earlier: Vec<PodUid>,
     pub(super) runtime: watch::Receiver<NodeRuntime>,
 }
 
@@ -74,7 +76,6 @@ impl PodsWork {
         let mirrors = mirrors.run(client.clone(), core.wanted.subscribe(), stop.clone());
         critical::spawn("mirror pods", mirrors);
         critical::spawn("volumes from the API", self.freshener.run(stop.clone()));
-        remove_unknown_volumes(side, self.earlier);
         let (ready, is_ready) = watch::channel(false);
         let after_boot = AfterBoot::new(side.ended.clone(), self.policy, core.wall.clone());
         critical::spawn(
@@ -86,6 +87,7 @@ impl PodsWork {
             stop.clone().run_until_cancelled_owned(tell_runtime(cluster.clone(), self.runtime)),
         );
         let mut handle = self.controller.handle();
+        let remove = remove_unknown_volumes(cluster.clone(), workers.clone());
         let until = stop.clone();
         let run = self.controller.run(NodeSide::of_workers(workers, statuses), stop.clone());
         critical::spawn_stopping("pods of the API", until, async move {
@@ -96,21 +98,40 @@ impl PodsWork {
         critical::spawn("readiness of the API's pods", async move {
             if handle.ready().await {
                 ready.send_replace(true);
+                stop.run_until_cancelled(remove).await;
             }
             stop.cancelled().await;
         });
     }
 }
 
-/// Removes the volumes of pods that went away while no agent ran.
-fn remove_unknown_volumes(side: &PodSide, known: Vec<PodUid>) {
-    let resolver = side.resolver.clone();
-    tokio::task::spawn_blocking(move || {
-        let gone = resolver.remove_unknown(|uid| known.iter().any(|known| known.as_str() == uid));
-        if gone > 0 {
-            tracing::info!(directories = gone, "removed volumes of pods that are gone");
+/// Removes the volumes of pods that went away while no agent ran, once it is known which pods run. To be called when the
+/// API server has listed the wanted ones.
+async fn remove_unknown_volumes<R: Runtime>(
+    cluster: Membership,
+    workers: PodWorkers<RuntimeSyncer<R>>,
+) {
+    let Some(side) = cluster.pods() else { return };
+    let mut more = workers.more_known();
+    let running = loop {
+        let running = workers.running();
+        if running.known {
+            break running;
         }
+        next_change(&mut more).await;
+    };
+    let wanted = side.wanted.borrow().clone();
+    let wanted = wanted.iter().flat_map(|all| all.pods.iter().map(Pod::uid).chain(&all.waiting));
+    let running_uids = running.pods.iter().map(Pod::uid);
+    let running_uids = running_uids.chain(running.runtime_only.iter().map(|pod| &pod.uid));
+    let known: HashSet<PodUid> = wanted.chain(running_uids).cloned().collect();
+    let resolver = side.resolver.clone();
+    let removed = tokio::task::spawn_blocking(move || {
+        resolver.remove_unknown(|uid| known.contains(&PodUid::new(uid)))
     });
+    if let Ok(removed @ 1..) = removed.await {
+        tracing::info!(directories = removed, "removed volumes of pods that are gone");
+    }
 }
 
 /// Keeps the runtime in the Node object up to date.

@@ -5,7 +5,7 @@ mod machine;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use winddown_shared::GateReason;
+use winddown_shared::{GateReason, PodUid};
 use winddown_shutdown::Outcome;
 
 use machine::Machine;
@@ -90,6 +90,32 @@ async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_p
     until("ended", || m.runtime.stops() == [gone.clone()]).await;
     m.until_pod("web", "stays ready", |pod| is_true(pod, "Ready")).await;
     assert_eq!((m.starts(&web), m.starts(&gone)), (1, 1));
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_cannot_read_the_record_of_a_running_pod_leaves_the_pod_its_volumes() {
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    let (web, orphan) = (m.bind("web"), m.bind("orphan"));
+    m.until_phase("web", "Running").await;
+    m.until_phase("orphan", "Running").await;
+    first.stop().await;
+    for uid in [&web, &orphan] {
+        m.lose_record(uid);
+    }
+    let volumes = [&web, &orphan, &PodUid::new("uid-gone")].map(|uid| m.make_volume(uid));
+    m.runtime.stop_takes(&orphan, 60 * LONG);
+    m.server.delete(&pod_path("orphan"), Some(1)).unwrap();
+    m.server.remove(&pod_path("orphan"));
+    m.server.cut_off().await.unwrap();
+    let second = m.agent().await;
+    let api = || StatusApi::status(&second.node).cluster.unwrap().api.state;
+    until("the API has not answered", || api() == ApiState::Unreachable).await;
+    assert_eq!(volumes.each_ref().map(|volume| volume.exists()), [true; 3], "nothing is known yet");
+    m.server.come_back().await.unwrap();
+    until("the volumes of a pod that is gone are removed", || !volumes[2].exists()).await;
+    assert_eq!(volumes.each_ref().map(|volume| volume.exists()), [true, true, false]);
     second.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! A machine whose agents come and go, and its API server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +120,19 @@ impl Machine {
         });
         let made = self.server.apply(object).unwrap();
         PodUid::new(made["metadata"]["uid"].as_str().unwrap())
+    }
+
+    /// Makes the agent's record of a pod unreadable.
+    pub(super) fn lose_record(&self, uid: &PodUid) {
+        let records = self.volatile.path().join("api-pods/boot");
+        std::fs::write(records.join(format!("{uid}.json")), "{").unwrap();
+    }
+
+    /// Creates a volume of a pod, and returns its directory.
+    pub(super) fn make_volume(&self, uid: &PodUid) -> PathBuf {
+        let volume = self.state.path().join("volumes").join(uid.as_str()).join("settings");
+        std::fs::create_dir_all(&volume).unwrap();
+        volume
     }
 
     pub(super) fn starts(&self, uid: &PodUid) -> usize {
