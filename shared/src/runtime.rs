@@ -305,6 +305,8 @@ pub struct PodRuntimeStatus {
     pub started_at: Option<WallTime>,
     /// The pod's addresses; empty for pods without a network of their own.
     pub ips: Vec<String>,
+    /// Whether the pod starts over: a container shows an exit from before that, which says nothing about the pod.
+    pub starts_over: bool,
 }
 
 impl PodRuntimeStatus {

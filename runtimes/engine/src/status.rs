@@ -39,6 +39,7 @@ pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntim
     }));
     let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
     let mut status = PodRuntimeStatus::new(containers);
+    status.starts_over = all.iter().any(|one| one.is_past && one.run.is_some());
     status.started_at = state.started_at;
     status.ips.clone_from(&state.ips);
     status
@@ -222,11 +223,14 @@ mod tests {
     #[tokio::test]
     async fn what_ended_with_its_sandbox_has_ended_until_it_is_started_again() {
         for policy in ["Always", "OnFailure"] {
-            let all = status(&moved(policy, [0, 137]), "x").containers;
+            let status = status(&moved(policy, [0, 137]), "x");
+            let (all, starts_over) = (status.containers, status.starts_over);
+            assert!(starts_over);
             assert_eq!((code(&all[0].state), code(&all[1].state)), (Some(0), Some(137)));
             assert!(all[0].ready && !all[1].ready);
             assert!(all.iter().all(|one| one.last_exit.is_none()));
         }
+        assert!(!status(&moved("OnFailure", [0, 0]), "x").starts_over, "it is done");
     }
 
     #[tokio::test]

@@ -70,6 +70,7 @@ pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> PodPhase {
         return PodPhase::Running;
     }
     match restart {
+        _ if status.starts_over => PodPhase::Running,
         Restart::Always => PodPhase::Running,
         _ if tally.failed == 0 => PodPhase::Succeeded,
         Restart::OnFailure => PodPhase::Running,

@@ -135,6 +135,15 @@ fn the_phase_follows_from_containers_and_restart_policy() {
 }
 
 #[test]
+fn a_pod_that_starts_over_is_not_done_whatever_its_containers_did_before() {
+    for restart in ["OnFailure", "Never"] {
+        let mut status = runtime(&[], &[Is::Done(0)]);
+        status.starts_over = true;
+        assert_eq!(phase_of(&pod(1, restart, false), &status, false), PodPhase::Running);
+    }
+}
+
+#[test]
 fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
     use Is::{Done, New};
     let rows: &[(&[Is], PodPhase)] = &[

@@ -177,11 +177,13 @@ impl<R: Runtime> RuntimeSyncer<R> {
 
     /// Publishes the first status of a pod, however long its start takes.
     async fn publish_first(&self, pod: &Pod) {
+        let has_completed = self.runtime.has_completed(pod);
         // A runtime that does not answer may run the pod already.
         let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
         if now.containers.is_empty() {
             now.containers = pending_containers(pod);
         }
+        now.starts_over |= !has_completed;
         self.publish(pod, &now, false, None);
     }
 

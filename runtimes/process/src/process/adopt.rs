@@ -276,8 +276,7 @@ fn resume(
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_earlier_boot = started.is_none_or(|started| started.boot_id != context.boot_id);
     let asked = paths::asked(&found.dir).exists();
-    let mut run = pod::run((uid, name, found.number), started_at, backoff);
-    run.adopt(asked);
+    let mut run = pod::adopted((uid, name, found.number), (started_at, backoff), asked);
     run.own.cgroups.clone_from(&found.record.cgroups);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
     let Some(supervisor) = found.supervisor else {

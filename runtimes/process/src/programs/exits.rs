@@ -54,7 +54,7 @@ pub(crate) fn enter(
     if run.end.is_some() {
         return;
     }
-    let asked = stopping && run.signalled_at.is_some();
+    let asked = run.own.was_asked || stopping && run.signalled_at.is_some();
     let (exit, ran) = match record {
         Some(record) => {
             let ran = Duration::from_millis(record.ran_ms);

@@ -35,6 +35,8 @@ pub(crate) struct RunProcesses {
     pub(crate) is_of_earlier_boot: bool,
     /// Whether the run survives a soft-reboot.
     pub(crate) survives: bool,
+    /// Whether an earlier agent stopped its pod and sent it the stop signal.
+    pub(crate) was_asked: bool,
 }
 
 impl RunScope for Boot {
@@ -62,6 +64,18 @@ pub(crate) fn id((uid, name, attempt): (&PodUid, &str, u32)) -> String {
 pub(crate) fn run(of: (&PodUid, &str, u32), started_at: WallTime, backoff: Duration) -> Run {
     let mut run = Run::new(id(of), of.2, backoff, RunProcesses::default());
     run.started_at = Some(started_at);
+    run
+}
+
+/// Returns a run that an earlier agent started; `asked`: the agent also stopped its pod.
+pub(crate) fn adopted(
+    of: (&PodUid, &str, u32),
+    (started_at, backoff): (WallTime, Duration),
+    asked: bool,
+) -> Run {
+    let mut run = run(of, started_at, backoff);
+    run.adopt(asked);
+    run.own.was_asked = asked;
     run
 }
 

@@ -182,9 +182,7 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
 /// Returns an adopted run that still runs.
 fn run_of(record: &AttemptRecord, attempt: &UnitAttempt, asked: bool) -> Run {
     let id = (&attempt.uid, &*attempt.container, attempt.number);
-    let mut run = pod::run(id, record.created_at, Duration::from_millis(record.backoff_ms));
-    run.adopt(asked);
-    run
+    pod::adopted(id, (record.created_at, Duration::from_millis(record.backoff_ms)), asked)
 }
 
 /// Adds a run that may have no record. Returns false if it or a newer one of its container is known.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use winddown_runtimes::process::{OpenError, ProcessRuntime};
-use winddown_shared::{Grace, Runtime as _};
+use winddown_shared::{Grace, Pod, Runtime as _};
 
 use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
 
@@ -216,8 +216,41 @@ async fn a_container_that_was_asked_to_end_is_not_asked_again_by_the_next_agent(
     let first = bed.open().await;
     first.sync_pod(&pod).await.unwrap();
     bed.logged("main", 0, "up").await;
+    leave_asked(&bed, first, &pod).await;
+    let second = bed.open().await;
+    let stopped = second.stop_pod(pod.uid(), None, Grace::fixed(Duration::from_millis(300))).await;
+    assert!(stopped.unwrap().forced());
+    assert_eq!(bed.log("main", 0).matches("asked").count(), 1);
+    second.forget_pod(pod.uid()).await.unwrap();
+    bed.nothing_left().await;
+}
+
+/// The next agent resumes the stop only after it has found what runs.
+#[tokio::test]
+async fn a_container_that_exits_before_the_next_agent_resumes_its_stop_has_not_done_its_work() {
+    let bed = Bed::new();
+    let gate = bed.path("gate").display().to_string();
+    let script = format!(
+        "trap 'echo asked; while [ ! -e {gate} ]; do sleep 0.01; done; exit 0' TERM
+        echo up; while :; do sleep 0.02; done"
+    );
+    let pod =
+        bed.pod_of(&json!({"restartPolicy": "OnFailure", "containers": [sh("main", &script)]}));
+    let first = bed.open().await;
+    bed.bring_up(&first, &pod).await;
+    leave_asked(&bed, first, &pod).await;
+    let second = bed.open().await;
+    std::fs::write(&gate, "").unwrap();
+    status_until(&second, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert!(!second.has_completed(&pod));
+    sync_until(&second, &pod, |c| is_running(&c[0])).await;
+    stop(&second, &pod, 5000).await;
+}
+
+/// Drops the agent once it has sent the pod's container the stop signal.
+async fn leave_asked(bed: &Bed, agent: ProcessRuntime, pod: &Pod) {
     let long = Grace::fixed(Duration::from_secs(60));
-    let stop = first.stop_pod(pod.uid(), Some(&pod), long);
+    let stop = agent.stop_pod(pod.uid(), Some(pod), long);
     let asked = async {
         bed.logged("main", 0, "asked").await;
         let mark = bed.path(&format!("state/pods/{}/main/0/asked", pod.uid()));
@@ -227,11 +260,4 @@ async fn a_container_that_was_asked_to_end_is_not_asked_again_by_the_next_agent(
         stopped = stop => panic!("the container ignores SIGTERM: {stopped:?}"),
         () = asked => {}
     }
-    drop(first);
-    let second = bed.open().await;
-    let stopped = second.stop_pod(pod.uid(), None, Grace::fixed(Duration::from_millis(300))).await;
-    assert!(stopped.unwrap().forced());
-    assert_eq!(bed.log("main", 0).matches("asked").count(), 1);
-    second.forget_pod(pod.uid()).await.unwrap();
-    bed.nothing_left().await;
 }

@@ -1,7 +1,12 @@
-use serde_json::json;
-use winddown_shared::Runtime as _;
+use std::sync::Arc;
 
-use crate::bed::{Bed, exit_of, is_running, sh, stop, sync_until};
+use serde_json::json;
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    PodWorkers, Runtime as _, RuntimeStateProvider as _, RuntimeSyncer, UpdateKind,
+};
+
+use crate::bed::{Bed, clock, eventually, exit_of, is_running, sh, stop, sync_until};
 
 #[tokio::test]
 async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_start() {
@@ -74,4 +79,37 @@ async fn a_pod_that_runs_once_does_not_run_twice_when_the_power_cut_took_the_rec
     let exit = exit_of(&synced.status.containers[0]).unwrap();
     assert_eq!((exit.exit_code, &*exit.reason), (137, "ContainerStatusUnknown"));
     assert_eq!(written(), "ran\n");
+}
+
+/// Its supervisor wrote what happened to it: it was asked, and exited with 0.
+#[tokio::test]
+async fn a_pod_that_exits_with_0_when_it_is_stopped_is_running_for_the_next_agent_and_not_done() {
+    for is_booted in [true, false] {
+        let bed = Bed::new();
+        let mut side = sh("side", "exec sleep 1000");
+        side["restartPolicy"] = json!("Always");
+        let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done";
+        let pod = bed.pod_of(&json!({"restartPolicy": "OnFailure", "initContainers": [side],
+            "containers": [sh("main", script)]}));
+        let runtime = bed.open().await;
+        sync_until(&runtime, &pod, |c| is_running(&c[1])).await;
+        bed.logged("main", 0, "up").await;
+        stop(&runtime, &pod, 10_000).await;
+        drop(runtime);
+        if is_booted {
+            bed.cut_the_power(&[]).await;
+        }
+        let (runtime, statuses) = (Arc::new(bed.open().await), StatusStore::default());
+        let syncer = RuntimeSyncer::new(runtime.clone(), statuses.clone(), Arc::new(()), clock());
+        let workers = PodWorkers::new(syncer, Arc::new(()));
+        workers.update(UpdateKind::Create, pod.clone(), None);
+        bed.logged("main", 1, "up").await;
+        eventually("it counts as started", || {
+            workers.syncer().last_seen_running(pod.uid()).len() == 2
+        })
+        .await;
+        let phase = statuses.get(pod.uid()).unwrap().phase.clone();
+        assert_eq!(phase.as_deref(), Some("Running"), "booted: {is_booted}");
+        stop(&runtime, &pod, 10_000).await;
+    }
 }
