@@ -53,8 +53,6 @@ pub struct StreamLines {
 pub struct LogFile {
     target: LogTarget,
     file: Option<File>,
-    /// Bytes of whole lines in the current file.
-    size: u64,
     lost: Lost,
     tail: Tail,
 }
@@ -128,8 +126,7 @@ impl StreamLines {
 impl LogFile {
     /// Opens the log. If that fails, each write tries again.
     pub fn open(target: LogTarget) -> Self {
-        let mut log =
-            Self { target, file: None, size: 0, lost: Lost::default(), tail: Tail::default() };
+        let mut log = Self { target, file: None, lost: Lost::default(), tail: Tail::default() };
         if let Err(error) = log.reopen() {
             log.lost.why = Some(error);
         }
@@ -170,24 +167,24 @@ impl LogFile {
     }
 
     fn append(&mut self, text: &[u8]) -> io::Result<()> {
-        let length = text.len() as u64;
         if self.file.is_none() {
             self.reopen()?;
-        } else if self.size > 0 && self.size.saturating_add(length) > self.target.max_bytes {
+        } else if self.is_full_with(text)? {
             self.rotate()?;
         }
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
-        match file.write_all(text) {
-            Ok(()) => {
-                self.size += length;
-                Ok(())
-            }
-            Err(error) => {
-                // A partial line would make the next one unreadable.
-                let _ = file.set_len(self.size);
-                Err(error)
-            }
-        }
+        let before = file.metadata()?.len();
+        file.write_all(text).inspect_err(|_| {
+            // A partial line would make the next one unreadable.
+            let _ = file.set_len(before);
+        })
+    }
+
+    /// Whether the file would pass its limit. Its length is that on disk: another program may have emptied it.
+    fn is_full_with(&self, text: &[u8]) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let length = file.metadata()?.len();
+        Ok(length > 0 && length.saturating_add(text.len() as u64) > self.target.max_bytes)
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -199,7 +196,6 @@ impl LogFile {
     fn reopen(&mut self) -> io::Result<()> {
         let (logs, name) = regular::split(&self.target.path, NAMES);
         let file = regular::append_below(logs, name, 0o640)?;
-        self.size = file.metadata()?.len();
         self.file = Some(file);
         Ok(())
     }

@@ -12,7 +12,9 @@ use tempfile::TempDir;
 use winddown_runtimes::process::{ProcessRuntime, ShimCommand};
 use winddown_shared::{Pod, Runtime as _, RuntimeError};
 
-use crate::bed::{Bed, eventually, exit_of, host, is_running, sh, skip, stop, sync_until};
+use crate::bed::{
+    Bed, eventually, exit_of, files_below, host, is_running, sh, skip, stop, sync_until,
+};
 
 /// An agent in a process of its own. Killed when dropped, so that a failed test leaves none.
 struct Agent(Child);
@@ -285,6 +287,10 @@ async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &script)]}));
     runtime.sync_pod(&pod).await.unwrap();
     bed.logged("main", 0, "before").await;
+    // As logrotate's `copytruncate` does.
+    for log in files_below(&bed.path("state/logs")) {
+        std::fs::File::options().write(true).open(log).unwrap().set_len(0).unwrap();
+    }
     fill(&filler);
     std::fs::write(&gate, "").unwrap();
     let touch = |suffix: &str| {
@@ -299,6 +305,7 @@ async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
     bed.logged("main", 0, "after").await;
     let log = bed.log("main", 0);
     assert!(log.contains("of output are missing here: No space left"), "{}", &log[..300]);
+    assert!(!log.contains('\0'), "{log:?}");
     fill(&filler);
     touch(".exit");
     let seen = crate::bed::status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;

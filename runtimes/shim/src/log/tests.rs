@@ -111,6 +111,18 @@ fn a_long_log_makes_room_and_the_oldest_one_goes() {
 }
 
 #[test]
+fn a_log_that_another_program_emptied_does_not_turn_before_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 100, 3);
+    log.write(&[b'a'; 60], 1, at());
+    std::fs::write(dir.path().join("0.log"), "").unwrap();
+    log.write(&[b'b'; 60], 1, at());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    log.write(&[b'c'; 60], 1, at());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
 fn one_file_is_emptied_when_only_one_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 10, 1);
