@@ -78,6 +78,10 @@ fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (Str
     if command.no_new_privs {
         nix::sys::prctl::set_no_new_privs().map_err(failed("cannot set no_new_privs"))?;
     }
+    if let Some(user) = command.uid {
+        let what = |error| ("cannot hand its output over".to_owned(), error);
+        hand_over_output(user).map_err(what)?;
+    }
     identity::take(command)?;
     if let Some(supervisor) = supervisor {
         // The container dies with its supervisor: without one its output and exit code would be lost.
@@ -94,6 +98,18 @@ fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (Str
     std::env::set_current_dir(cwd).map_err(|e| (format!("workingDir {}", cwd.display()), e))?;
     ignore_nothing().map_err(|e| ("cannot reset ignored signals".to_owned(), e))?;
     SigSet::empty().thread_set_mask().map_err(failed("cannot clear the signal mask"))
+}
+
+/// Gives the user the pipes that it writes to, so that it can open them again as `/dev/stdout` and `/dev/stderr`.
+fn hand_over_output(user: u32) -> io::Result<()> {
+    for output in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let mode = rustix::fs::fstat(output)?.st_mode;
+        // Anything else, such as /dev/null, may not be its own.
+        if rustix::fs::FileType::from_raw_mode(mode).is_fifo() {
+            nix::unistd::fchown(output, Some(user.into()), None)?;
+        }
+    }
+    Ok(())
 }
 
 /// Resets ignored signals. The agent may have been started with some: a shell script, for example, ignores SIGINT for

@@ -46,7 +46,8 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
     let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh(
         "main",
-        "id -u; id -g; id -G; echo $WINDDOWN_TERMINATION_LOG; echo -n me > $WINDDOWN_TERMINATION_LOG",
+        "id -u; id -g; id -G; echo to-out > /dev/stdout; echo to-err > /dev/stderr; \
+         echo -n me > $WINDDOWN_TERMINATION_LOG",
     );
     container["securityContext"] =
         json!({"runAsUser": 65534, "runAsGroup": 65533, "allowPrivilegeEscalation": false});
@@ -57,7 +58,7 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
     std::fs::set_permissions(bed.dir.path(), open).unwrap();
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     let log = bed.log("main", 0);
-    for line in ["F 65534\n", "F 65533\n", "F 65533 4 5\n"] {
+    for line in ["F 65534\n", "F 65533\n", "F 65533 4 5\n", "F to-out\n", "F to-err\n"] {
         assert!(log.contains(line), "{line:?} is not in\n{log}");
     }
     assert_eq!(exit_of(&seen[0]).unwrap().message, "me");
