@@ -58,7 +58,7 @@ impl Product {
         format!("{}/{}", self.name, self.version)
     }
 
-    /// The name and the version, for the user agent of probes (`kube-probe/NAME-VERSION`).
+    /// The name and the version, for the user agents of probes and hooks (`kube-probe/NAME-VERSION`, `kube-lifecycle/NAME-VERSION`).
     #[must_use]
     pub(crate) fn program(&self) -> String {
         format!("{}-{}", self.name, self.version)

@@ -23,9 +23,8 @@ pub(super) async fn exec(
     match context.client.exec_sync(id, command.to_vec(), timeout).await {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => {
-            let output = output_tail(&answer.stdout, &answer.stderr);
-            let (command, how) = (command.join(" "), how_it_ended(answer.exit_code, &output));
-            Err(ActionError::Failed { command, how, output })
+            let output = if answer.stderr.is_empty() { answer.stdout } else { answer.stderr };
+            Err(ActionError::exited(command, answer.exit_code, &output))
         }
         Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),
         Err(error) => Err(ActionError::Unasked {
@@ -35,39 +34,15 @@ pub(super) async fn exec(
     }
 }
 
-/// Describes how a command ended.
-fn how_it_ended(code: i32, output: &str) -> String {
-    match (code, output) {
-        // The codes of a command that could not be started; the command may also have chosen them itself.
-        (126..=128, "") => format!(
-            "exit code {code}, without output: check that the container's image has this program \
-             and that it is executable"
-        ),
-        (_, "") => format!("exit code {code}"),
-        (_, output) => format!("exit code {code}: {output}"),
-    }
-}
-
-/// The end of the command's output, for a message.
-fn output_tail(stdout: &[u8], stderr: &[u8]) -> String {
-    let output = if stderr.is_empty() { stdout } else { stderr };
-    let end = &output[output.len().saturating_sub(256)..];
-    String::from_utf8_lossy(end).trim().to_owned()
-}
-
-/// Queries a gRPC health service.
+/// Queries a gRPC health service as `program` (`NAME-VERSION`).
 ///
 /// # Errors
 /// The service does not answer, or reports that it is not serving.
-pub(super) async fn ask_grpc(
-    uri: &str,
-    service: &str,
-    user_agent: &str,
-) -> Result<(), ActionError> {
+pub(super) async fn ask_grpc(uri: &str, service: &str, program: &str) -> Result<(), ActionError> {
     let no = |error: tonic::Status| ActionError::NoAnswer(io::Error::other(error));
     let channel = GrpcEndpoint::from_shared(uri.to_owned())
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
-        .user_agent(user_agent.to_owned())
+        .user_agent(format!("kube-probe/{program}"))
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
         .connect()
         .await
@@ -106,21 +81,6 @@ mod tests {
             let status = if is_well { ServingStatus::Serving } else { ServingStatus::NotServing };
             Ok(Response::new(health::HealthCheckResponse { status: status.into() }))
         }
-    }
-
-    #[test]
-    fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {
-        let told = |code, output: &str| {
-            let (command, how) = ("/bin/flush all".to_owned(), how_it_ended(code, output));
-            ActionError::Failed { command, how, output: String::new() }.to_string()
-        };
-        assert_eq!(
-            told(128, ""),
-            "/bin/flush all: exit code 128, without output: check that the container's image has \
-             this program and that it is executable"
-        );
-        assert_eq!(told(127, "sh: no"), "/bin/flush all: exit code 127: sh: no");
-        assert_eq!(told(1, ""), "/bin/flush all: exit code 1");
     }
 
     #[tokio::test]

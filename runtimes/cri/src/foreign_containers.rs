@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_engine::pods::DEFAULT_USER_AGENT;
+use winddown_engine::pods::DEFAULT_PROGRAM;
 use winddown_shared::{FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
@@ -31,7 +31,7 @@ pub struct PodContainers {
     client: Arc<CriClient>,
     processes: Arc<FirstProcesses>,
     begun_hooks: Arc<BegunHooks>,
-    user_agent: Arc<str>,
+    program: Arc<str>,
 }
 
 /// The state of one pod in the container runtime.
@@ -65,13 +65,13 @@ impl PodContainers {
     pub fn new(endpoint: &str) -> Result<Self, RuntimeEndpointError> {
         let times = CriTimes { ask: QUERY_TIMEOUT, ..CriTimes::default() };
         let client = Arc::new(CriClient::new(endpoint, times)?);
-        let user_agent = DEFAULT_USER_AGENT.into();
-        Ok(Self { client, processes: Arc::default(), begun_hooks: Arc::default(), user_agent })
+        let program = DEFAULT_PROGRAM.into();
+        Ok(Self { client, processes: Arc::default(), begun_hooks: Arc::default(), program })
     }
 
     /// Sends the requests of preStop hooks as this program, `NAME-VERSION`.
     pub fn identified_as(self, program: &str) -> Self {
-        Self { user_agent: format!("kube-probe/{program}").into(), ..self }
+        Self { program: program.into(), ..self }
     }
 
     /// Records in `directory`, which is to be empty after a boot, which preStop hooks have begun. The same hook does not
@@ -228,9 +228,8 @@ impl PodContainers {
         let mut ended = HookEnd::Ran;
         if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
             let (client, begun_hooks) = (&self.client, &self.begun_hooks);
-            ended =
-                foreign_hooks::run(client, begun_hooks, &self.user_agent, &container, hook, grace)
-                    .await;
+            ended = foreign_hooks::run(client, begun_hooks, &self.program, &container, hook, grace)
+                .await;
         }
         let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;

@@ -42,11 +42,12 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
     facts.spec.lifecycle?.pre_stop
 }
 
-/// Runs the hook, which sends requests as `user_agent`, within `grace`, less the time for the stop signal, unless it has begun before.
+/// Runs the hook, which sends requests as `program`, within `grace`, less the time for the stop signal, unless it has
+/// begun before.
 pub(super) async fn run(
     client: &Arc<CriClient>,
     hooks: &BegunHooks,
-    user_agent: &str,
+    program: &str,
     container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,
@@ -61,7 +62,7 @@ pub(super) async fn run(
         _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
         Some(Action::Exec(command)) => return exec(client, container, command, within).await,
         Some(Action::Http(request)) => {
-            timeout(within, async { request.ask(user_agent).await.map(drop) }).await
+            timeout(within, async { request.ask(program).await.map(drop) }).await
         }
         Some(Action::Tcp(endpoint)) => timeout(within, endpoint.connect()).await,
     };

@@ -387,7 +387,7 @@ impl Driver for CriContext {
     }
 
     async fn ask_grpc(&self, uri: &str, service: &str) -> Result<(), ActionError> {
-        exec::ask_grpc(uri, service, &self.pods.user_agent()).await
+        exec::ask_grpc(uri, service, &self.pods.program()).await
     }
 
     async fn make_room(

@@ -8,6 +8,9 @@ use winddown_shared::error_chain;
 
 use crate::probe_client::{HttpGet, ProbeEndpoint, ProbeHost};
 
+/// The most of a command's output that an error shows, in bytes: its end.
+const MAX_OUTPUT: usize = 256;
+
 /// The action of a hook or a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -47,15 +50,6 @@ pub enum ActionError {
     /// The container does not answer, or not as expected.
     #[error("the container does not answer")]
     NoAnswer(#[source] io::Error),
-    /// The command could not be started or watched.
-    #[error("cannot run {command}")]
-    Broken {
-        /// The command.
-        command: String,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
     /// The action was not done, for a reason that says nothing about the container.
     #[error("{what}")]
     Unasked {
@@ -70,6 +64,22 @@ pub enum ActionError {
 // === impl ActionError ===
 
 impl ActionError {
+    /// A command exited with `code`, which is not 0, after it had written `output`.
+    pub fn exited(command: &[String], code: i32, output: &[u8]) -> Self {
+        let output = &output[output.len().saturating_sub(MAX_OUTPUT)..];
+        let output = String::from_utf8_lossy(output).trim().to_owned();
+        let how = match (code, &*output) {
+            // The codes of a command that could not be started; the command may also have chosen them itself.
+            (126..=128, "") => format!(
+                "exit code {code}, without output: check that the container has this program and that it is \
+                 executable"
+            ),
+            (_, "") => format!("exit code {code}"),
+            (_, output) => format!("exit code {code}: {output}"),
+        };
+        Self::Failed { command: command.join(" "), how, output }
+    }
+
     /// The kubelet's text for a failed probe: the output of the command, or why there was no answer.
     pub fn output(&self) -> String {
         match self {
@@ -95,7 +105,10 @@ impl Action {
             return Some(Self::Sleep(Duration::from_secs(seconds)));
         }
         let asked = (handler.exec.as_ref(), handler.http_get.as_ref(), handler.tcp_socket.as_ref());
-        Self::of(asked, container, pod)
+        Self::of(asked, container, pod).map(|action| match action {
+            Self::Http(get) => Self::Http(get.of_hook()),
+            other => other,
+        })
     }
 
     /// The action of a probe.
@@ -129,5 +142,26 @@ impl Action {
             return HttpGet::of(http, container, pod).map(Self::Http);
         }
         ProbeEndpoint::of(tcp?, container, pod).map(Self::Tcp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {
+        let command = ["/bin/flush".to_owned(), "all".to_owned()];
+        let told = |code, output: &[u8]| ActionError::exited(&command, code, output).to_string();
+        assert_eq!(
+            told(128, b""),
+            "/bin/flush all: exit code 128, without output: check that the container has this program and \
+             that it is executable"
+        );
+        assert_eq!(told(127, b"sh: no\n"), "/bin/flush all: exit code 127: sh: no");
+        assert_eq!(told(1, b""), "/bin/flush all: exit code 1");
+        let long = ["first ".repeat(99).as_bytes(), b"last"].concat();
+        let told = told(1, &long);
+        assert!(told.len() < 300 && told.ends_with(" first last"), "{told}");
     }
 }

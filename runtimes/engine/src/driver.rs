@@ -139,8 +139,8 @@ pub(crate) async fn act<D: Driver>(
         match action {
             Action::Sleep(length) => tokio::time::sleep(*length).await,
             Action::Http(get) => {
-                let agent = driver.pods().user_agent();
-                return get.ask(&agent).await.map_err(ActionError::NoAnswer);
+                let program = driver.pods().program();
+                return get.ask(&program).await.map_err(ActionError::NoAnswer);
             }
             Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer)?,
             Action::Grpc { endpoint, service } => {

@@ -14,8 +14,8 @@ use crate::pod::{PodEntry, RunScope};
 /// How many changes a slow reader may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
 
-/// The user agent of probes and hooks of winddown.
-pub const DEFAULT_USER_AGENT: &str = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
+/// winddown's name and version in the user agents of probes and hooks.
+pub const DEFAULT_PROGRAM: &str = concat!("winddown-", env!("CARGO_PKG_VERSION"));
 
 /// The pods that a runtime knows, and their spontaneous changes.
 pub struct Pods<B: RunScope> {
@@ -23,7 +23,8 @@ pub struct Pods<B: RunScope> {
     changes: broadcast::Sender<PodUid>,
     /// Weak, because the recorder may hold the runtime.
     recorder: Mutex<Weak<dyn Recorder>>,
-    user_agent: Mutex<Arc<str>>,
+    /// Its name and version, for user agents.
+    program: Mutex<Arc<str>>,
     /// Reads the last lines of containers.
     pub(crate) last_lines: LastLines,
 }
@@ -35,7 +36,7 @@ impl<B: RunScope> Default for Pods<B> {
             known: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_CAPACITY),
             recorder,
-            user_agent: Mutex::new(DEFAULT_USER_AGENT.into()),
+            program: Mutex::new(DEFAULT_PROGRAM.into()),
             last_lines: LastLines::default(),
         }
     }
@@ -86,12 +87,12 @@ impl<B: RunScope> Pods<B> {
 
     /// Sends probes and hooks as this program, `NAME-VERSION`, from now on.
     pub fn identify_as(&self, program: &str) {
-        *self.user_agent.lock() = format!("kube-probe/{program}").into();
+        *self.program.lock() = program.into();
     }
 
-    /// The user agent of probes and hooks.
-    pub fn user_agent(&self) -> Arc<str> {
-        Arc::clone(&self.user_agent.lock())
+    /// The program, `NAME-VERSION`, that probes and hooks are sent as.
+    pub fn program(&self) -> Arc<str> {
+        Arc::clone(&self.program.lock())
     }
 
     /// The recorder of events, if there is one.

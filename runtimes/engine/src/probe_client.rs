@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER,
     TRANSFER_ENCODING, USER_AGENT,
 };
 use hyper::http::uri::PathAndQuery;
@@ -20,7 +20,7 @@ use winddown_shared::http_get::invalid_fields;
 
 mod exchange;
 
-use exchange::exchange;
+use exchange::{exchange, is_no_tls};
 
 /// The maximum number of requests when the server redirects; the kubelet's limit.
 const MAX_REQUESTS: usize = 10;
@@ -55,6 +55,8 @@ pub(crate) struct ProbeServer {
 pub struct HttpGet {
     endpoint: ProbeEndpoint,
     is_tls: bool,
+    /// Whether it is a hook's, which has run once the server has answered, whatever the answer.
+    is_hook: bool,
     /// The path and the headers, or the reason why they cannot be sent. Such a pod is refused at admission, but a
     /// running pod may have been admitted by an older agent.
     request: Result<(PathAndQuery, HeaderMap), String>,
@@ -142,15 +144,44 @@ impl HttpGet {
             None => read(action),
         };
         let is_tls = action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
-        Some(Self { endpoint, is_tls, request })
+        Some(Self { endpoint, is_tls, is_hook: false, request })
     }
 
-    /// Sends the request as `user_agent`, unless the spec names another. A status from 200 to 299 is a success. A redirect is followed as long as it names the same
-    /// host; any other redirect is a success too, with the kubelet's warning.
+    /// The request as that of a hook.
+    #[must_use]
+    pub(crate) fn of_hook(self) -> Self {
+        Self { is_hook: true, ..self }
+    }
+
+    /// Sends the request as `program` (`NAME-VERSION`), unless the spec names another user agent. A status from 200 to
+    /// 299 is a success, and each is for a hook. A redirect is followed as long as it names the same host; any other
+    /// redirect is a success too, with the kubelet's warning. A hook's server that speaks HTTP where HTTPS is expected
+    /// is asked over HTTP.
     ///
     /// # Errors
     /// Another status, too many redirects, no HTTP, no listener, or the request in the spec cannot be sent.
-    pub async fn ask(&self, user_agent: &str) -> io::Result<Option<String>> {
+    pub async fn ask(&self, program: &str) -> io::Result<Option<String>> {
+        if !self.is_hook {
+            return self.send(&format!("kube-probe/{program}")).await;
+        }
+        let user_agent = format!("kube-lifecycle/{program}");
+        match self.send(&user_agent).await {
+            Err(error) if self.is_tls && is_no_tls(&error) => {
+                tracing::warn!(
+                    port = self.endpoint.port,
+                    "the server of an HTTPS hook speaks HTTP: asking it over HTTP"
+                );
+                let mut plain = Self { is_tls: false, ..self.clone() };
+                if let Ok((_, headers)) = &mut plain.request {
+                    headers.remove(AUTHORIZATION);
+                }
+                plain.send(&user_agent).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn send(&self, user_agent: &str) -> io::Result<Option<String>> {
         let (path, headers) = self
             .request
             .as_ref()
@@ -166,6 +197,7 @@ impl HttpGet {
                 301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
                 200..=299 => return Ok(None),
                 300..=399 => None,
+                _ if self.is_hook => return Ok(None),
                 code => {
                     let text = format!("HTTP probe failed with statuscode: {code}");
                     return Err(io::Error::other(text));
@@ -324,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    const AGENT: &str = "kube-probe/my-agent-7.1";
+    const PROGRAM: &str = "my-agent-7.1";
 
     fn container() -> api::Container {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
@@ -376,7 +408,7 @@ mod tests {
         .await;
         result.unwrap();
         let lines: Vec<&str> = request.lines().collect();
-        let agent = format!("User-Agent: {AGENT}");
+        let agent = format!("User-Agent: kube-probe/{PROGRAM}");
         assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", &agent, "Connection: close", ""]);
     }
 
@@ -467,8 +499,8 @@ mod tests {
         };
         tokio::select! {
             // A request that cannot be sent makes no connection.
-            result = async { get.ask(AGENT).await }, if get.request.is_err() => (result, String::new()),
-            both = async { tokio::join!(get.ask(AGENT), served) } => both,
+            result = async { get.ask(PROGRAM).await }, if get.request.is_err() => (result, String::new()),
+            both = async { tokio::join!(get.ask(PROGRAM), served) } => both,
         }
     }
 
@@ -531,7 +563,7 @@ mod tests {
         };
         let get = get(json!({"port": port, "path": path, "scheme": scheme}));
         tokio::select! {
-            outcome = get.ask(AGENT) => outcome.map_err(|error| error.to_string()),
+            outcome = get.ask(PROGRAM) => outcome.map_err(|error| error.to_string()),
             () = serving => unreachable!(),
         }
     }
@@ -541,6 +573,50 @@ mod tests {
         assert_eq!(outcome("/", "HTTPS", &[("/", "200 OK\r\n\r\n")]).await, Ok(None));
         let failed = Err("HTTP probe failed with statuscode: 503".to_owned());
         assert_eq!(outcome("/", "HTTPS", &[("/", "503 No\r\n\r\n")]).await, failed);
+    }
+
+    #[tokio::test]
+    async fn a_hook_has_run_whatever_status_the_server_answers() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hook = get(json!({"port": listener.local_addr().unwrap().port()})).of_hook();
+        let serve = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            answer(stream, &[("/", "503 No\r\n\r\n")]).await;
+        };
+        let (asked, ()) = tokio::join!(hook.ask(PROGRAM), serve);
+        assert_eq!(asked.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_hook_over_https_reaches_a_server_that_speaks_http_and_a_probe_does_not() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let secret = json!([{"name": "Authorization", "value": "secret"}]);
+        let port = listener.local_addr().unwrap().port();
+        let probe = get(json!({"port": port, "scheme": "HTTPS", "httpHeaders": secret}));
+        let mut seen = Vec::new();
+        let serve = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let read = stream.read(&mut request).await.unwrap();
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+                seen.push(String::from_utf8_lossy(&request[..read]).into_owned());
+            }
+        };
+        let both = async {
+            probe.ask(PROGRAM).await.unwrap_err();
+            probe.clone().of_hook().ask(PROGRAM).await
+        };
+        tokio::select! {
+            asked = both => assert_eq!(asked.unwrap(), None),
+            () = serve => unreachable!(),
+        }
+        assert_eq!(
+            seen.iter().map(|one| one.starts_with("GET / ")).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        assert!(seen[2].contains("User-Agent: kube-lifecycle/my-agent-7.1"), "{}", seen[2]);
+        assert!(!seen[2].contains("secret"), "{}", seen[2]);
     }
 
     #[tokio::test]
@@ -640,7 +716,7 @@ mod tests {
             let headers = (0..count).map(header).collect::<Vec<_>>();
             let (path, headers) = get(json!({"port": 80, "httpHeaders": headers})).request?;
             let server = ProbeServer { host: "127.0.0.1".to_owned(), port: 80 };
-            let request = To { server, is_tls: false, path }.request(&headers, false, AGENT);
+            let request = To { server, is_tls: false, path }.request(&headers, false, PROGRAM);
             Ok::<_, String>(request.headers().len())
         };
         let most = 24_576;

@@ -28,6 +28,7 @@ mod end;
 pub(crate) mod exits;
 pub(crate) mod launch;
 pub(crate) mod open;
+mod output;
 pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
@@ -200,13 +201,16 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         limit: Duration,
     ) -> Result<(), ActionError> {
         let (pod, command) = self.beside(entry, name, argv)?;
-        let run = D::exec(self, (&pod, name), command, CommandOutput::default(), limit);
-        match timeout(limit, run).await.map_err(|_| ActionError::Timeout)?? {
+        let run = output::of(async |output| {
+            timeout(limit, D::exec(self, (&pod, name), command, output, limit)).await
+        });
+        let (outcome, output) = run.await.map_err(|error| ActionError::Unasked {
+            what: format!("cannot run {}", argv.join(" ")),
+            source: Some(Box::new(error)),
+        })?;
+        match outcome.map_err(|_| ActionError::Timeout)?? {
             0 => Ok(()),
-            code => {
-                let how = format!("exit code {code}");
-                Err(ActionError::Failed { command: argv.join(" "), how, output: String::new() })
-            }
+            code => Err(ActionError::exited(argv, code, &output)),
         }
     }
 

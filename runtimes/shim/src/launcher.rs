@@ -20,7 +20,7 @@ use crate::order::{ExecCommand, StandardInput};
 use crate::record;
 
 /// The exit code that Kubernetes shows for a container whose program could not be started.
-pub(crate) const START_ERROR_CODE: u8 = 128;
+const START_ERROR_CODE: u8 = 128;
 /// The usual umask: the agent's own is stricter.
 const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
 

@@ -155,9 +155,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 pub fn try_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match regular::read(path, MAX_RECORD_BYTES) {
         Ok(bytes) => bytes,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     match serde_json::from_slice(&bytes) {
@@ -198,9 +196,19 @@ pub fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(),
 
 /// Whether the supervisor of this attempt killed all other processes before it exited. If not, it was killed itself,
 /// and processes may be left even though the exit is recorded.
-pub fn is_cleaned_up(dir: &Path) -> bool {
-    regular::read_to_string(&dir.join(SUPERVISOR), MAX_RECORD_BYTES)
-        .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
+///
+/// # Errors
+/// The supervisor's file cannot be read, so this is unknown.
+pub fn is_cleaned_up(dir: &Path) -> io::Result<bool> {
+    match regular::read(&dir.join(SUPERVISOR), MAX_RECORD_BYTES) {
+        Ok(said) => Ok(said.ends_with(format!("{ENDED}\n").as_bytes())),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Creates a directory and its parents.
@@ -239,4 +247,22 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Milliseconds, saturating.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_anything_is_left_is_unknown_while_the_supervisors_file_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(SUPERVISOR);
+        assert!(!is_cleaned_up(dir.path()).unwrap(), "there is none");
+        // A directory cannot be read like a file.
+        std::fs::create_dir(&file).unwrap();
+        assert!(is_cleaned_up(dir.path()).is_err());
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, b"\xff\nended\n").unwrap();
+        assert!(is_cleaned_up(dir.path()).unwrap());
+    }
 }

@@ -16,7 +16,7 @@ use winddown_shared::{WallClock, WallTime};
 
 use super::log::Stream;
 use super::output::{ContainerOutput, LAST_CHUNKS, OutputPipe};
-use super::{exit, launcher, tree};
+use super::{exit, tree};
 use crate::members::PROCS;
 use crate::order::Order;
 use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
@@ -40,7 +40,8 @@ pub(crate) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
 }
 
 /// Runs one command for the agent, which holds the other end of stdin: when that closes, the command and its
-/// descendants are killed. Exits with the command's exit code.
+/// descendants are killed. Exits with the command's exit code. If it cannot run the command, it kills itself: each exit
+/// code may be the command's own.
 pub(crate) fn hook(wall: &WallClock) -> ExitCode {
     let started = isolate().and_then(|signals| {
         let order = read_line_order()?;
@@ -48,12 +49,18 @@ pub(crate) fn hook(wall: &WallClock) -> ExitCode {
         let running = Running::new(child, out, &order, signals, wall)?;
         Ok((order, running))
     });
-    let Ok((order, mut running)) = started else {
-        return ExitCode::from(launcher::START_ERROR_CODE);
+    let handed_over = started.and_then(|(order, mut running)| {
+        running.hand_over(&order)?;
+        Ok((order, running))
+    });
+    let (order, mut running) = match handed_over {
+        Ok(running) => running,
+        Err(why) => {
+            let _ = writeln!(io::stderr(), "{why}");
+            let _ = nix::sys::signal::raise(Signal::SIGKILL);
+            return ExitCode::FAILURE;
+        }
     };
-    if running.hand_over(&order).is_err() {
-        return ExitCode::from(launcher::START_ERROR_CODE);
-    }
     let stdin = io::stdin();
     let status = running.supervise(Some(stdin.as_fd()));
     tree::end_all(&order.proc_root, &[]);

@@ -65,6 +65,12 @@ pub(super) async fn exchange(
     on(TlsConnector::from(Arc::new(config)).connect(name, stream).await?, request).await
 }
 
+/// Whether a request over TLS failed because the server does not speak it.
+pub(super) fn is_no_tls(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(Error::InvalidMessage(_)))
+}
+
 async fn on(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Empty<Bytes>>,

@@ -101,7 +101,7 @@ fn find(
     for pod in &found {
         for (name, attempts) in &pod.containers {
             if let Some(newest) = attempts.last() {
-                end_orphans(config, (&pod.uid, name), newest, boot);
+                end_orphans(config, (&pod.uid, name), newest, boot)?;
             }
         }
     }
@@ -113,14 +113,18 @@ fn end_orphans(
     (uid, name): (&PodUid, &Arc<str>),
     newest: &FoundAttempt,
     boot: &str,
-) {
+) -> Result<(), OpenError> {
     let is_of_this_boot = newest.started.as_ref().is_some_and(|started| started.boot_id == boot);
-    let is_orphaned =
-        newest.supervisor.is_none() && is_of_this_boot && !record::is_cleaned_up(&newest.dir);
+    if newest.supervisor.is_some() || !is_of_this_boot {
+        return Ok(());
+    }
+    let unusable = |source| OpenError::Unusable { path: newest.dir.clone(), source };
+    let is_orphaned = !record::is_cleaned_up(&newest.dir).map_err(unusable)?;
     let ended = || watcher::end_leftovers(config, (uid, name), &newest.record.cgroups);
     if is_orphaned && !ended() {
         tracing::error!(%uid, container = %name, "processes left by a dead supervisor survive SIGKILL");
     }
+    Ok(())
 }
 
 /// An attempt that has a directory, or runs without one.

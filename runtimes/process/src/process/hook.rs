@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use winddown_engine::action::ActionError;
-use winddown_engine::stopping::KILLED;
 use winddown_host::ready::Ready;
 use winddown_shared::Pod;
 use winddown_shim::order::{ExecCommand, Order};
@@ -32,8 +31,9 @@ pub(crate) async fn exec(
     mut command: ExecCommand,
     output: CommandOutput,
 ) -> Result<i32, ActionError> {
-    let words = command.argv.join(" ");
-    let broken = |source| ActionError::Broken { command: words, source };
+    let what = format!("cannot run {}", command.argv.join(" "));
+    // What the agent or the supervisor cannot do says nothing about the container.
+    let unasked = |source: io::Error| ActionError::Unasked { what, source: Some(Box::new(source)) };
     let (context, pod, container) = (Arc::clone(context), pod.clone(), container.to_owned());
     // The command may run as long as the leash is held.
     let (leash, let_go) = oneshot::channel::<()>();
@@ -55,7 +55,7 @@ pub(crate) async fn exec(
     });
     let outcome = outcome.await;
     drop(leash);
-    outcome.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(broken)
+    outcome.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unasked)
 }
 
 /// A running command.
@@ -114,7 +114,42 @@ impl Hook {
                 ended.readable().await?;
             }
         }
-        // The process has exited, so this does not wait.
-        Ok(self.child.wait()?.code().unwrap_or(KILLED))
+        // The process has exited, so this does not wait. A supervisor that cannot run the command kills itself.
+        let no_code = || io::Error::other("its supervisor was killed");
+        self.child.wait()?.code().ok_or_else(no_code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+    use crate::process::Supervisors;
+    use crate::process::cgroup::Cgroups;
+    use crate::programs::config::ShimCommand;
+
+    #[tokio::test]
+    async fn a_command_that_cannot_be_run_says_nothing_about_its_container() {
+        for shim in [
+            // The agent cannot start its supervisor.
+            ShimCommand::new("/none", []),
+            // The supervisor is killed, or cannot start it.
+            ShimCommand::new("/bin/sh", ["-c".into(), "kill -KILL $$".into()]),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+            let config = ProcessConfig::new(dir.path(), dir.path().join("logs"), shim, wall);
+            let alive = tokio::sync::watch::channel(()).1;
+            let driver = Supervisors { cgroups: Cgroups::new(&config) };
+            let context = Arc::new(Context::new(config, String::new(), alive, driver));
+            let command = ExecCommand { argv: vec!["true".into()], ..ExecCommand::default() };
+            let meta = json!({"name": "web", "namespace": "default", "uid": "u"});
+            let object = json!({"metadata": meta, "spec": {"containers": [{"name": "main"}]}});
+            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let ran = exec(&context, (&pod, "main"), command, CommandOutput::default()).await;
+            assert!(matches!(ran, Err(ActionError::Unasked { .. })), "{ran:?}");
+        }
     }
 }

@@ -67,7 +67,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedR
     }
     drop(ended);
     // Small, local and just written: reading it from the page cache is cheaper than using another thread.
-    if !record::is_cleaned_up(&watched.dir) {
+    if !exits::until_readable(&watched.dir, record::is_cleaned_up).await {
         end_unsupervised(context, entry, &watched).await;
     }
     let record = exits::read(&watched.dir).await;

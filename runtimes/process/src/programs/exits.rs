@@ -1,5 +1,6 @@
 //! The exits of runs.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,12 +18,17 @@ const UNOBSERVED: &str = "the container exited, but its exit code was not record
 /// Delays before a record that cannot be read is read again.
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
-/// Reads how the attempt in `dir` ended; none if that was not recorded. A record that cannot be read (no file
-/// descriptor is left, for example) is read again, however long that takes: until then the container still runs.
+/// Reads how the attempt in `dir` ended; none if that was not recorded.
 pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
-    let (path, mut backoff) = (dir.join(record::EXIT), READ_BACKOFF);
+    until_readable(&dir.join(record::EXIT), record::try_read).await
+}
+
+/// Reads a record with `read`. One that cannot be read (no file descriptor is left, for example) is read again, however
+/// long that takes: until then the container still runs.
+pub(crate) async fn until_readable<T>(path: &Path, read: impl Fn(&Path) -> io::Result<T>) -> T {
+    let mut backoff = READ_BACKOFF;
     loop {
-        let error = match record::try_read(&path) {
+        let error = match read(path) {
             Ok(record) => return record,
             Err(error) => error,
         };

@@ -102,6 +102,7 @@ async fn a_pod_that_exits_with_0_when_it_is_stopped_is_running_for_the_next_agen
         let (runtime, statuses) = (Arc::new(bed.open().await), StatusStore::default());
         let syncer = RuntimeSyncer::new(runtime.clone(), statuses.clone(), Arc::new(()), clock());
         let workers = PodWorkers::new(syncer, Arc::new(()));
+        tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
         workers.update(UpdateKind::Create, pod.clone(), None);
         bed.logged("main", 1, "up").await;
         eventually("it counts as started", || {

@@ -1,10 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use winddown_shared::Pod;
+use winddown_shared::{Event, Mutex, Pod, PodEvent, PodEventKind, Recorder};
 
-use crate::bed::{Bed, eventually, is_running, sh, status_until, stop, sync_until};
+use crate::bed::{Bed, eventually, host, is_running, sh, status_until, stop, sync_until};
 
 fn file_probe(path: &str, more: &Value) -> Value {
     let mut probe = json!({"exec": {"command": ["test", "-e", path]}, "periodSeconds": 1,
@@ -126,4 +127,39 @@ async fn readiness_is_probed_until_the_container_is_gone_and_the_others_only_unt
     };
     tokio::join!(stop(&runtime, &pod, 30_000), ending);
     bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_probe_that_fails_says_what_its_command_wrote() {
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<String>>);
+    impl Recorder for Told {
+        fn record(&self, event: &Event) {
+            if let Event::Pod(PodEvent { what: PodEventKind::Unhealthy { output, .. }, .. }) = event
+            {
+                self.0.lock().push(output.to_string());
+            }
+        }
+    }
+    let (bed, runtime) = Bed::with_runtime().await;
+    let told = Arc::new(Told::default());
+    let recorder: Arc<dyn Recorder> = told.clone();
+    winddown_shared::Runtime::record_to(&runtime, &recorder);
+    // More than a pipe holds, and then why.
+    let script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo no database >&2; exit 3";
+    let probe = json!({"exec": {"command": ["/bin/sh", "-c", script]}, "periodSeconds": 1});
+    let pod = probed(&bed, "readinessProbe", &probe);
+    winddown_shared::Runtime::sync_pod(&runtime, &pod).await.unwrap();
+    eventually("the probe failed", || !told.0.lock().is_empty()).await;
+    let said = told.0.lock().remove(0);
+    assert!(said.ends_with("x\nno database") && said.len() < 300, "{said}");
+    stop(&runtime, &pod, 5000).await;
+}
+
+/// Its exit code would be taken for the command's.
+#[test]
+fn a_supervisor_that_cannot_run_a_hook_ends_without_an_exit_code() {
+    let mut shim = std::process::Command::new(host());
+    let shim = shim.args(["shim", "hook"]).stdin(std::process::Stdio::null());
+    assert_eq!(shim.status().unwrap().code(), None);
 }

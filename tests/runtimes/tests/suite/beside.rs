@@ -172,7 +172,7 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
     assert_eq!(without.unwrap().without_hook, [""; 0]);
     assert!(request.starts_with("GET /leave HTTP/1.1"), "{request}");
     let request = request.to_ascii_lowercase();
-    assert!(request.contains("\r\nuser-agent: kube-probe/acme-1.2\r\n"), "{request}");
+    assert!(request.contains("\r\nuser-agent: kube-lifecycle/acme-1.2\r\n"), "{request}");
     assert_eq!(calls(&stage, "ExecSync"), ["ExecSync command sync"]);
     let stops = stop_signals(&stage);
     assert_eq!(stops.len(), 4, "{stops:?}");

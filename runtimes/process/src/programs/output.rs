@@ -1,0 +1,51 @@
+//! What the command of a hook or a probe writes.
+
+use std::io;
+
+use tokio::net::unix::pipe::Receiver;
+
+use super::streams::CommandOutput;
+
+/// The most that is kept of it, in bytes: its end.
+const MOST: usize = 10 * 1024;
+/// The size of one read, in bytes.
+const CHUNK: usize = 4096;
+/// The number of reads that empty a full pipe.
+const LAST_READS: usize = 16;
+
+/// Runs a command whose output is read meanwhile. Resolves with what `run` resolved with, and the end of the output.
+///
+/// # Errors
+/// No file descriptor is left.
+pub(crate) async fn of<T>(run: impl AsyncFnOnce(CommandOutput) -> T) -> io::Result<(T, Vec<u8>)> {
+    let (read, write) = io::pipe()?;
+    let output = CommandOutput { out: Some(write.try_clone()?.into()), error: Some(write.into()) };
+    let pipe = Receiver::from_owned_fd(read.into())?;
+    let mut kept = Vec::new();
+    let mut run = std::pin::pin!(run(output));
+    let mut is_open = true;
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut run => break outcome,
+            _ = pipe.readable(), if is_open => is_open = take(&pipe, &mut kept, 1),
+        }
+    };
+    take(&pipe, &mut kept, LAST_READS);
+    Ok((outcome, kept))
+}
+
+/// Reads what there is, at most that many times. Returns whether there may be more later.
+fn take(pipe: &Receiver, kept: &mut Vec<u8>, reads: usize) -> bool {
+    for _ in 0..reads {
+        let mut chunk = [0; CHUNK];
+        match pipe.try_read(&mut chunk) {
+            Ok(0) => return false,
+            Ok(read) => {
+                kept.extend_from_slice(&chunk[..read]);
+                kept.drain(..kept.len().saturating_sub(MOST));
+            }
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
