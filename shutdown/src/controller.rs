@@ -230,8 +230,8 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 
     fn signals(&self) -> ShutdownSignals {
-        let ShutdownParts { inhibitor, notices, unit_stop, .. } = &self.parts;
-        ShutdownSignals::new(inhibitor.state(), notices.clone(), unit_stop.clone())
+        let ShutdownParts { inhibitor, policy, notices, unit_stop, .. } = &self.parts;
+        ShutdownSignals::new(inhibitor.state(), policy.clone(), notices.clone(), unit_stop.clone())
     }
 
     /// Takes the next step for `signal`.

@@ -172,7 +172,7 @@ impl<R: Runtime> Joined<R> {
         let mut reasons = self.core.gate.changes();
         let notices = self.notices.notices();
         let followed = reasons.wait_for(|reasons| {
-            !reasons.contains(GateReason::Notice) || notices.borrow().in_effect.is_some()
+            !reasons.contains(GateReason::Notice) || !notices.borrow().in_effect.is_empty()
         });
         // After a timeout, e.g. if a disk does not answer, the caller gets the state as of then.
         let _ = timeout(FOLLOWED_WITHIN, followed).await;
@@ -190,7 +190,7 @@ impl<R: Runtime> Joined<R> {
             GateReason::Startup => "the agent is starting".to_owned(),
             GateReason::Shutdown => "the node is shutting down".to_owned(),
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
-            GateReason::Notice => match &self.notices.notices().borrow().in_effect {
+            GateReason::Notice => match self.notices.notices().borrow().in_effect.first() {
                 Some(notice) => {
                     format!("a notice is in effect ({}): {}", notice.source, notice.text)
                 }

@@ -56,7 +56,7 @@ impl<R: Runtime> Joined<R> {
         // Without a word, what is known so far counts.
         let _ = timeout(FIRST_WORD, said).await;
         let login = inhibitor.borrow().clone();
-        let ends_early = login.preparing || self.notices.notices().borrow().in_effect.is_some();
+        let ends_early = login.preparing || !self.notices.notices().borrow().in_effect.is_empty();
         if ends_early {
             self.core.gate.shut(GateReason::Startup);
         }

@@ -145,7 +145,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
         let said = self.inhibitor.borrow_and_update().clone();
-        let announced = said.preparing || self.notices.borrow_and_update().in_effect.is_some();
+        let announced = said.preparing || !self.notices.borrow_and_update().in_effect.is_empty();
         let runs = matches!(
             self.progress.borrow_and_update().phase,
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released

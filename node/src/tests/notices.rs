@@ -235,7 +235,7 @@ async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set(
     });
     b.want(&[&pod("web", 0, 30)]).await;
     let _events = b.node.give_notice(within(600)).await.unwrap();
-    let deadline = || b.notice_aggregator.notices().borrow().in_effect.as_ref().unwrap().deadline;
+    let deadline = || b.notice_aggregator.notices().borrow().in_effect.first().unwrap().deadline;
     let before = deadline();
     off.store(3600, Ordering::SeqCst);
     tokio::time::sleep(secs(30)).await;

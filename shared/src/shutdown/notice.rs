@@ -30,8 +30,8 @@ pub struct Notice {
 /// The state of all sources of notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoticeState {
-    /// The notice in force, if any. The earliest deadline wins when several are.
-    pub in_effect: Option<Arc<Notice>>,
+    /// The notices in force, the earliest deadline first.
+    pub in_effect: Vec<Arc<Notice>>,
     /// The sources that were read since the agent started, whatever they announce. For others it is
     /// unknown whether they announce anything.
     pub heard: BTreeSet<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Reduces the notices of all sources to the one that is in force.
+//! Collects the notices of all sources that are in force.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl NoticeAggregator {
         self.refreshed();
     }
 
-    /// The notice in force, and which sources have been read.
+    /// The notices in force, and which sources have been read.
     pub fn notices(&self) -> Notices {
         self.0.state.subscribe()
     }
@@ -143,18 +143,15 @@ impl NoticeAggregator {
         }
     }
 
-    /// Publishes the notice that is in force now. Returns when the next delayed notice takes effect.
+    /// Publishes the notices that are in force now. Returns when the next delayed notice takes effect.
     fn refresh(&self) -> Option<Instant> {
         let slots = self.0.slots.lock();
         let now = Instant::now();
-        let state =
-            NoticeState { in_effect: in_effect(&slots, now).cloned(), heard: heard(&slots) };
+        let state = NoticeState { in_effect: in_effect(&slots, now), heard: heard(&slots) };
         // Sent under the lock, or an older state could overwrite a newer one.
         self.0.state.send_if_modified(|current| {
             let changed = *current != state;
-            if current.in_effect != state.in_effect {
-                log_change(current.in_effect.as_deref(), state.in_effect.as_deref(), now);
-            }
+            log_change(&current.in_effect, &state.in_effect, now);
             *current = state;
             changed
         });
@@ -267,11 +264,13 @@ fn since(deadline: Instant, lead: Option<Duration>, first: Instant) -> Instant {
     from.map_or(first, |from| from.max(first))
 }
 
-/// Returns the notice in effect with the earliest deadline; on a tie, that of the first source.
-fn in_effect(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
-    let counting = slots.iter().filter(|slot| slot.counts_from().is_some_and(|f| f <= now));
-    let notices = counting.filter_map(|slot| Some(&slot.published.as_ref()?.notice));
-    notices.min_by_key(|notice| notice.deadline)
+/// Returns the notices in effect, the earliest deadline first; on a tie, in the order of the sources.
+fn in_effect(slots: &[Slot], now: Instant) -> Vec<Arc<Notice>> {
+    let published = slots.iter().filter_map(|slot| slot.published.as_ref());
+    let notices = published.map(|published| Arc::clone(&published.notice));
+    let mut counting: Vec<_> = notices.filter(|notice| notice.since <= now).collect();
+    counting.sort_by_key(|notice| notice.deadline);
+    counting
 }
 
 /// Returns the sources that have been read. One with several publishers counts once all of them have.
@@ -290,23 +289,23 @@ fn apart(a: Instant, b: Instant) -> Duration {
     a.max(b).duration_since(a.min(b))
 }
 
-fn log_change(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
-    match (before, now_in_force) {
-        (_, Some(notice)) => tracing::warn!(
+fn log_change(before: &[Arc<Notice>], now_in_force: &[Arc<Notice>], now: Instant) {
+    for notice in now_in_force.iter().filter(|notice| !before.contains(notice)) {
+        tracing::warn!(
             log_kind = "noticeReceived",
             source = &*notice.source,
             left_seconds = notice.deadline.saturating_duration_since(now).as_secs(),
             "the node is going away: {}",
             notice.text
-        ),
-        (Some(notice), None) => {
-            tracing::info!(
-                log_kind = "noticeWithdrawn",
-                source = &*notice.source,
-                "the notice is withdrawn: {}",
-                notice.text
-            );
-        }
-        (None, None) => {}
+        );
+    }
+    let is_left = |before: &Notice| now_in_force.iter().any(|n| n.source == before.source);
+    for notice in before.iter().filter(|notice| !is_left(notice)) {
+        tracing::info!(
+            log_kind = "noticeWithdrawn",
+            source = &*notice.source,
+            "the notice is withdrawn: {}",
+            notice.text
+        );
     }
 }

@@ -7,18 +7,18 @@
 //!
 //! ```text
 //! FileSource ─────┐
-//! OperatorSource ─┼─ NoticePublisher ─► NoticeAggregator ─► Notices (the one in force: the earliest deadline)
+//! OperatorSource ─┼─ NoticePublisher ─► NoticeAggregator ─► Notices (those in force)
 //! watch_cloud ────┘
 //! ```
 //!
 //! Each source gets a [`NoticePublisher`] from the [`NoticeAggregator`], and publishes or withdraws an
 //! [`Announcement`] through it. The aggregator converts wall times to monotonic instants and publishes
-//! one notice. It knows neither files nor HTTP; consumers of notices know neither the aggregator nor
+//! those in force. It knows neither files nor HTTP; consumers of notices know neither the aggregator nor
 //! the sources.
 //!
 //! # Behaviour
 //! - When a source fails, its last notice stays in force: losing the metadata service withdraws nothing.
-//! - The earliest deadline wins. A notice announced long in advance (a maintenance window) takes effect
+//! - A notice announced long in advance (a maintenance window) takes effect
 //!   only once its deadline is within its source's lead time.
 //! - A wall-clock deadline is checked against the clock every few seconds, because the clock may be set
 //!   and the machine may sleep. An operator's duration counts time since boot, including sleep.
@@ -30,8 +30,8 @@
 //! # Design
 //!
 //! `shutdown/notices/` is the only crate that knows cloud metadata services and the notice file. Each source publishes
-//! to one aggregator, which converts wall time to tokio's clock and publishes the notice in force (the one with the
-//! earliest deadline) as `shared::Notices`. Consumers know neither the aggregator nor the sources. A source that fails
+//! to one aggregator, which converts wall time to tokio's clock and publishes the notices in force, the
+//! earliest deadline first, as `shared::Notices`. Consumers know neither the aggregator nor the sources. A source that fails
 //! withdraws nothing. Events that a cloud still lists from an earlier boot are skipped (`cloud/seen.rs`). A deadline in
 //! wall time is compared with the clock every few seconds, an operator's duration with the time since boot. An operator's
 //! notice and drain arrive through the control socket and are kept on disk for the boot, so a restarted agent still knows

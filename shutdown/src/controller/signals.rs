@@ -17,6 +17,7 @@ use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 pub(super) struct SignalState {
     /// What the login manager says, or what is the case without its word.
     pub(super) login: InhibitorState,
+    /// The notice in force that leaves the least time.
     pub(super) notice: Option<Arc<Notice>>,
     /// Whether `login` is without its word: the service manager stops the agent's unit.
     pub(super) is_unit_stop: bool,
@@ -28,6 +29,7 @@ pub(super) struct SignalState {
 #[derive(Clone)]
 pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
+    policy: watch::Receiver<Arc<Policy>>,
     unit_stop: watch::Receiver<Option<UnitStop>>,
     /// None once all sources of notices are gone.
     notices: Option<Notices>,
@@ -137,11 +139,21 @@ impl SignalState {
 impl ShutdownSignals {
     pub(super) fn new(
         states: watch::Receiver<InhibitorState>,
+        policy: watch::Receiver<Arc<Policy>>,
         notices: Notices,
         unit_stop: watch::Receiver<Option<UnitStop>>,
     ) -> Self {
         let (machine, notices) = (MachineState::Unknown, Some(notices));
-        Self { states, unit_stop, notices, kept: None, machine, found_stop: None, closed: false }
+        Self {
+            states,
+            policy,
+            unit_stop,
+            notices,
+            kept: None,
+            machine,
+            found_stop: None,
+            closed: false,
+        }
     }
 
     /// Restores the notice of a run that began at `started`, if it had one.
@@ -173,9 +185,10 @@ impl ShutdownSignals {
         let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
         let NoticeState { in_effect, heard } = notices.unwrap_or_default();
         self.kept.take_if(|kept| {
-            in_effect.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
+            !in_effect.is_empty() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
         });
-        let notice = in_effect.or_else(|| self.kept.clone());
+        let notices = in_effect.into_iter().chain(self.kept.clone());
+        let notice = least_time(notices, self.policy.borrow().delay_wanted(), Instant::now());
         SignalState { login, notice, is_unit_stop: unit_stop.is_some(), machine: self.machine }
     }
 
@@ -211,6 +224,19 @@ impl ShutdownSignals {
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
+}
+
+/// The notice that leaves the least time, the first of those that leave the same. One whose time was over without the node
+/// going down hides no other.
+fn least_time(
+    notices: impl Iterator<Item = Arc<Notice>>,
+    own: Duration,
+    now: Instant,
+) -> Option<Arc<Notice>> {
+    notices.min_by_key(|notice| {
+        let gone = gone_at(notice, own);
+        (gone <= now, gone)
+    })
 }
 
 /// When the node goes down by `notice`. A time that was over when it was first heard of means "at any moment", which may

@@ -23,7 +23,7 @@ const fn secs(seconds: u64) -> Duration {
 fn in_effect(aggregator: &NoticeAggregator) -> Option<(String, Duration)> {
     let notices = aggregator.notices();
     let state = notices.borrow();
-    state.in_effect.as_ref().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
+    state.in_effect.first().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_but_not_the_beginning() {
     advance(secs(10)).await;
     // The clock was nine minutes late.
     publisher.publish(&at(600), noon().checked_add(secs(550)).expect("in range"));
-    let notice = aggregator.notices().borrow().in_effect.clone().expect("a notice");
+    let notice = aggregator.notices().borrow().in_effect.first().cloned().expect("a notice");
     assert_eq!(notice.since, begun);
     assert_eq!(notice.deadline - Instant::now(), secs(50));
     // It was a day ahead: the deadline is over, but never before now.
@@ -141,9 +141,9 @@ async fn a_notice_far_ahead_is_held_back_until_its_lead() {
     assert!(status.notice.is_some() && !status.effective);
     let mut notices = aggregator.notices();
     let begun = Instant::now();
-    notices.wait_for(|state| state.in_effect.is_some()).await.expect("alive");
+    notices.wait_for(|state| !state.in_effect.is_empty()).await.expect("alive");
     assert_eq!(begun.elapsed(), secs(3000));
-    let notice = notices.borrow().in_effect.clone().expect("a notice");
+    let notice = notices.borrow().in_effect.first().cloned().expect("a notice");
     assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
     assert!(aggregator.source_statuses().pop().expect("a place").effective);
     task.abort();
@@ -160,17 +160,17 @@ async fn a_lead_that_changes_moves_a_notice_that_is_held_back_and_no_other() {
     let mut notices = aggregator.notices();
     file.publish(&at(3600), noon());
     aggregator.set_lead(secs(1800));
-    notices.wait_for(|state| state.in_effect.is_some()).await.expect("alive");
+    notices.wait_for(|state| !state.in_effect.is_empty()).await.expect("alive");
     assert_eq!(begun.elapsed(), secs(1800));
-    let notice = notices.borrow_and_update().in_effect.clone().expect("a notice");
+    let notice = notices.borrow_and_update().in_effect.first().cloned().expect("a notice");
     assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
     aggregator.set_lead(secs(60));
-    assert_eq!(notices.borrow().in_effect, Some(notice), "a shutdown that began goes on");
+    assert_eq!(notices.borrow().in_effect, [notice], "a shutdown that began goes on");
     file.withdraw();
     file.publish(&within(1800), noon());
     assert_eq!(in_effect(&aggregator), None);
     aggregator.set_lead(secs(7200));
-    let notice = aggregator.notices().borrow().in_effect.clone().expect("a notice");
+    let notice = aggregator.notices().borrow().in_effect.first().cloned().expect("a notice");
     assert_eq!(notice.since, Instant::now(), "the budget counts from now, not from the past");
     operator.publish(&at(7200), noon());
     aggregator.set_lead(secs(60));
@@ -273,7 +273,7 @@ proptest! {
                     from.is_none_or(|from| from <= Instant::now()).then_some(deadline)
                 };
                 let expected = published.into_iter().zip(leads).filter_map(counts).min();
-                let told = aggregator.notices().borrow().in_effect.as_ref().map(|notice| notice.deadline);
+                let told = aggregator.notices().borrow().in_effect.first().map(|notice| notice.deadline);
                 let close = |a: Instant, b: Instant| apart(a, b) < SAME_DEADLINE_TOLERANCE;
                 let agrees = match (expected, told) {
                     (Some(expected), Some(told)) => close(expected, told),

@@ -83,15 +83,15 @@ impl Rig {
 
     async fn notice(&mut self) -> Arc<Notice> {
         let given =
-            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| state.in_effect.is_some()))
+            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| !state.in_effect.is_empty()))
                 .await;
         let given = given.expect("a notice in time").expect("the aggregator lives");
-        given.in_effect.clone().expect("some")
+        given.in_effect.first().cloned().expect("some")
     }
 
     async fn withdrawn(&mut self) {
         let gone =
-            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| state.in_effect.is_none()))
+            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| state.in_effect.is_empty()))
                 .await;
         gone.expect("withdrawn in time").expect("the aggregator lives");
     }
@@ -211,7 +211,7 @@ async fn a_maintenance_that_is_far_away_is_held_back() {
     });
     let status = published.await.expect("heard in time");
     assert!(!status.effective);
-    assert!(rig.notices.borrow().in_effect.is_none());
+    assert!(rig.notices.borrow().in_effect.is_empty());
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_service_that_fails_after_a_notice_withdraws_nothing() {
         rig.stand_in.reply(SPOT, reply);
         rig.problem(part).await;
     }
-    assert_eq!(rig.notices.borrow().in_effect.clone(), Some(before));
+    assert_eq!(rig.notices.borrow().in_effect.first().cloned(), Some(before));
 }
 
 #[tokio::test]
@@ -282,7 +282,7 @@ async fn an_aws_reboot_that_is_done_and_still_listed_starts_nothing() {
     .await;
     // A token, and both requests twice: the first responses have been processed.
     rig.asked(5).await;
-    assert!(rig.notices.borrow().in_effect.is_none());
+    assert!(rig.notices.borrow().in_effect.is_empty());
     rig.stand_in.publish(AWS_EVENTS, format!("[{},{}]", event(two_hours_ago), event(at(300))));
     let notice = rig.notice().await;
     assert_eq!(left(&notice), 300, "another one is still ahead");
@@ -304,7 +304,7 @@ async fn an_azure_event_that_started_before_the_boot_starts_nothing_after_it() {
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Azure, prepare).await;
     rig.asked(4).await;
-    assert!(rig.notices.borrow().in_effect.is_none(), "{:?}", rig.aggregator.source_statuses());
+    assert!(rig.notices.borrow().in_effect.is_empty(), "{:?}", rig.aggregator.source_statuses());
     // The next one counts.
     rig.stand_in.publish(AZURE_EVENTS, started.to_string().replace("f020ba2e", "another"));
     rig.notice().await;
@@ -323,7 +323,7 @@ async fn a_preemption_that_google_still_tells_after_the_boot_starts_nothing() {
     rig.asked(4).await;
     let mut rig = rig.rebooted(Cloud::Gcp, prepare).await;
     rig.asked(4).await;
-    assert!(rig.notices.borrow().in_effect.is_none(), "{:?}", rig.aggregator.source_statuses());
+    assert!(rig.notices.borrow().in_effect.is_empty(), "{:?}", rig.aggregator.source_statuses());
     rig.stand_in.reply(PREEMPTED, Reply::Etag("a3", no));
     rig.asked(5).await;
     rig.stand_in.reply(PREEMPTED, Reply::Etag("a4", yes));
@@ -348,7 +348,7 @@ async fn an_azure_event_of_this_machine_gives_a_notice_and_a_neighbours_does_not
     while rig.stand_in.asked().len() < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(rig.notices.borrow().in_effect.is_none());
+    assert!(rig.notices.borrow().in_effect.is_empty());
     rig.stand_in.publish(AZURE_EVENTS, azure_event("Preempt", "vmss_1"));
     let notice = rig.notice().await;
     assert_eq!((&*notice.source, left(&notice)), ("azure", 60));
@@ -404,7 +404,7 @@ async fn what_is_no_answer_is_a_problem_and_never_more() {
         })
         .await;
         let why = rig.problem(PREEMPTED).await;
-        assert!(rig.notices.borrow().in_effect.is_none(), "{name}: {why}");
+        assert!(rig.notices.borrow().in_effect.is_empty(), "{name}: {why}");
     }
 }
 

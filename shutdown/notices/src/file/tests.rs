@@ -53,16 +53,18 @@ impl Rig {
 
     async fn notice(&mut self, text: &str) -> Arc<Notice> {
         let wanted =
-            |state: &NoticeState| state.in_effect.as_ref().is_some_and(|n| &*n.text == text);
+            |state: &NoticeState| state.in_effect.first().is_some_and(|n| &*n.text == text);
         match tokio::time::timeout(LIMIT, self.notices.wait_for(wanted)).await {
-            Ok(notice) => notice.expect("the aggregator lives").in_effect.clone().expect("some"),
+            Ok(notice) => {
+                notice.expect("the aggregator lives").in_effect.first().cloned().expect("some")
+            }
             Err(_) => panic!("no notice {text:?}: {:?}", self.aggregator.source_statuses()),
         }
     }
 
     async fn withdrawn(&mut self) {
         let gone =
-            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| state.in_effect.is_none()))
+            tokio::time::timeout(LIMIT, self.notices.wait_for(|state| state.in_effect.is_empty()))
                 .await;
         gone.expect("withdrawn in time").expect("the aggregator lives");
     }
@@ -146,7 +148,11 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
     ] {
         fs::write(&rig.path, content).expect("written");
         rig.problem(part).await;
-        assert_eq!(rig.notices.borrow().in_effect.clone(), Some(Arc::clone(&before)), "{part}");
+        assert_eq!(
+            rig.notices.borrow().in_effect.first().cloned(),
+            Some(Arc::clone(&before)),
+            "{part}"
+        );
     }
     fs::write(&rig.path, "4m second").expect("written");
     rig.notice("second").await;
@@ -219,7 +225,7 @@ async fn a_link_in_its_place_is_not_followed_and_nothing_of_its_target_is_told()
         fs::write(&target, content).expect("written");
         std::os::unix::fs::symlink(&target, &rig.path).expect("linked");
         rig.problem("it is a link").await;
-        assert!(rig.notices.borrow().in_effect.is_none(), "{content}");
+        assert!(rig.notices.borrow().in_effect.is_empty(), "{content}");
         let problem =
             rig.aggregator.source_statuses().pop().and_then(|s| s.problem).expect("a problem");
         assert!(!problem.contains("secret") && !problem.contains("hour"), "{problem}");
@@ -256,7 +262,7 @@ async fn a_deadline_farther_ahead_than_counts_is_told_with_the_limit() {
     for content in ["9999h", "2199-01-01T00:00:00Z"] {
         let rig = Rig::start("notice", Some(content)).await;
         rig.problem("more than 365 days ahead").await;
-        assert!(rig.notices.borrow().in_effect.is_none(), "{content}");
+        assert!(rig.notices.borrow().in_effect.is_empty(), "{content}");
     }
 }
 
@@ -264,7 +270,7 @@ async fn a_deadline_farther_ahead_than_counts_is_told_with_the_limit() {
 async fn a_deadline_of_an_earlier_boot_does_not_count() {
     let rig = Rig::start("notice", Some("2020-01-01T00:00:00Z forgotten")).await;
     rig.problem("passed before the machine came up").await;
-    assert!(rig.notices.borrow().in_effect.is_none());
+    assert!(rig.notices.borrow().in_effect.is_empty());
 }
 
 #[tokio::test]
@@ -304,11 +310,10 @@ async fn a_wall_clock_that_is_set_moves_the_deadline() {
     let before = rig.notice("move").await;
     off.store(3000, Ordering::SeqCst);
     rig.touch();
-    let moved = |state: &NoticeState| {
-        state.in_effect.as_ref().is_some_and(|n| n.deadline < before.deadline)
-    };
+    let moved =
+        |state: &NoticeState| state.in_effect.first().is_some_and(|n| n.deadline < before.deadline);
     let after = tokio::time::timeout(LIMIT, rig.notices.wait_for(moved)).await;
-    let after = after.expect("in time").expect("alive").in_effect.clone().expect("some");
+    let after = after.expect("in time").expect("alive").in_effect.first().cloned().expect("some");
     assert_eq!(after.since, before.since);
     let moved_by = before.deadline.duration_since(after.deadline).as_secs();
     assert!((2900..=3001).contains(&moved_by), "{moved_by}");

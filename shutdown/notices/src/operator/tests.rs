@@ -50,19 +50,20 @@ async fn a_notice_outlives_the_agent_but_not_the_boot() {
     drop(operator);
 
     let (aggregator, again) = open(directory.path(), "boot-1");
-    let notice = aggregator.notices().borrow().in_effect.clone().expect("the notice of before");
+    let notice =
+        aggregator.notices().borrow().in_effect.first().cloned().expect("the notice of before");
     assert_eq!((&*notice.source, &*notice.text), ("operator", "maintenance"));
     let left = notice.deadline.saturating_duration_since(Instant::now());
     assert!(left > Duration::from_secs(100) && left <= Duration::from_secs(120), "{left:?}");
     assert!(again.published().is_some());
 
     let (aggregator, _) = open(directory.path(), "boot-2");
-    assert!(aggregator.notices().borrow().in_effect.is_none());
+    assert!(aggregator.notices().borrow().in_effect.is_empty());
 
     let (_, unknown) = open(directory.path(), "");
     unknown.announce(after(120), "maintenance").await;
     let (aggregator, _) = open(directory.path(), "");
-    assert!(aggregator.notices().borrow().in_effect.is_none(), "it may be of any boot");
+    assert!(aggregator.notices().borrow().in_effect.is_empty(), "it may be of any boot");
 }
 
 #[tokio::test]
@@ -72,9 +73,9 @@ async fn a_withdrawn_notice_is_gone_for_good() {
     assert!(!operator.withdraw().await, "there was none");
     operator.announce(after(60), "").await;
     assert!(operator.withdraw().await);
-    assert!(aggregator.notices().borrow().in_effect.is_none());
+    assert!(aggregator.notices().borrow().in_effect.is_empty());
     let (aggregator, _) = open(directory.path(), "boot-1");
-    assert!(aggregator.notices().borrow().in_effect.is_none());
+    assert!(aggregator.notices().borrow().in_effect.is_empty());
 }
 
 #[tokio::test]
@@ -94,9 +95,9 @@ async fn an_operator_is_heard_who_has_said_something_to_this_agent_or_one_before
 async fn a_disk_that_refuses_costs_only_the_memory_of_it() {
     let (aggregator, operator) = open(Path::new("/proc/no/such/place"), "boot-1");
     operator.announce(after(60), "x").await;
-    assert!(aggregator.notices().borrow().in_effect.is_some());
+    assert!(!aggregator.notices().borrow().in_effect.is_empty());
     assert!(operator.withdraw().await);
-    assert!(aggregator.notices().borrow().in_effect.is_none());
+    assert!(aggregator.notices().borrow().in_effect.is_empty());
 }
 
 #[tokio::test]
@@ -105,10 +106,10 @@ async fn a_damaged_file_is_no_notice() {
     for damage in ["", "{", "[]", "{\"version\":1}", "\u{0}\u{0}", &"9".repeat(10_000)] {
         std::fs::write(directory.path().join("operator-notice.json"), damage).expect("written");
         let (aggregator, operator) = open(directory.path(), "boot-1");
-        assert!(aggregator.notices().borrow().in_effect.is_none(), "{damage:?}");
+        assert!(aggregator.notices().borrow().in_effect.is_empty(), "{damage:?}");
         operator.announce(after(5), "").await;
         let (aggregator, _) = open(directory.path(), "boot-1");
-        assert!(aggregator.notices().borrow().in_effect.is_some(), "the next one fixes it");
+        assert!(!aggregator.notices().borrow().in_effect.is_empty(), "the next one fixes it");
     }
 }
 
@@ -123,7 +124,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     let task = tokio::spawn(async move { follows.follow().await });
     operator.announce(after(3600), "maintenance").await;
     let mut notices = aggregator.notices();
-    let first = notices.borrow_and_update().in_effect.clone().expect("in force");
+    let first = notices.borrow_and_update().in_effect.first().cloned().expect("in force");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(
         !notices.has_changed().expect("the aggregator lives"),
@@ -134,7 +135,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
         let stepped = Instant::now();
         notices.changed().await.expect("the aggregator lives");
         assert!(stepped.elapsed() <= COMPARE, "{:?}", stepped.elapsed());
-        let now = notices.borrow_and_update().in_effect.clone().expect("in force");
+        let now = notices.borrow_and_update().in_effect.first().cloned().expect("in force");
         let moved = Duration::from_secs(step.unsigned_abs());
         let expected = if step > 0 { first.deadline - moved } else { first.deadline + moved };
         assert_eq!(now.deadline, expected);
@@ -167,7 +168,8 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let ten_minutes = || Deadline::SinceBoot(boot.now() + Duration::from_secs(600));
     let (begun, mut notices) = (Instant::now(), aggregator.notices());
     operator.announce(ten_minutes(), "maintenance").await;
-    let deadline = notices.borrow_and_update().in_effect.clone().expect("in force").deadline;
+    let deadline =
+        notices.borrow_and_update().in_effect.first().cloned().expect("in force").deadline;
     assert_eq!(deadline, begun + Duration::from_secs(600));
     for step in [3600, -3600, 0] {
         wall_off.store(step, Ordering::SeqCst);
@@ -183,13 +185,13 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let slept = Instant::now();
     notices.changed().await.expect("the aggregator lives");
     assert!(slept.elapsed() <= COMPARE, "{:?}", slept.elapsed());
-    let after_sleep = notices.borrow_and_update().in_effect.clone().expect("in force");
+    let after_sleep = notices.borrow_and_update().in_effect.first().cloned().expect("in force");
     assert_eq!(after_sleep.deadline, deadline - Duration::from_secs(60));
 
     // The same words, given later, are another deadline.
     tokio::time::sleep(Duration::from_secs(120)).await;
     operator.announce(ten_minutes(), "maintenance").await;
-    let given = notices.borrow_and_update().in_effect.clone().expect("in force");
+    let given = notices.borrow_and_update().in_effect.first().cloned().expect("in force");
     assert_eq!(given.deadline, Instant::now() + Duration::from_secs(600));
 
     // No agent runs for a while, and the wall clock is set meanwhile.
@@ -199,7 +201,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     wall_off.store(86_400, Ordering::SeqCst);
     let again = NoticeAggregator::new();
     let _operator = open(&again);
-    let kept = again.notices().borrow().in_effect.clone().expect("in force");
+    let kept = again.notices().borrow().in_effect.first().cloned().expect("in force");
     assert_eq!(kept.deadline, given.deadline);
 }
 
@@ -248,7 +250,7 @@ async fn a_drain_that_is_found_has_what_was_left_of_its_time_however_much_later(
 async fn a_notice_that_only_a_run_has_kept_is_in_force_until_it_is_withdrawn() {
     let directory = tempfile::tempdir().expect("a directory");
     let (aggregator, operator) = open(directory.path(), "boot-1");
-    let in_effect = || aggregator.notices().borrow().in_effect.clone();
+    let in_effect = || aggregator.notices().borrow().in_effect.first().cloned();
     // It is a thousand seconds after the kernel's boot.
     operator.restore(Duration::from_secs(1000), "past");
     assert!(in_effect().is_none());

@@ -189,14 +189,24 @@ impl Site {
     /// Gives notice that the node goes down `left` from now.
     pub(super) fn give_notice(&mut self, left: Duration) {
         self.start = Instant::now();
-        let (since, deadline) = (self.start, self.start + left);
-        let notice = Notice { source: "aws".into(), text: "spot".into(), since, deadline };
-        self.notices.send_modify(|state| state.in_effect = Some(Arc::new(notice)));
+        self.give_notice_from("aws", left);
+    }
+
+    /// Gives notice from `source`, which replaces its earlier one, that the node goes down `left` from now.
+    pub(super) fn give_notice_from(&self, source: &str, left: Duration) {
+        let (since, deadline) = (Instant::now(), Instant::now() + left);
+        let notice = Notice { source: source.into(), text: "spot".into(), since, deadline };
+        self.notices.send_modify(|NoticeState { in_effect, .. }| {
+            in_effect.retain(|other| *other.source != *source);
+            in_effect.push(Arc::new(notice));
+            in_effect.sort_by_key(|notice| notice.deadline);
+        });
     }
 
     /// Withdraws the notice of [`give_notice`](Self::give_notice).
     pub(super) fn withdraw_notice(&self) {
-        self.notices.send_replace(NoticeState { in_effect: None, heard: ["aws".into()].into() });
+        self.notices
+            .send_replace(NoticeState { in_effect: Vec::new(), heard: ["aws".into()].into() });
     }
 
     pub(super) async fn until(&self, offset: Duration) {

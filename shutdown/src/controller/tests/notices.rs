@@ -86,6 +86,33 @@ async fn a_notice_whose_time_is_over_when_it_comes_gives_the_pods_the_policys_ow
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_notice_without_a_time_and_one_with_a_time_leave_what_the_shorter_of_them_leaves() {
+    for (overdue, later, at_most) in [(0, 10, 10), (0, 3600, 32), (3600, 0, 35), (3600, 10, 15)] {
+        let (mut site, agent) = started(stubborn(600, 60)).await;
+        site.give_notice(secs(overdue));
+        site.until(secs(5)).await;
+        site.give_notice_from("operator", secs(later));
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        let least = secs(at_most).mul_f64(0.8);
+        assert!(least <= took && took <= secs(at_most + 5), "{overdue}, {later}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_whose_time_is_over_hides_no_later_one_from_pods_that_came_back() {
+    let (mut site, agent) = started(stubborn(600, 60)).await;
+    site.give_notice(Duration::ZERO);
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(100)).await;
+    site.world.add(pod("back", None, Some(20)), NEVER);
+    site.start = tokio::time::Instant::now();
+    site.give_notice_from("operator", secs(10));
+    site.until(secs(11)).await;
+    let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
+    assert_eq!(asked, Some(("back".to_owned(), 0.0, 9.0)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notice_in_the_middle_of_a_shutdown_shortens_what_is_left() {
     let (mut site, agent) = started(stubborn(60, 60)).await;
     site.prepare();
@@ -345,7 +372,7 @@ async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_rea
     site.give_notice(secs(120));
     site.until(secs(5)).await;
     site.kill(agent).await;
-    let heard = |source: &str| NoticeState { in_effect: None, heard: [source.into()].into() };
+    let heard = |source: &str| NoticeState { in_effect: Vec::new(), heard: [source.into()].into() };
     site.notices.send_replace(heard("operator"));
     let agent = site.agent();
     site.until(secs(7)).await;
