@@ -164,8 +164,8 @@ impl<R: Runtime> GuardedNode<R> {
             }
             let end = self.guard.borrow().next_end();
             let reasons = *gate.borrow_and_update();
-            let goes_down =
-                reasons.contains(GateReason::Shutdown) || reasons.contains(GateReason::UnitStop);
+            let goes_down = [GateReason::Shutdown, GateReason::UnitStop, GateReason::Notice];
+            let goes_down = goes_down.into_iter().any(|reason| reasons.contains(reason));
             means.want(block.clone().filter(|_| !goes_down));
             tokio::select! {
                 Ok(()) = self.guarded_changed(&mut statuses, &mut seen) => {}

@@ -93,6 +93,23 @@ async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
     assert!(b.runtime.stops().is_empty(), "it runs on");
 }
 
+/// The sender of the notice shuts the machine down, and a refusal would cost it its power.
+#[tokio::test(start_paused = true)]
+async fn no_shutdown_is_refused_while_a_notice_is_in_effect() {
+    let (b, logind) = first();
+    let mut backup = kube::Pod::clone(&asking("backup"));
+    backup.spec.as_mut().unwrap().priority = Some(2_000_000_000);
+    let (web, backup) = (pod("web", 0, 30), Pod::new(backup).unwrap());
+    b.runtime.stop_takes(web.uid(), secs(20));
+    b.want(&[&backup, &web]).await;
+    assert!(logind.told().is_some());
+    let body = api::NoticeBody { in_seconds: Some(30), ..api::NoticeBody::default() };
+    let _events = b.node.give_notice(body).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    assert!(!b.runtime.stops().contains(backup.uid()), "its turn has not come");
+    assert_eq!(logind.told(), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_time_for_which_the_machine_sleeps_counts_for_a_hold() {
     let (slept, clock) = (Arc::new(std::sync::atomic::AtomicU64::new(0)), boot_clock());
