@@ -33,6 +33,9 @@ const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(1
 /// The time after which it is asked again for pods of manifests that have no mirror pod.
 const FIND_UNMIRRORED: Duration = Duration::from_secs(60);
 
+/// The problem while requests fail.
+const AWAY: &str = "the API server is unavailable: pods are shown as last known";
+
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
 pub struct KubeletFollower<N> {
     pub(super) core: Arc<StopCore<NodePods, N>>,
@@ -48,6 +51,14 @@ impl<N: KubeletHost> KubeletFollower<N> {
 impl<N> std::fmt::Debug for KubeletFollower<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Follower")
+    }
+}
+
+impl<A, N> StopCore<A, N> {
+    /// The current problem with the API server, if any.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let away = || self.outage.fails().then(|| AWAY.to_owned());
+        self.known.trouble().or_else(away)
     }
 }
 
@@ -89,6 +100,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         // `Init` comes before the list and says nothing about the connection.
                         if !matches!(event, Event::Init) {
                             self.outage.worked();
+                            self.known.set_refused(None);
                             outage.worked();
                             backoff.reset();
                         }
@@ -117,6 +129,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 sleep(wait).await;
                 continue;
             }
+            if refusal == Some(Refusal::NotAllowed) {
+                self.outage.worked();
+                self.known.set_refused(Some(refusal::watch_text(&error)));
+                sleep(wait).await;
+                continue;
+            }
+            self.known.set_refused(None);
             self.outage.failed(Instant::now());
             tokio::select! {
                 () = sleep(wait) => {}

@@ -21,6 +21,8 @@ pub(super) const UNLISTED: &str = "the API server has not listed this node's pod
 /// The problem while only the container runtime has.
 pub(super) const ONLY_FOUND: &str = "the API server has not listed this node's pods since the agent \
                                      started: they are known from the container runtime alone";
+/// The problem while it does not show them any more.
+const AS_LAST_KNOWN: &str = "the API server does not show this node's pods: they are as last known";
 
 /// The known pods, and the subscribers to their changes.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct PodIndex {
     listed: watch::Sender<bool>,
     /// Why the container runtime has not, when it was last asked.
     not_found: Mutex<Option<NodeError>>,
+    /// What the API server says when it refuses to show the pods, if it does.
+    refused: Mutex<Option<String>>,
     /// Notified when containers run that did not run before.
     pub(super) started: Notify,
     /// Held while publishing: an older set must not follow a newer one.
@@ -88,6 +92,7 @@ impl PodIndex {
             desired: watch::Sender::new(None),
             listed: watch::Sender::new(false),
             not_found: Mutex::default(),
+            refused: Mutex::default(),
             started: Notify::new(),
             publishing: Mutex::new(()),
             own,
@@ -334,13 +339,24 @@ impl PodIndex {
         }
     }
 
-    /// Why the pods are not known, or not from the API server; `None` if it has listed them.
+    /// Why the pods are not known, not from the API server, or only as they were; `None` if it shows them.
     pub(super) fn trouble(&self) -> Option<String> {
-        if self.is_listed() {
-            return None;
-        }
-        let is_known = self.desired.borrow().is_some();
-        Some(if is_known { ONLY_FOUND.to_owned() } else { self.unlisted() })
+        let refused = self.refused.lock().clone();
+        let trouble = match (self.is_listed(), self.desired.borrow().is_some()) {
+            (true, _) if refused.is_none() => return None,
+            (true, _) => AS_LAST_KNOWN.to_owned(),
+            (false, true) => ONLY_FOUND.to_owned(),
+            (false, false) => self.unlisted(),
+        };
+        Some(match refused {
+            Some(why) => format!("{trouble}; the API server answers: {why}"),
+            None => trouble,
+        })
+    }
+
+    /// Records what the API server says when it refuses to show the pods; `None` once it shows them.
+    pub(super) fn set_refused(&self, why: Option<String>) {
+        *self.refused.lock() = why;
     }
 
     fn unlisted(&self) -> String {

@@ -23,8 +23,6 @@ const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where kubelets write logs unless their `podLogsDir` says otherwise.
 const KUBELETS_POD_LOGS: &str = "/var/log/pods";
-/// The problem while requests fail.
-const AWAY: &str = "the API server is unavailable: pods are shown as last known";
 
 /// The pods that a kubelet runs, as reported by the API server. See the [module](super).
 pub struct KubeletRuntime<N> {
@@ -51,8 +49,7 @@ impl<N> KubeletRuntime<N> {
 
     /// The current problem with the API server, if any.
     pub fn trouble(&self) -> Option<String> {
-        let away = || self.core.outage.fails().then(|| AWAY.to_owned());
-        self.core.known.trouble().or_else(away)
+        self.core.trouble()
     }
 }
 

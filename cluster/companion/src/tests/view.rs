@@ -53,6 +53,21 @@ async fn a_pod_that_is_gone_is_not_desired_and_is_remembered_while_it_is_asked_f
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_forbids_to_watch_the_pods_is_quoted_and_not_called_unavailable() {
+    const WHY: &str = "pods is forbidden: User \"system:node:n1\" cannot watch resource \"pods\" in API group \"\"";
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.forbid_watches(Some(WHY));
+    sleep(secs(100)).await;
+    let trouble = core.trouble().unwrap();
+    assert!(trouble.ends_with(WHY), "{trouble}");
+    assert!(!trouble.contains("unavailable"), "{trouble}");
+    assert!(!core.outage.fails());
+    world.forbid_watches(None);
+    sleep(secs(100)).await;
+    assert_eq!(core.trouble(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_leaves_the_pods_as_they_were_and_a_new_list_tells_what_is_gone() {
     let (world, core) = World::new([pod("web", json!({})), pod("db", json!({}))]).await;
     world.set_api_away(true);

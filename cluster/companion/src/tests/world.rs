@@ -55,6 +55,8 @@ pub(super) struct State {
     /// Whether the API server serves eviction requests; their outcome; and how often discovery was queried.
     serves_requests: bool,
     pub(super) refuses_request: Option<Refusal>,
+    /// What the API server says to every list and watch, if it forbids them.
+    forbids_watches: Option<&'static str>,
     /// What the API server says to every deletion, if it forbids them.
     pub(super) forbids_deletions: Option<&'static str>,
     responding: Option<Responding>,
@@ -211,6 +213,12 @@ impl World {
         if let Some(watch) = self.state().watch.take() {
             let _ = watch.send(Err(watcher::Error::WatchFailed(lost())));
         }
+    }
+
+    /// Has the API server answer this to every list and watch.
+    pub(super) fn forbid_watches(&self, why: Option<&'static str>) {
+        self.state().forbids_watches = why;
+        self.break_watch();
     }
 
     /// Kills the kubelet, which the service manager notices.
@@ -430,12 +438,14 @@ impl EndPods for World {
                     Some(events) => events,
                     None => {
                         let mut state = world.state();
-                        if state.api_away {
+                        let failure = match state.forbids_watches {
+                            _ if state.api_away => Some(lost()),
+                            why => why.map(forbidden),
+                        };
+                        if let Some(failure) = failure {
                             drop(state);
-                            return Some((
-                                Err(watcher::Error::WatchStartFailed(lost())),
-                                (world, None),
-                            ));
+                            let failure = watcher::Error::WatchStartFailed(failure);
+                            return Some((Err(failure), (world, None)));
                         }
                         let (tx, rx) = mpsc::unbounded_channel();
                         let _ = tx.send(Ok(Event::Init));
@@ -499,8 +509,7 @@ impl EndPods for World {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         if let Some(why) = self.state().forbids_deletions {
-            let status = Status { code: 403, message: why.into(), ..Status::default() };
-            return Err(RefusedRequest::of("delete the pod", kube::Error::Api(Box::new(status))));
+            return Err(RefusedRequest::of("delete the pod", forbidden(why)));
         }
         self.begin(&pod.uid, grace);
         Ok(())
@@ -710,6 +719,11 @@ fn against(budget: &str) -> Status {
         "details": {"causes": [{"reason": "DisruptionBudget", "message": message}]},
     }))
     .unwrap()
+}
+
+fn forbidden(why: &str) -> kube::Error {
+    let status = Status { code: 403, message: why.into(), ..Status::default() };
+    kube::Error::Api(Box::new(status))
 }
 
 fn lost() -> kube::Error {
