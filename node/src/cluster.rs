@@ -34,7 +34,7 @@ use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{DesiredPods, Event, Mutex, Recorder, Runtime, WallClock, error_chain};
 
 use crate::plugin::{NodePlugin, PluginRegistry};
-use crate::{NodeIdentity, PodSource, Product};
+use crate::{NodeIdentity, PodSource, Product, Settings};
 
 use kept::KeptPods;
 
@@ -54,7 +54,8 @@ pub struct Cluster {
     pub connection: Connection,
     /// How the Node object is maintained.
     pub node: NodeSettings,
-    /// The facts in the Node object that do not change while the agent runs.
+    /// The facts in the Node object that do not change while the agent runs. The machine's addresses are not among them:
+    /// they come from [`Settings::host_ips`](crate::Settings::host_ips).
     pub facts: NodeFacts,
     /// How the API server's pods are run here; `None` next to a kubelet, which runs them.
     pub pods: Option<PodsParts>,
@@ -131,6 +132,9 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
                 return;
             }
         };
+        // Before the Node object is registered with them.
+        cluster.read_addresses(&node.settings.borrow());
+        let settings = node.settings.clone();
         let contributions = &mut node.contributions;
         contributions.recorders.push(Arc::new(cluster.clone()));
         contributions
@@ -148,7 +152,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
             work.start(&cluster, &core);
             let (end, held, pressure) =
                 (links.end.take(), links.held.take(), links.pressure.take());
-            NodePublisher { core, cluster, end, held, pressure }.start();
+            NodePublisher { core, cluster, settings, end, held, pressure }.start();
         });
     }
 }
@@ -173,7 +177,7 @@ impl Membership {
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
         let writer = writer.reported_by(product.name());
-        let (facts, told) = watch::channel(fixed.clone());
+        let (facts, told) = watch::channel(facts::facts(&fixed, &Changing::default()));
         let (controller, handle) = NodeController::builder(client, name, told, wall.clone())
             .settings(node)
             .ping(ping)
@@ -185,9 +189,7 @@ impl Membership {
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods
-            .map(|parts| {
-                PodSide::prepare(parts, config, boot_id, &connection, &events, &fixed, wall)
-            })
+            .map(|parts| PodSide::prepare(parts, config, boot_id, &connection, &events, wall))
             .unzip();
         let cluster = Self(Arc::new(ClusterShared {
             connection,
@@ -215,6 +217,16 @@ impl Membership {
     /// The current health of the connection to the API server.
     pub(crate) fn api(&self) -> ApiHealth {
         self.0.connection.health().borrow().clone()
+    }
+
+    /// Reads the machine's addresses again. No address that was found before is forgotten while there is none.
+    fn read_addresses(&self, settings: &Settings) {
+        let (Some(side), addresses) = (self.pods(), (settings.host_ips)()) else { return };
+        if addresses.is_empty() {
+            return;
+        }
+        side.outbox.set_host_ips(addresses.iter().map(ToString::to_string).collect());
+        self.change(|changing| changing.addresses = addresses);
     }
 
     /// Changes facts in the Node object.
@@ -252,7 +264,6 @@ impl PodSide {
         boot_id: &str,
         connection: &Connection,
         events: &Events,
-        fixed: &NodeFacts,
         wall: &WallClock,
     ) -> (Self, start::PodsWork) {
         let state = parts.state.join("cluster");
@@ -261,8 +272,6 @@ impl PodSide {
             wall: wall.clone(),
             ..OutboxConfig::default()
         });
-        let addresses = fixed.addresses.iter().filter(|address| address.type_ == "InternalIP");
-        outbox.set_host_ips(addresses.map(|address| address.address.clone()).collect());
         let ended = TerminatedPods::new(state.join("ended"), Some(boot_id.into()), wall.clone());
         let (mirrors, mirror_driver) =
             Mirrors::new(&*config.node_name, outbox.clone(), wall.clone());

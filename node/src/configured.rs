@@ -148,6 +148,7 @@ fn settings(configuration: &Configuration) -> Settings {
         },
         manifests: config.pods.static_pod_path.clone(),
         host_ips: Arc::new(move || addresses.cluster.node_addresses()),
+        status_update_frequency: config.node.status_update_frequency,
         reserved: allocatable_config(config),
         labels: config.node.labels.clone(),
         unsafe_sysctls: config.node.allowed_unsafe_sysctls.clone(),

@@ -224,8 +224,12 @@ impl<R: Runtime> Node<R> {
         let core = Arc::new(core);
         sources.extend(manifests.as_deref().map(|directory| core.watch_manifests(directory)));
         let (notes, contributions) = <(PluginStatusLines, Contributions)>::default();
-        let mut node =
-            PluginRegistry { core: Arc::clone(&core), notes: notes.clone(), contributions };
+        let mut node = PluginRegistry {
+            core: Arc::clone(&core),
+            settings: settings.clone(),
+            notes: notes.clone(),
+            contributions,
+        };
         node.contributions.links.sources = sources;
         for plugin in plugins {
             plugin.register(&mut node);

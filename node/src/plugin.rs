@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use winddown_control::ApiError;
 use winddown_control::api::{
     self, Check, DrainEvent, DrainRequest, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList,
@@ -17,6 +18,7 @@ use winddown_shared::{
     PluginStatusLines, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer, critical,
 };
 
+use crate::Settings;
 use crate::core::Core;
 use crate::links::Links;
 use crate::metrics::ScrapedNode;
@@ -36,6 +38,7 @@ pub trait NodePlugin<R: Runtime>: Send + 'static {
 /// What a node consists of while it is assembled: each plug-in registers its contributions here.
 pub struct PluginRegistry<R: Runtime> {
     pub(crate) core: Arc<Core<R>>,
+    pub(crate) settings: watch::Receiver<Settings>,
     pub(crate) notes: PluginStatusLines,
     pub(crate) contributions: Contributions,
 }

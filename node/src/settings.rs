@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_host::AllocatableConfig;
@@ -20,6 +21,8 @@ pub struct Settings {
     pub manifests: Option<PathBuf>,
     /// The addresses of the node, which pods on the host's network share.
     pub host_ips: Arc<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
+    /// How often they are read again for the Node object, where there is one.
+    pub status_update_frequency: Duration,
     /// What is reserved from the pods of the machine, and how many there may be.
     pub reserved: AllocatableConfig,
     /// Labels of the node in addition to those that every node has.
@@ -56,6 +59,7 @@ impl Default for Settings {
             runtime: String::new(),
             manifests: None,
             host_ips: Arc::new(Vec::new),
+            status_update_frequency: Duration::from_secs(10),
             reserved: AllocatableConfig::default(),
             labels: BTreeMap::new(),
             unsafe_sysctls: Vec::new(),

@@ -24,7 +24,7 @@ use winddown_shared::{
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{
-    Configuration, Configured, Machine, Node, NodeIdentity, ShutdownGuard, ShutdownHandle,
+    Configuration, Configured, Machine, Node, NodeIdentity, Settings, ShutdownGuard, ShutdownHandle,
 };
 use crate::cluster::Cluster;
 use crate::cluster::after_nodes::ShutdownAfterNodes;
@@ -49,6 +49,8 @@ type MakeGuard = Box<dyn FnOnce(&Configured, PathBuf) -> ShutdownGuard>;
 /// The parts of the node that a test may change.
 struct Parts {
     configuration: Configuration,
+    /// In place of those of the configuration.
+    settings: Option<watch::Receiver<Settings>>,
     machine: Option<Machine>,
     pressure: Option<UsagePaths>,
     cluster: Option<Cluster>,
@@ -93,6 +95,7 @@ fn bench_with(
         WallClock::new(move || WallTime::UNIX_EPOCH + since_boot.now().saturating_sub(secs(1000)));
     let mut parts = Parts {
         configuration: configuration(&state, secs(30)),
+        settings: None,
         machine: None,
         pressure: None,
         cluster: None,
@@ -102,8 +105,17 @@ fn bench_with(
         guard: None,
     };
     change(&mut parts);
-    let Parts { configuration, machine, pressure, cluster, after_nodes, wall, identity, guard } =
-        parts;
+    let Parts {
+        configuration,
+        settings,
+        machine,
+        pressure,
+        cluster,
+        after_nodes,
+        wall,
+        identity,
+        guard,
+    } = parts;
     let configured = Configured::new(configuration);
     let guard = guard.map(|guard| guard(&configured, state.path().join("run")));
     let plugin = configured
@@ -112,7 +124,7 @@ fn bench_with(
         .volatile_directory(guard.as_ref().and_then(|guard| guard.directory.clone()));
     let shutdown = plugin.handle();
     let node = Node::builder(Arc::new(runtime.clone()))
-        .settings(configured.settings())
+        .settings(settings.unwrap_or_else(|| configured.settings()))
         .state_directory(state.path())
         .source(manifests.subscribe())
         .identity(identity)

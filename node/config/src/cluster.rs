@@ -200,7 +200,7 @@ impl Word for &'static str {
 
 impl ClusterSettings {
     /// Returns the node's addresses: the configured ones, or else the source addresses that this machine uses to reach
-    /// other networks; none while it has no such route. Does not block.
+    /// other networks; none until it has had such a route. Does not block.
     #[must_use]
     pub fn node_addresses(&self) -> Vec<IpAddr> {
         match self.node_ips.as_slice() {

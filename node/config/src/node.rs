@@ -86,7 +86,8 @@ options! {
         /// How the agent chooses which pods to preempt so that a critical pod fits. `distance` chooses as the kubelet does.
         /// `minimal` preempts the least important pods, and as few as possible.
         preemption_strategy: Strategy = Strategy::default() => live("preemptionStrategy");
-        /// How often the node's status is checked for changes where there is an API server.
+        /// How often the node's addresses are read again where there is an API server. What else its status shows is
+        /// written when it changes.
         status_update_frequency: Duration = Duration::from_secs(10)
             => live("nodeStatusUpdateFrequency").kind(ValueKind::INTERVAL).zero_is_unset();
     }

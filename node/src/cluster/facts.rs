@@ -1,8 +1,9 @@
 //! The facts about this machine in the Node object.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{ContainerImage, NodeCondition};
+use k8s_openapi::api::core::v1::{ContainerImage, NodeAddress, NodeCondition};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_cluster::node::{CLEAN_SHUTDOWN, NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
@@ -14,6 +15,9 @@ pub const UNPROTECTED: &str = "winddown.dev/Unprotected";
 /// The condition of a node whose pods hold shutdowns, so that it must not be restarted now. Absent while none does.
 pub(super) const SHUTDOWN_HELD: &str = "winddown.dev/ShutdownHeld";
 
+/// The type of an address at which others in the cluster reach the node.
+const INTERNAL_IP: &str = "InternalIP";
+
 /// The facts that change while the agent runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changing {
@@ -21,6 +25,8 @@ pub(crate) struct Changing {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// Capacity and allocatable resources of the machine.
     pub(crate) amounts: Option<(Allocatable, Allocatable)>,
+    /// The addresses of the machine, the primary one first; empty until there are any.
+    pub(crate) addresses: Vec<IpAddr>,
     /// The runtime; `None` while unknown.
     pub(crate) runtime: Option<NodeRuntime>,
     /// How the node went down last, or is going down now.
@@ -67,6 +73,12 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
     if let Some((whole, allocatable)) = &changing.amounts {
         facts.capacity = quantities(whole);
         facts.allocatable = quantities(allocatable);
+    }
+    let own = |ip: &IpAddr| NodeAddress { type_: INTERNAL_IP.into(), address: ip.to_string() };
+    facts.addresses.splice(0..0, changing.addresses.iter().map(own));
+    if !facts.addresses.iter().any(|one| one.type_ == INTERNAL_IP) {
+        // As with the kubelet, the Node object keeps the addresses that it has.
+        facts.addresses.clear();
     }
     if let Some(runtime) = &changing.runtime {
         facts.info.container_runtime_version.clone_from(&runtime.name);

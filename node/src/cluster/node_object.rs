@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 use winddown_cluster::node::{self, Ping};
 use winddown_shared::{LockState, PressureCondition, Runtime, critical};
 
 use super::{Clean, Membership};
+use crate::Settings;
 use crate::core::Core;
-use crate::links::{Draining, NodeEnd, Observe};
+use crate::links::{Draining, NodeEnd, Observe, next_change};
 
 /// How long a node may be without the lock before its conditions report that.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
@@ -30,6 +32,7 @@ impl<R: Runtime> Ping for RuntimePing<R> {
 pub(super) struct NodePublisher<R: Runtime> {
     pub(super) core: Arc<Core<R>>,
     pub(super) cluster: Membership,
+    pub(super) settings: watch::Receiver<Settings>,
     /// Whether the node is about to go down; `None` without the shutdown plug-in.
     pub(super) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// What speaks against a shutdown; `None` if nothing can.
@@ -74,6 +77,8 @@ impl<R: Runtime> NodePublisher<R> {
             let held = self.held.as_mut().and_then(|held| held.now());
             found.mark_unchanged();
             self.publish_facts(last, unprotected_by, held);
+            let again = self.settings.borrow_and_update().status_update_frequency;
+            self.cluster.read_addresses(&self.settings.borrow());
             tokio::select! {
                 () = self.core.stop.cancelled() => return,
                 Ok(()) = gate.changed() => {}
@@ -81,6 +86,9 @@ impl<R: Runtime> NodePublisher<R> {
                 () = changed(&mut self.end) => {}
                 () = changed(&mut self.held) => {}
                 () = changed(&mut self.pressure) => {}
+                () = next_change(&mut self.settings) => {}
+                // Nothing tells of a new address.
+                () = sleep(again), if self.cluster.pods().is_some() => {}
                 () = sleep_until(unprotected_at.unwrap_or_else(Instant::now)),
                     if unprotected_at.is_some_and(|at| at > Instant::now()) => {}
             }

@@ -120,6 +120,30 @@ async fn an_agent_that_cannot_read_the_record_of_a_running_pod_leaves_the_pod_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_shows_the_address_that_its_machine_gets_later_and_keeps_it_while_there_is_none() {
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    m.until_node("is ready", |node| is_true(node, "Ready")).await;
+    let addresses = || m.server.get(NODE).unwrap()["status"]["addresses"].clone();
+    assert_eq!(addresses(), Value::Null);
+    m.settings.send_modify(|now| now.status_update_frequency = Duration::from_millis(50));
+    let reads = m.addresses.lock().1;
+    until("they are read again and again", || m.addresses.lock().1 > reads + 2).await;
+    m.addresses.lock().0 = vec!["192.0.2.7".parse().unwrap()];
+    let both = json!([
+        {"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n1"}
+    ]);
+    m.until_node("has both addresses", |node| node["status"]["addresses"] == both).await;
+    first.stop().await;
+    m.addresses.lock().0.clear();
+    m.server.forget_requests();
+    let second = m.agent().await;
+    until("the status is written", || m.server.count("patch", "nodes/status") > 0).await;
+    assert_eq!(addresses(), both);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_stays_ready_while_its_agent_is_restarted() {
     let m = Machine::new().await;
     let first = m.agent().await;

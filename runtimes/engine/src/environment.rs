@@ -126,9 +126,9 @@ impl EnvironmentFacts {
     }
 
     /// `status.hostIP`, and the address of pods on the host's network: the configured one, or the source address that
-    /// this host uses towards the rest of the world. None while it has no route there.
+    /// this host uses towards the rest of the world. None until it has had a route there.
     ///
-    /// Once found, it stays the same until the agent exits. Sends nothing, and does not block.
+    /// Sends nothing, and does not block.
     pub fn host_address(&self) -> Option<IpAddr> {
         self.address.or_else(|| host_addresses().first().copied())
     }

@@ -1,9 +1,11 @@
 //! A machine whose agents come and go, and its API server.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::NodeAddress;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -13,19 +15,22 @@ use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
-use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
+use winddown_shared::{Inhibitor, LockState, Mutex, PodUid, WallClock};
 use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, NodeIdentity, bench_with, held};
 use super::{LONG, NODE, pod_path};
 use crate::cluster::{Cluster, NodeRuntime, PodsParts};
-use crate::{Node, ShutdownHandle};
+use crate::{Node, Settings, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
 /// A machine and its API server. Agents come and go.
 pub(super) struct Machine {
     pub(super) server: ApiServer,
     pub(super) runtime: FakeRuntime,
+    /// Those of the machine, and how often they were read.
+    pub(super) addresses: Arc<Mutex<(Vec<IpAddr>, usize)>>,
+    pub(super) settings: watch::Sender<Settings>,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
 }
@@ -45,7 +50,19 @@ fn wall() -> WallClock {
 
 impl Machine {
     pub(super) async fn new() -> Self {
+        let addresses = Arc::new(Mutex::new((Vec::new(), 0)));
+        let host_ips = Arc::clone(&addresses);
         Self {
+            addresses,
+            settings: watch::Sender::new(Settings {
+                host_ips: Arc::new(move || {
+                    let mut addresses = host_ips.lock();
+                    addresses.1 += 1;
+                    addresses.0.clone()
+                }),
+                status_update_frequency: 60 * LONG,
+                ..Settings::default()
+            }),
             server: ApiServer::start().await.unwrap(),
             runtime: FakeRuntime::default(),
             state: tempfile::tempdir().unwrap(),
@@ -67,6 +84,7 @@ impl Machine {
             facts: NodeFacts {
                 capacity: amounts.clone().into(),
                 allocatable: amounts.into(),
+                addresses: vec![NodeAddress { type_: "Hostname".into(), address: "n1".into() }],
                 ..NodeFacts::default()
             },
             pods: Some(PodsParts {
@@ -94,6 +112,7 @@ impl Machine {
         let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
             parts.cluster = Some(cluster);
+            parts.settings = Some(self.settings.subscribe());
             parts.wall = wall();
             parts.identity = NodeIdentity { name: "n1".into(), boot_id: "boot".into() };
         });

@@ -1,7 +1,6 @@
 //! The cluster plug-in as configured: the connection to the API server and the contents of the Node object.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +137,7 @@ fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
         labels: view.labels,
         taints: config.cluster.register_with_taints.iter().map(taint).collect(),
         provider_id: config.cluster.provider_id.clone(),
-        addresses: addresses(config.cluster.node_addresses(), host_name),
+        addresses: vec![NodeAddress { type_: "Hostname".into(), address: host_name }],
         port: config.cluster.node_api_address.map(|address| address.port().into()),
         declared_features: declared_features(config),
         ..NodeFacts::default()
@@ -151,12 +150,6 @@ fn declared_features(config: &Config) -> Vec<String> {
     let serves =
         config.cluster.node_api_address.is_some() && config.node.runtime != RuntimeKind::Cri;
     serves.then(|| "ExtendWebSocketsToKubelet".to_owned()).into_iter().collect()
-}
-
-fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
-    let address = |kind: &str, text: String| NodeAddress { type_: kind.into(), address: text };
-    let internal = own.into_iter().map(|ip| address("InternalIP", ip.to_string()));
-    internal.chain([address("Hostname", host_name)]).collect()
 }
 
 /// The name of the runtime; a placeholder until a container runtime reports its own.
