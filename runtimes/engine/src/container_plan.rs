@@ -6,10 +6,10 @@
 //! # Behaviour
 //! * Init containers run one after the other. An init container that fails is started again after its backoff, or fails
 //!   the pod (`restartPolicy: Never`).
-//! * A sidecar (KEP-753) lets the next container start once it has started; it is restarted whatever
-//!   its exit code, before, during and after the regular containers' life.
-//! * Regular containers start together when every init container is done. Once one of them was started, init containers
-//!   are not considered any more.
+//! * A sidecar (KEP-753) lets the next container start once it has started; it is restarted whatever its exit code, before,
+//!   during and after the regular containers' life. What was let start goes on, also while the sidecar is in its backoff.
+//! * Regular containers start in their order when every init container is done, at once unless one has a postStart hook.
+//!   Once one of them was started, init containers are not considered any more.
 //! * A pod whose sandbox was lost, whose machine was rebooted, or that was stopped and is wanted again, starts over, init
 //!   containers first. A container that ended for good before that is [`ContainerObservation::Done`], all others are
 //!   [`ContainerObservation::Never`].
@@ -272,37 +272,26 @@ impl NextSteps {
         rules: &[ContainerRule],
         at: impl Fn(usize) -> ContainerObservation,
     ) -> bool {
-        // Sidecars before the first unfinished container are kept running meanwhile.
-        for (i, rule) in rules.iter().enumerate() {
-            match (rule.kind, at(i)) {
-                (ContainerKind::Regular | ContainerKind::Ephemeral, _)
-                | (ContainerKind::Init, ContainerObservation::Ended { exit_code: 0, .. })
-                | (
-                    ContainerKind::Sidecar,
-                    ContainerObservation::Running { started: true, failing: false },
-                ) => {}
-                (_, seen) => {
-                    self.consider(i, rule, seen);
-                    self.keep_sidecars(rules, i + 1, &at);
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Keeps the sidecars from index `from` on running that were started before.
-    fn keep_sidecars(
-        &mut self,
-        rules: &[ContainerRule],
-        from: usize,
-        at: &impl Fn(usize) -> ContainerObservation,
-    ) {
-        for (i, rule) in rules.iter().enumerate().skip(from) {
-            if rule.kind == ContainerKind::Sidecar && at(i) != ContainerObservation::Never {
+        let is_init =
+            |r: &ContainerRule| matches!(r.kind, ContainerKind::Init | ContainerKind::Sidecar);
+        let init = rules.iter().enumerate().filter(|(_, rule)| is_init(rule));
+        let began = |&(i, _): &(usize, _)| at(i) != ContainerObservation::Never;
+        // What a sidecar has let start goes on, whatever becomes of the sidecar.
+        let last_begun = init.clone().rev().find(began).map_or(0, |(i, _)| i);
+        let mut is_turn = true;
+        for (i, rule) in init {
+            let is_sidecar = rule.kind == ContainerKind::Sidecar;
+            // Sidecars that were started before are kept running.
+            if is_turn || is_sidecar && began(&(i, rule)) {
                 self.consider(i, rule, at(i));
             }
+            is_turn &= match at(i) {
+                ContainerObservation::Ended { exit_code: 0, .. } if !is_sidecar => true,
+                ContainerObservation::Running { started: true, .. } if is_sidecar => true,
+                _ => is_sidecar && i < last_begun,
+            };
         }
+        is_turn
     }
 
     fn consider(&mut self, index: usize, rule: &ContainerRule, seen: ContainerObservation) {

@@ -320,6 +320,13 @@ impl<B: RunScope> EnginePodState<B> {
         containers.map(|(c, rule)| c.seen(rule, is_past(c.run.as_ref()), now)).collect()
     }
 
+    /// Whether a regular container was started since the pod started over, so that none waits for its sidecars any more.
+    pub(crate) fn has_begun(&self) -> bool {
+        let regular = self.containers.iter().filter(|c| c.kind == ContainerKind::Regular);
+        let mut runs = regular.filter_map(|container| container.run.as_ref());
+        runs.any(|run| run.started_at.is_some() && !run.undone && !self.is_past(run))
+    }
+
     /// Whether nothing of the pod runs, and nothing will be started.
     pub fn has_completed(&mut self, pod: &Pod) -> bool {
         self.leave_other_spec(pod);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{Pod, PodEventKind, ProbeKind, error_chain};
+use winddown_shared::{ContainerKind, Pod, PodEventKind, ProbeKind, error_chain};
 
 use crate::action::{Action, ActionError};
 use crate::container_plan;
@@ -35,13 +35,14 @@ pub(crate) fn begin<D: Driver>(
         let host = driver.probe_host(&state);
         let action = |probe: &_| Action::of_probe(probe, &found.container, &host);
         let probes = Probes::of(&found.container, action);
+        let has_begun = state.has_begun();
         let Some(container) = state.container(name) else { return };
-        let kind = container.kind;
+        let is_awaited = container.kind == ContainerKind::Sidecar && !has_begun;
         let run = container.run.as_mut();
         let Some(run) = run.filter(|run| run.is_running() && !run.probe_state.probed) else {
             return;
         };
-        run.probe_state.begin(&probes, kind, well);
+        run.probe_state.begin(&probes, is_awaited, well);
         (probes, Arc::clone(&run.id))
     };
     if well && !probes.is_empty() {

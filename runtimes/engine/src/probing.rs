@@ -10,8 +10,8 @@
 //!   (`StopLivenessAndStartup`).
 //! * After a restart of the agent a container counts as started and ready until its probes say otherwise: an agent's
 //!   restart is no reason to take a pod out of service. Its startup probe runs again before its liveness probe does,
-//!   since the container may have been in the middle of its start. For a sidecar, the startup probe has to pass again
-//!   before a container that waits for it is started.
+//!   since the container may have been in the middle of its start. The startup probe of a sidecar has to pass again
+//!   if no regular container has started yet, because those wait for it.
 //!
 //! One task per container that has probes; it sleeps between them.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use winddown_shared::{ContainerKind, EndCause, ProbeKind, critical};
+use winddown_shared::{EndCause, ProbeKind, critical};
 
 use crate::container_plan::ContainerObservation;
 
@@ -134,10 +134,11 @@ impl ProbeState {
         self.started && !self.probed
     }
 
-    /// Records that the run's probes run from now on. `well`: its postStart hook succeeded.
-    pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, kind: ContainerKind, well: bool) {
-        // Containers that wait for a sidecar must not start too soon. Nothing waits for the other kinds.
-        let was = self.started && kind != ContainerKind::Sidecar;
+    /// Records that the run's probes run from now on. `is_awaited`: other containers start only once it has started.
+    /// `well`: its postStart hook succeeded.
+    pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, is_awaited: bool, well: bool) {
+        // What waits for it must not start too soon.
+        let was = self.started && !is_awaited;
         self.probed = true;
         self.failing = (!well).then_some(EndCause::PostStart);
         self.started = well && (was || probes.startup.is_none());

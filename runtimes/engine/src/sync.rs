@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
 use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_chain};
 
 use crate::action::Action;
-use crate::container_plan::{ContainerObservation, ContainerRule};
+use crate::container_plan::{ContainerObservation, ContainerRule, SpecContainer};
 use crate::driver::{Driver, Entry, act};
 use crate::pod::{self, RunScope as _, StartInProgress};
 use crate::{container_plan, exit_report, prober, stopping};
@@ -68,9 +69,14 @@ pub async fn pass<D: Driver>(
         if !driver.make_room(entry, pod).await? {
             return Ok(None);
         }
-        let starts = fresh.iter().map(|&i| start(driver, entry, pod, &rules[i].name));
+        // As with the kubelet, the next container starts when the hook of the one before is done.
+        let waits = fresh.iter().any(|&i| post_start_hook(pod, &rules[i].name).is_some());
+        let at_once = if waits { 1 } else { fresh.len() };
+        let starts: Vec<_> =
+            fresh.iter().map(|&i| start(driver, entry, pod, &rules[i].name)).collect();
         // All are awaited even if one fails: containers must not affect each other.
-        join_all(starts).await.into_iter().collect::<Result<(), RuntimeError>>()?;
+        let started = stream::iter(starts).buffered(at_once).collect::<Vec<_>>().await;
+        started.into_iter().collect::<Result<(), RuntimeError>>()?;
     }
 }
 
@@ -102,6 +108,16 @@ async fn start<D: Driver>(
     tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
 }
 
+/// The container of this name, and its postStart hook, if it has one.
+fn post_start_hook<'a>(
+    pod: &'a Pod,
+    name: &str,
+) -> Option<(SpecContainer<'a>, k8s::LifecycleHandler)> {
+    let found = container_plan::find(pod, name)?;
+    let hook = found.container.lifecycle.as_ref()?.post_start.clone()?;
+    Some((found, hook))
+}
+
 /// Runs the postStart hook, if any. Returns whether it did not fail.
 async fn post_start<D: Driver>(
     driver: &Arc<D>,
@@ -109,11 +125,9 @@ async fn post_start<D: Driver>(
     pod: &Pod,
     (name, id): (&str, &str),
 ) -> bool {
-    let Some(found) = container_plan::find(pod, name) else { return true };
-    let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
-    let Some(hook) = hook else { return true };
+    let Some((found, hook)) = post_start_hook(pod, name) else { return true };
     let host = driver.probe_host(&entry.lock());
-    let Some(action) = Action::of_handler(hook, &found.container, &host) else { return true };
+    let Some(action) = Action::of_handler(&hook, &found.container, &host) else { return true };
     tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {

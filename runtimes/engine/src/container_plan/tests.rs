@@ -77,6 +77,30 @@ fn containers_start_in_the_order_their_kinds_ask_for() {
             start(&[1]),
         ),
         ("all init done", Restart::Always, [ended(0), UP, ended(0), Never, Never], start(&[3, 4])),
+        (
+            "all init done, sidecar in back-off",
+            Restart::Always,
+            [ended(0), ended_wait(1, 9), ended(0), Never, Never],
+            NextSteps { again_in: wait(9).again_in, ..start(&[3, 4]) },
+        ),
+        (
+            "init runs, sidecar in back-off",
+            Restart::Always,
+            [ended(0), ended_wait(1, 9), UP, Never, Never],
+            wait(9),
+        ),
+        (
+            "sidecar in back-off before the next init container",
+            Restart::Always,
+            [ended(0), ended_wait(1, 9), Never, Never, Never],
+            wait(9),
+        ),
+        (
+            "sidecar fails its liveness probe",
+            Restart::Always,
+            [ended(0), failing(true), Never, Never, Never],
+            NextSteps { stop: vec![1], ..start(&[2]) },
+        ),
         ("all up", Restart::Always, [ended(0), UP, ended(0), UP, UP], nothing()),
         (
             "init failed, again",

@@ -178,17 +178,21 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
         verdict: ProbeVerdict::of(&probe),
     };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
-    for (kind, goes_on) in [(ContainerKind::Regular, true), (ContainerKind::Sidecar, false)] {
+    for (is_awaited, goes_on) in [(false, true), (true, false)] {
         let mut probe_state = ProbeState::ADOPTED;
         assert!(probe_state.is_adopted());
-        probe_state.begin(&startup, kind, true);
-        assert_eq!((probe_state.started, probe_state.ready), (goes_on, true), "{kind:?}");
+        probe_state.begin(&startup, is_awaited, true);
+        assert_eq!(
+            (probe_state.started, probe_state.ready),
+            (goes_on, true),
+            "awaited: {is_awaited}"
+        );
         assert!(probe_state.probed && probe_state.failing.is_none() && !probe_state.is_adopted());
         assert_eq!(probe_state.note(ProbeFinding::Started { ready: false }), !goes_on);
         assert!(probe_state.started && probe_state.ready);
     }
     let mut fresh = ProbeState::default();
-    fresh.begin(&startup, ContainerKind::Regular, true);
+    fresh.begin(&startup, false, true);
     assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, None));
     assert!(fresh.note(ProbeFinding::Ready(true)) && !fresh.note(ProbeFinding::Ready(true)));
     assert!(fresh.note(ProbeFinding::Failing(ProbeKind::Startup)) && fresh.failing.is_some());
@@ -199,7 +203,7 @@ fn without_probes_the_post_start_hook_alone_decides() {
     let none = Probes::<()> { startup: None, readiness: None, liveness: None };
     for well in [true, false] {
         let mut probe_state = ProbeState::default();
-        probe_state.begin(&none, ContainerKind::Regular, well);
+        probe_state.begin(&none, false, well);
         assert_eq!(
             (probe_state.started, probe_state.ready, probe_state.failing.is_none()),
             (well, well, well)

@@ -35,7 +35,14 @@ async fn a_startup_probe_holds_up_what_comes_after_a_sidecar() {
     std::fs::write(&mark, "").unwrap();
     let seen = sync_until(&runtime, &pod, |c| is_running(&c[1])).await;
     assert!(seen[0].started && seen[0].ready);
-    stop(&runtime, &pod, 5000).await;
+    // The app runs: nothing waits for the sidecar any more.
+    drop(runtime);
+    std::fs::remove_file(&mark).unwrap();
+    let next = bed.open().await;
+    let synced = winddown_shared::Runtime::sync_pod(&next, &pod).await.unwrap();
+    let side = &synced.status.containers[0];
+    assert!(side.started && side.ready, "{side:?}");
+    stop(&next, &pod, 5000).await;
     bed.nothing_left().await;
 }
 
@@ -76,6 +83,24 @@ async fn a_container_whose_post_start_hook_fails_is_restarted() {
     assert!(seen[0].ready);
     stop(&runtime, &pod, 5000).await;
     bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn the_next_container_starts_when_the_hook_of_the_one_before_is_done() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let file = bed.path("order").display().to_string();
+    let mut first = sh("first", "exec sleep 1000");
+    // It gives the other the time to be first.
+    let hook =
+        format!("for i in 1 2 3 4 5; do [ -s {file} ] || sleep 0.1; done; echo hook >> {file}");
+    first["lifecycle"] = json!({"postStart": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    let second = sh("second", &format!("echo second >> {file}; exec sleep 1000"));
+    let pod = bed.pod_of(&json!({"containers": [first, second]}));
+    winddown_shared::Runtime::sync_pod(&runtime, &pod).await.unwrap();
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually("both have written", || written().lines().count() == 2).await;
+    assert_eq!(written(), "hook\nsecond\n");
+    stop(&runtime, &pod, 5000).await;
 }
 
 #[tokio::test]

@@ -74,12 +74,15 @@ proptest! {
             let fresh: Vec<usize> =
                 plan.start.iter().copied().filter(|&i| seen[i] == ContainerObservation::Never).collect();
             for &i in &fresh {
-                let earlier = rules.iter().zip(&seen).take(i);
-                for (rule, seen) in earlier {
+                let earlier = rules.iter().zip(&seen).enumerate().take(i);
+                let has_let_start = |at: usize| rules.iter().zip(&seen).skip(at + 1).any(|(rule, seen)| {
+                    rule.kind != ContainerKind::Regular && *seen != ContainerObservation::Never
+                });
+                for (at, (rule, seen)) in earlier {
                     let ready = match rule.kind {
                         ContainerKind::Init => matches!(seen, ContainerObservation::Ended { exit_code: 0, .. }),
                         ContainerKind::Sidecar => {
-                            matches!(seen, ContainerObservation::Running { started: true, failing: false })
+                            matches!(seen, ContainerObservation::Running { started: true, .. }) || has_let_start(at)
                         }
                         ContainerKind::Regular => fresh.contains(&i),
                         ContainerKind::Ephemeral => true,
