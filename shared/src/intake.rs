@@ -409,9 +409,11 @@ impl<R: Runtime> Intake<R> {
                     self.workers.update(UpdateKind::Update, pod.clone(), None);
                 }
             }
-            // It is taken once its removal is over.
-            None if self.removals.holds_back(pod.uid()) => {}
             None => {
+                // It is taken once the removal is over.
+                if self.awaits_removal(pod.uid()) {
+                    return true;
+                }
                 if !self.take_known(pod) {
                     return false;
                 }
@@ -469,6 +471,7 @@ impl<R: Runtime> Intake<R> {
             }
             // It is wanted again.
             RestartCondition::SourceListsIt => {
+                self.leftovers.found.insert(pod.uid().clone(), ListedPod::Remains);
                 self.workers.update(UpdateKind::Create, pod.clone(), None);
             }
             RestartCondition::RoomIsFree if pod.is_static() => self.rejected_static.note(pod, true),
@@ -538,6 +541,9 @@ impl<R: Runtime> Intake<R> {
                 continue;
             }
             self.statuses.remove(pod.uid());
+            if self.awaits_removal(pod.uid()) {
+                continue;
+            }
             let mut state = self.admit(&pod, others);
             match &mut state {
                 AdmissionState::Admitted => self.start(&pod, true),

@@ -45,9 +45,10 @@ impl Leftovers {
 pub(super) enum ListedPod {
     /// Containers run. For a desired UID: they ran when the agent started.
     Running(RuntimePod),
-    /// Logs and exit records, or containers that a worker is stopping.
+    /// Logs and exit records, or containers that a worker is stopping, of a pod that its source dropped. If the source
+    /// lists it again, that is a new pod, which starts once these are removed.
     Remains,
-    /// Remains, including volumes, of a pod that no worker has known: its source may want it once it is read.
+    /// Remains, including volumes, of a pod that its source wants, or may want once it is read.
     Unclaimed,
 }
 
@@ -55,7 +56,7 @@ impl ListedPod {
     /// Records that nothing of it runs any more.
     pub(super) fn end(&mut self) {
         if matches!(self, Self::Running(_)) {
-            *self = Self::Remains;
+            *self = Self::Unclaimed;
         }
     }
 }
@@ -150,11 +151,14 @@ impl<R: Runtime> Intake<R> {
                     self.leftovers.found.insert(pod.uid.clone(), ListedPod::Running(pod));
                 }
                 None => {
-                    self.leftovers
-                        .found
-                        .entry(pod.uid)
-                        .and_modify(ListedPod::end)
-                        .or_insert(ListedPod::Unclaimed);
+                    // It stopped while no agent ran.
+                    let kill = self.earlier.kills.get(&pod.uid).map(|kill| kill.request.reason);
+                    let left = match kill {
+                        Some(KillReason::Removed) => ListedPod::Remains,
+                        _ => ListedPod::Unclaimed,
+                    };
+                    let found = self.leftovers.found.entry(pod.uid);
+                    found.and_modify(ListedPod::end).or_insert(left);
                 }
             }
         }
@@ -189,20 +193,24 @@ impl<R: Runtime> Intake<R> {
         tracked: &HashMap<PodUid, Lifecycle>,
         complete: bool,
     ) {
-        let gone = |uid: &PodUid| {
-            !self.desired.contains_key(uid)
-                && !desired.contains(uid)
-                && !tracked.contains_key(uid)
-                && self.workers.lifecycle(uid).is_none()
-        };
-        let is_left = |found: &ListedPod| match found {
+        let is_left = |uid: &PodUid, found: &ListedPod| match found {
             ListedPod::Running(_) => false,
             ListedPod::Remains => true,
-            ListedPod::Unclaimed => complete,
+            ListedPod::Unclaimed => complete && !desired.contains(uid),
         };
-        let remains =
-            self.leftovers.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
-        self.removals.left = remains.map(|(uid, _)| uid.clone()).collect();
+        let has_worker =
+            |uid: &PodUid| tracked.contains_key(uid) || self.workers.lifecycle(uid).is_some();
+        let found = self.leftovers.found.iter();
+        let left = found.filter(|(uid, found)| is_left(uid, found) && !has_worker(uid));
+        self.removals.left = left.map(|(uid, _)| (uid.clone(), desired.contains(uid))).collect();
+    }
+
+    /// Whether the pod starts only when the remains of the one before it are removed.
+    pub(super) fn awaits_removal(&self, uid: &PodUid) -> bool {
+        let is_dropped = matches!(self.leftovers.found.get(uid), Some(ListedPod::Remains))
+            && self.workers.lifecycle(uid).is_none()
+            && !self.is_kept(uid);
+        is_dropped || self.removals.is_current(uid)
     }
 
     fn end_stray(&mut self, pod: &RuntimePod) {

@@ -554,6 +554,80 @@ async fn a_removal_that_hangs_keeps_no_new_pod_waiting() {
     assert_eq!(node.said(&gone).0, "Running");
 }
 
+/// A manifest is edited and reverted, or moved away and back. Whatever the old pod left says nothing about the new one.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_source_dropped_and_lists_again_runs_although_it_runs_only_once() {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Back {
+        WhileItTerminates,
+        /// And another pod's remains are being removed before its own.
+        BeforeItsRemovalBegins,
+        UnderTheNextAgent,
+        /// It has stopped while no agent ran.
+        UnderTheNextAgentAndStopped,
+    }
+    use Back::{
+        BeforeItsRemovalBegins, UnderTheNextAgent, UnderTheNextAgentAndStopped, WhileItTerminates,
+    };
+    let secs = Duration::from_secs;
+    let late = [WhileItTerminates, BeforeItsRemovalBegins].map(|back| (back, true));
+    let cases =
+        [WhileItTerminates, BeforeItsRemovalBegins, UnderTheNextAgent, UnderTheNextAgentAndStopped];
+    for (back, has_completed) in late.into_iter().chain(cases.map(|back| (back, false))) {
+        let (runtime, job, other) =
+            (FakeRuntime::default(), pod("job", "Never"), pod("other", "Always"));
+        runtime.sync_pod(&job).await.unwrap();
+        runtime.stop_takes(job.uid(), secs(3));
+        if has_completed {
+            runtime.exit(job.uid(), 0);
+        }
+        let by_agent = matches!(back, UnderTheNextAgent | UnderTheNextAgentAndStopped);
+        let removed = KillRequest::new(KillReason::Removed);
+        let asked = by_agent.then(|| (job.uid().clone(), removed)).into_iter().collect();
+        if back == UnderTheNextAgentAndStopped {
+            runtime.stop_pod(job.uid(), Some(&job), Grace::fixed(secs(9))).await.unwrap();
+        }
+        let node = node_resuming(runtime, asked);
+        node.want(&[&job, &other]).await;
+        if !by_agent {
+            assert_eq!(node.runtime.starts().len(), 2, "{back:?}: it runs once");
+            if back == BeforeItsRemovalBegins {
+                node.runtime.hang_forgets(true);
+                node.want(&[&job]).await;
+                tokio::time::sleep(secs(1)).await;
+            }
+            node.want(&[]).await;
+            if back == BeforeItsRemovalBegins {
+                tokio::time::sleep(secs(4)).await;
+                node.runtime.hang_forgets(false);
+            }
+            node.want(&[&job]).await;
+        }
+        tokio::time::sleep(secs(20)).await;
+        let starts = node.runtime.starts().iter().filter(|uid| *uid == job.uid()).count();
+        assert_eq!((starts, node.runtime.runs(job.uid())), (2, true), "{back:?} {has_completed}");
+        assert_eq!(node.said(&job), ("Running".into(), String::new()), "{back:?}");
+        // It is not dropped any more: an operator's kill does not make it a new pod.
+        node.workers.kill_pod(job.clone(), KillRequest::new(KillReason::Operator)).await.unwrap();
+        tokio::time::sleep(secs(20)).await;
+        assert!(!node.runtime.runs(job.uid()), "{back:?}: it would run twice");
+    }
+}
+
+/// A disk is broken, for example.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_back_does_not_wait_for_a_removal_that_fails() {
+    let node = node(FakeRuntime::default());
+    let web = pod("web", "Always");
+    node.want(&[&web]).await;
+    node.runtime.forget_fails(1000);
+    node.runtime.stop_takes(web.uid(), Duration::from_secs(1));
+    node.want(&[]).await;
+    node.want(&[&web]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(node.runtime.starts().len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_manifest_went_while_no_agent_ran_gets_the_grace_that_the_runtime_has_kept() {
     for (kept, gets) in [(Some(20), 20), (None, 30)] {
