@@ -64,6 +64,14 @@ impl ManifestDirectory {
         )
     }
 
+    /// Keeps in `file` which manifests have the name of another's pod, so that the next agent leaves the pod that runs as
+    /// it is. The file is to be lost with the boot. Blocking.
+    #[must_use]
+    pub fn kept_in(self, file: PathBuf) -> Self {
+        self.scanner.lock().keep_in(file);
+        self
+    }
+
     /// Scans at once, then whenever something changes, until `stop` is cancelled.
     ///
     /// Needs a tokio runtime with I/O and time. A file system that hangs blocks a thread of the blocking pool, not this

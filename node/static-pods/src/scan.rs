@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Pod, WallTime};
+use winddown_host::{Durability, regular, replace_private};
+use winddown_shared::{Pod, WallTime, error_chain};
 
 use super::file::{self, EntryRole, FileState};
 use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
@@ -19,6 +20,9 @@ pub(super) const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// How long a file has to be empty, in seconds, before it counts as the manifest of no pod: nobody is writing it.
 const EMPTY_SECONDS: i64 = 5;
+
+/// The most bytes of the record for the next agent.
+const MOST_KEPT: u64 = 1024 * 1024;
 
 /// The last known state of the directory.
 pub(super) struct Scanner {
@@ -31,6 +35,8 @@ pub(super) struct Scanner {
     doubles: BTreeMap<OsString, WallTime>,
     /// Files whose pods were desired at the last scan, and the full names of these pods.
     wanted: BTreeMap<OsString, Arc<str>>,
+    /// Where `doubles` are kept for the next agent, which would not know which of two pods runs.
+    kept: Option<PathBuf>,
 }
 
 /// The known state of one file.
@@ -55,7 +61,17 @@ impl Scanner {
             failure: None,
             doubles: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            kept: None,
         }
+    }
+
+    /// Continues from what an earlier agent of this boot has kept in `file`, and keeps it there. Blocking.
+    pub(super) fn keep_in(&mut self, file: PathBuf) {
+        let found = regular::read(&file, MOST_KEPT).ok();
+        let found = found.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let found: BTreeMap<String, WallTime> = found;
+        self.doubles = found.into_iter().map(|(name, since)| (name.into(), since)).collect();
+        self.kept = Some(file);
     }
 
     /// Scans once, for a directory that is not watched.
@@ -122,7 +138,8 @@ impl Scanner {
             let directory = &self.directory;
             desired.errors.push(ManifestProblem::of_file(directory, what, false, *since));
         }
-        let owners = owners(&self.files, &self.wanted);
+        let owners = owners(&self.files, &self.wanted, &self.doubles);
+        let is_any_unread = self.files.values().any(ScannedFile::is_unread);
         let (mut doubles, mut wanted) = (BTreeMap::new(), BTreeMap::new());
         for (name, entry) in &self.files {
             let path = self.directory.join(name);
@@ -133,17 +150,30 @@ impl Scanner {
                 let problems = problems.into_iter().map(|one| ManifestProblem { may_run, ..one });
                 desired.errors.extend(problems);
             }
-            let Some(pod) = &entry.pod else { continue };
+            let known = self.doubles.get(name).copied();
+            let Some(pod) = &entry.pod else {
+                doubles.extend(known.filter(|_| entry.is_unread()).map(|at| (name.clone(), at)));
+                continue;
+            };
             let other = identities(pod).into_iter().find_map(|(id, field)| {
                 let owner = owners.get(id).copied()?;
                 (owner != name).then_some((owner, field))
             });
             let Some((other, field)) = other else {
+                if let Some(since) = known.filter(|_| is_any_unread) {
+                    // That one may be what it is the second of.
+                    doubles.insert(name.clone(), since);
+                    continue;
+                }
                 desired.pods.push(pod.clone());
                 wanted.insert(name.clone(), pod.full_name().clone());
                 continue;
             };
-            let since = *self.doubles.get(name).unwrap_or(&wall);
+            // The other file has moved, maybe here.
+            if known.is_none() && self.files.get(other).is_some_and(ScannedFile::is_missing) {
+                continue;
+            }
+            let since = known.unwrap_or(wall);
             doubles.insert(name.clone(), since);
             let what = format!(
                 "the pod {} is in {} already: remove one of the two files, or rename its pod",
@@ -153,8 +183,24 @@ impl Scanner {
             let problem = ManifestProblem::of_file(path, &what, false, since);
             desired.errors.push(ManifestProblem { field: field.to_owned(), ..problem });
         }
+        if doubles != self.doubles {
+            self.keep(&doubles);
+        }
         (self.doubles, self.wanted) = (doubles, wanted);
         desired
+    }
+
+    fn keep(&self, doubles: &BTreeMap<OsString, WallTime>) {
+        let Some(file) = &self.kept else { return };
+        let named = doubles.iter().filter_map(|(name, since)| Some((name.to_str()?, since)));
+        let text = serde_json::to_vec(&named.collect::<BTreeMap<_, _>>()).unwrap_or_default();
+        if let Err(error) = replace_private(file, Durability::Process, &text) {
+            tracing::warn!(
+                file = %file.display(), error = error_chain(&error),
+                "cannot record which manifests have the name of another's pod: after a restart of \
+                 the agent, another of them may run"
+            );
+        }
     }
 
     /// The time until a file that is empty counts as the manifest of no pod, if one has yet to.
@@ -175,15 +221,17 @@ impl Scanner {
 }
 
 /// The file that each pod's name and UID belong to: of two files, the one whose pod was wanted before, so that a copy
-/// of a manifest ends no pod, or else the one with the shorter name, which is what was copied, or else the first.
+/// of a manifest ends no pod, or else one that was not found to be the second, or else the one with the shorter name,
+/// which is what was copied, or else the first.
 fn owners<'a>(
     files: &'a BTreeMap<OsString, ScannedFile>,
     wanted: &BTreeMap<OsString, Arc<str>>,
+    doubles: &BTreeMap<OsString, WallTime>,
 ) -> HashMap<&'a str, &'a OsString> {
     let pods = files.iter().filter_map(|(name, entry)| Some((name, entry.pod.as_ref()?)));
     let (known, mut new): (Vec<_>, Vec<_>) =
         pods.partition(|(name, pod)| wanted.get(*name) == Some(pod.full_name()));
-    new.sort_by_key(|(name, _)| name.len());
+    new.sort_by_key(|(name, _)| (doubles.contains_key(*name), name.len()));
     let mut owners: HashMap<&str, &OsString> = HashMap::new();
     for (name, pod) in known.into_iter().chain(new) {
         let ids = identities(pod).map(|(id, _)| id);
@@ -302,6 +350,16 @@ impl ScannedFile {
             }
             Err(error) => self.fail(error, look),
         }
+    }
+
+    /// Whether the file has yet to be read for the first time.
+    fn is_unread(&self) -> bool {
+        self.pod.is_none() && self.pending.is_some()
+    }
+
+    /// Whether the file is gone, and may yet come back.
+    fn is_missing(&self) -> bool {
+        matches!(self.pending, Some((FileState::Missing, _)))
     }
 
     /// Whether a pod that runs may be defined here, as far as can be told: what cannot be read may define any.

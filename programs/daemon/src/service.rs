@@ -420,6 +420,7 @@ fn manifests(
     let path = config.pods.static_pod_path.clone()?;
     let rescan = config.pods.file_check_frequency;
     let (directory, desired) = ManifestDirectory::new(path, &identity.name, rescan, wall.clone());
+    let directory = directory.kept_in(cluster::volatile(config).join("second-manifests.json"));
     critical::spawn_until("manifests", stop.clone(), directory.run(stop.clone()));
     Some(desired)
 }

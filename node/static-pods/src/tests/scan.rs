@@ -25,7 +25,7 @@ impl Bench {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("pods")).unwrap();
-        let scanner = Scanner::new(root.path().join("pods"), "node1".to_owned());
+        let scanner = scanner(&root);
         // Far behind the files' times, so that each of them has to settle.
         Self { root, scanner, now: Instant::now(), wall: Timestamp::UNIX_EPOCH }
     }
@@ -56,6 +56,12 @@ impl Bench {
         self.now += time;
         self.wall += SignedDuration::try_from(time).unwrap();
     }
+}
+
+fn scanner(root: &TempDir) -> Scanner {
+    let mut scanner = Scanner::new(root.path().join("pods"), "node1".to_owned());
+    scanner.keep_in(root.path().join("kept"));
+    scanner
 }
 
 fn names(desired: &DesiredManifests) -> Vec<String> {
@@ -272,6 +278,41 @@ fn two_files_with_the_same_pod_are_an_error_that_names_both() {
     let desired = bench.settle();
     assert_eq!((desired.pods.len(), desired.errors.len()), (1, 0));
     assert_ne!(desired.pods[0].uid(), first.uid());
+}
+
+#[test]
+fn the_next_agent_keeps_the_pod_that_runs_and_names_the_other_file_that_has_its_name() {
+    let mut bench = Bench::new();
+    bench.put("web-1.yaml", &manifest("web", "ls"));
+    let runs = bench.settle().pods[0].clone();
+    bench.put("web.yaml", &manifest("web", "ps"));
+    let before = bench.settle();
+    for _ in 0..2 {
+        bench.scanner = scanner(&bench.root);
+        bench.wait(Duration::from_secs(60));
+        let desired = bench.settle();
+        let uids: Vec<_> = desired.pods.iter().map(|pod| pod.uid()).collect();
+        assert_eq!(uids, [runs.uid()]);
+        assert_eq!(desired.errors, before.errors, "since then");
+    }
+    std::fs::remove_file(bench.pods().join("web-1.yaml")).unwrap();
+    bench.scanner = scanner(&bench.root);
+    let desired = bench.settle();
+    assert_eq!((names(&desired), desired.errors), (vec!["web-node1".to_owned()], vec![]));
+}
+
+#[test]
+fn a_file_that_moves_is_no_second_file_with_the_same_pod() {
+    let mut bench = Bench::new();
+    bench.put("a.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    std::fs::rename(bench.pods().join("a.yaml"), bench.pods().join("b.yaml")).unwrap();
+    let desired = bench.look(&["b.yaml"]);
+    assert!(desired.pods[0].is_same_object(&before) && desired.awaited);
+    assert_eq!(desired.errors, []);
+    bench.wait(SETTLE_TIME);
+    let desired = bench.look(&[]);
+    assert_eq!((names(&desired), desired.errors), (vec!["web-node1".to_owned()], vec![]));
 }
 
 #[test]
