@@ -6,8 +6,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use winddown_host::OneThread;
 use winddown_shared::{
-    KillError, KillReason, KillRequest, Pod, PodKiller, Runtime, RuntimePod, StatusOverride,
-    error_chain,
+    KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodRef, PodUid, Runtime,
+    StatusOverride, error_chain,
 };
 
 use crate::plugin::ShutdownAnswers;
@@ -215,7 +215,8 @@ impl<R: Runtime> Node<R> {
         let refuse =
             |why: String, hint: &str| Err(ApiError::new(ErrorCode::Conflict, why).with_hint(hint));
         let name = pod.pod_ref();
-        if !pod.is_static() {
+        // What is left of an earlier manifest's pod makes way for the pod of the present one.
+        if !pod.is_static() && !pod.is_runtime_only() {
             return refuse(
                 format!("{name} is a pod of the API server: its controller creates another one"),
                 "`winddown kill POD` terminates it",
@@ -231,39 +232,54 @@ impl<R: Runtime> Node<R> {
     }
 
     fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<Pod, ApiError> {
-        let named: Vec<_> = self
-            .0
-            .core
-            .workers
-            .snapshot()
-            .into_iter()
-            .filter(|s| {
-                s.pod.as_ref().is_some_and(|p| **p.name() == *name && **p.namespace() == *namespace)
-            })
-            .collect();
-        let hint = "`winddown status` lists the pods";
-        let is_it = |pod: &RuntimePod| *pod.name == *name && *pod.namespace == *namespace;
-        if named.is_empty() && self.workers().running().runtime_only.iter().any(is_it) {
-            let text = format!("no manifest of the pod {namespace}/{name} can be read");
-            return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(
-                "correct or remove its manifest (`winddown status` names it); a drain terminates the pod as it is",
-            ));
+        let is_it = |pod: &PodRef| *pod.name == *name && *pod.namespace == *namespace;
+        let is_asked_for = |found: &PodUid| uid.is_none_or(|uid| found.as_str() == uid);
+        let workers = self.workers();
+        let left = workers.running().runtime_only;
+        let left = left.iter().find(|pod| is_it(&pod.pod_ref()) && is_asked_for(&pod.uid));
+        // The pod of a manifest that changed while no agent ran; that of the new one waits for it.
+        if let Some(left) = left.filter(|left| workers.is_termination_requested(&left.uid)) {
+            return Ok(Pod::of_runtime(left));
         }
+        let all = workers.snapshot().into_iter();
+        let named: Vec<_> =
+            all.filter(|s| s.pod.as_ref().is_some_and(|p| is_it(p.pod_ref()))).collect();
         if named.is_empty() {
-            let text = format!("there is no pod {namespace}/{name} on this node");
-            return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(hint));
+            return Err(self.why_not_found(namespace, name, left.is_some()));
         }
-        // A terminated pod may be listed next to a new one of the same name.
-        let found = named
-            .into_iter()
-            .filter(|s| uid.is_none_or(|uid| s.uid.as_str() == uid))
-            .min_by_key(|s| s.lifecycle);
+        // One that runs, or terminates, may be listed next to one of the same name that waits for it or has terminated.
+        let found = named.into_iter().filter(|s| is_asked_for(&s.uid)).min_by_key(|s| {
+            let runs = matches!(s.lifecycle, Lifecycle::Syncing | Lifecycle::Terminating);
+            (!runs, s.lifecycle)
+        });
         found.and_then(|s| s.pod).ok_or_else(|| {
             let text = format!("the pod {namespace}/{name} on this node has another UID");
-            ApiError::new(ErrorCode::NotFound, text).with_hint(hint)
+            ApiError::new(ErrorCode::NotFound, text).with_hint(LISTED)
         })
     }
+
+    /// Why there is no such pod to terminate. `runs`: without a manifest.
+    fn why_not_found(&self, namespace: &str, name: &str, runs: bool) -> ApiError {
+        if runs {
+            let text = format!("no manifest of the pod {namespace}/{name} can be read");
+            return ApiError::new(ErrorCode::NotFound, text).with_hint(
+                "correct or remove its manifest (`winddown status` names it); a drain terminates the pod as it is",
+            );
+        }
+        let said = self.0.core.statuses.all();
+        let is_it = |pod: &PodRef| *pod.name == *name && *pod.namespace == *namespace;
+        if let Some(said) = said.iter().find(|said| is_it(said.pod.pod_ref())) {
+            let why = said.status.message.as_deref().unwrap_or("it has not started");
+            let text = format!("the pod {namespace}/{name} does not run: {why}");
+            return ApiError::new(ErrorCode::Conflict, text)
+                .with_hint("`winddown status` shows it");
+        }
+        let text = format!("there is no pod {namespace}/{name} on this node");
+        ApiError::new(ErrorCode::NotFound, text).with_hint(LISTED)
+    }
 }
+
+const LISTED: &str = "`winddown status` lists the pods";
 
 fn not_here(what: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, what)

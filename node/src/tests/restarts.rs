@@ -322,6 +322,32 @@ async fn a_pod_that_an_operator_ended_is_back_with_and_without_a_restart() {
     }
 }
 
+/// Its manifest has changed, under this agent or while none ran.
+#[tokio::test(start_paused = true)]
+async fn a_kill_or_restart_reaches_the_pod_that_another_of_its_name_waits_for() {
+    for (restart, is_known) in [(false, false), (true, false), (false, true), (true, true)] {
+        let runtime = FakeRuntime::default();
+        let old = pod("web", 0, 60);
+        runtime.sync_pod(&old).await.unwrap();
+        runtime.stop_takes(old.uid(), secs(90));
+        let mut object = old.object().clone();
+        object.metadata.uid = Some("uid-new".to_owned());
+        let new = Pod::new(object).unwrap();
+        let b = bench(runtime, held());
+        if is_known {
+            b.want(&[&old]).await;
+        }
+        b.want(&[&new]).await;
+        assert!(b.runtime.runs(old.uid()) && !b.runtime.runs(new.uid()));
+        let body = KillBody { grace_seconds: Some(2), restart, ..KillBody::default() };
+        let answer = b.node.kill("default", "web", body).await.unwrap();
+        let took = answer.took_seconds.round();
+        assert_eq!((&*answer.uid, took), (old.uid().as_str(), 2.0), "{restart} {is_known}");
+        tokio::time::sleep(secs(1)).await;
+        assert!(b.runtime.runs(new.uid()));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_successor_keeps_to_a_shorter_grace_that_was_asked_for_later() {
     let runtime = FakeRuntime::default();

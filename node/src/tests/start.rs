@@ -74,6 +74,19 @@ async fn a_pod_that_is_never_ready_holds_the_next_group_for_its_time_and_all_of_
 }
 
 #[tokio::test(start_paused = true)]
+async fn to_terminate_or_restart_a_pod_that_waits_for_its_turn_is_refused_with_what_it_waits_for() {
+    let b = first_bench().await;
+    let (dns, web) = (pod("dns", SYSTEM, 30), pod("web", 0, 30));
+    b.want(&[&web, &dns]).await;
+    for restart in [false, true] {
+        let body = KillBody { restart, ..KillBody::default() };
+        let refused = b.node.kill("default", "web", body).await.unwrap_err();
+        let why = "the pod default/web does not run: starts after priority 2000000000 and above";
+        assert_eq!((refused.code, &*refused.message), (ErrorCode::Conflict, why));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_is_restarted_in_the_middle_holds_no_pod_that_runs_and_goes_on_with_the_rest()
 {
     let b = first_bench().await;
