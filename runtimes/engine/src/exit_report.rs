@@ -20,8 +20,8 @@ struct UnreportedExit {
     container: Arc<str>,
     exit: ContainerExit,
     log: PathBuf,
-    /// The probe that failed, so that the container was stopped.
-    probe: Option<Arc<str>>,
+    /// The probe or the hook that failed, so that the container was stopped.
+    failure: Option<Arc<str>>,
     again_in: Option<Duration>,
 }
 
@@ -31,8 +31,8 @@ pub(crate) fn of_exits<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, rules: &[Co
     let Some(recorder) = driver.pods().recorder().filter(|_| !exits.is_empty()) else { return };
     let driver = Arc::clone(driver);
     tokio::spawn(async move {
-        for UnreportedExit { pod, container, exit, log, probe, again_in } in exits {
-            let last_line = match probe.or_else(|| last_line(&exit.message)) {
+        for UnreportedExit { pod, container, exit, log, failure, again_in } in exits {
+            let last_line = match failure.or_else(|| last_line(&exit.message)) {
                 Some(line) => Some(line),
                 None => driver.pods().last_lines.of(log).await,
             };
@@ -67,7 +67,7 @@ fn unreported<D: Driver>(
             container: Arc::clone(&container.name),
             exit: end.exit.clone(),
             log: logs.join(files::run_log(&container.name, run.attempt)),
-            probe: run.probe_state.probe_failure().map(Into::into),
+            failure: run.probe_state.failure().map(Into::into),
             again_in: restart.applies_to(end.exit.exit_code).then_some(wait),
         });
     }

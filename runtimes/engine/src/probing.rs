@@ -76,7 +76,7 @@ pub struct ProbeState {
     pub probed: bool,
     /// The probe or postStart hook that failed, so that the run has to be restarted.
     pub failing: Option<EndCause>,
-    /// Why the startup or liveness probe failed last.
+    /// Why the postStart hook, or the startup or liveness probe, failed last.
     pub output: Option<Arc<str>>,
 }
 
@@ -159,11 +159,14 @@ impl ProbeState {
         before != *self
     }
 
-    /// The kubelet's text for the probe because of which the run is restarted.
-    pub(crate) fn probe_failure(&self) -> Option<String> {
-        let Some(EndCause::Probe(kind)) = self.failing else { return None };
-        let output = self.output.as_deref().unwrap_or_default();
-        Some(format!("{} probe failed: {output}", kind.as_str()))
+    /// The kubelet's text for the probe or the hook because of which the run is restarted.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let what = match self.failing? {
+            EndCause::Probe(kind) => format!("{} probe", kind.as_str()),
+            EndCause::PostStart => "PostStartHook".to_owned(),
+            EndCause::Pod | EndCause::Changed => return None,
+        };
+        Some(format!("{what} failed: {}", self.output.as_deref().unwrap_or_default()))
     }
 
     /// The run's state for the plan. `is_outdated`: it has to be replaced in any case.

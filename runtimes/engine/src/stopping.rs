@@ -94,7 +94,7 @@ pub async fn stop_to_restart<D: Driver>(
     why: EndCause,
     grace: Grace,
 ) -> Result<(), RuntimeError> {
-    let (target, probe) = {
+    let (target, failure) = {
         let mut state = entry.lock();
         let mut targets = targets(driver, &state);
         targets.retain(|t| &*t.name == name);
@@ -107,12 +107,12 @@ pub async fn stop_to_restart<D: Driver>(
             return Ok(());
         }
         target.waits_for_others = false;
-        (target, run.probe_state.probe_failure())
+        (target, run.probe_state.failure())
     };
     if why != EndCause::Pod {
         let (pod, text) = (pod::title(entry), why.text(name));
-        match probe {
-            Some(probe) => tracing::info!(%pod, "{text} (pod {pod}): {probe}"),
+        match failure {
+            Some(failure) => tracing::info!(%pod, "{text} (pod {pod}): {failure}"),
             None => tracing::info!(%pod, "{text} (pod {pod})"),
         }
     }

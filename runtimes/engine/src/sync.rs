@@ -11,6 +11,7 @@ use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_ch
 use crate::action::Action;
 use crate::container_plan::{ContainerObservation, ContainerRule, SpecContainer};
 use crate::driver::{Driver, Entry, act};
+use crate::last_line::last_line;
 use crate::pod::{self, RunScope as _, StartInProgress};
 use crate::{container_plan, exit_report, prober, stopping};
 
@@ -132,6 +133,9 @@ async fn post_start<D: Driver>(
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(error), "the postStart hook failed");
+                if let Some(run) = entry.lock().run(name, id) {
+                    run.probe_state.output = last_line(&error.output());
+                }
                 driver.pods().record_event(entry, Some(name), PodEventKind::PostStartFailed);
             }
             outcome.is_ok()

@@ -3,9 +3,37 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use winddown_runtimes::process::ProcessRuntime;
 use winddown_shared::{Event, Mutex, Pod, PodEvent, PodEventKind, Recorder};
 
 use crate::bed::{Bed, eventually, host, is_running, sh, status_until, stop, sync_until};
+
+/// The outputs of failed probes, and the last lines of containers that exited.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn by(runtime: &ProcessRuntime) -> Arc<Self> {
+        let told = Arc::new(Self::default());
+        let recorder: Arc<dyn Recorder> = told.clone();
+        winddown_shared::Runtime::record_to(runtime, &recorder);
+        told
+    }
+}
+
+impl Recorder for Told {
+    fn record(&self, event: &Event) {
+        match event {
+            Event::Pod(PodEvent { what: PodEventKind::Unhealthy { output, .. }, .. }) => {
+                self.0.lock().push(output.clone());
+            }
+            Event::ContainerExited { last_line, .. } => {
+                self.0.lock().push(last_line.as_deref().unwrap_or_default().to_owned());
+            }
+            _ => {}
+        }
+    }
+}
 
 fn file_probe(path: &str, more: &Value) -> Value {
     let mut probe = json!({"exec": {"command": ["test", "-e", path]}, "periodSeconds": 1,
@@ -74,13 +102,19 @@ async fn an_http_probe_takes_the_status_for_an_answer() {
 #[tokio::test]
 async fn a_container_whose_post_start_hook_fails_is_restarted() {
     let (bed, runtime) = Bed::with_runtime().await;
+    let told = Told::by(&runtime);
     let mark = bed.path("second");
     let mut container = sh("main", "exec sleep 1000");
-    let hook = format!("if [ -e {m} ]; then exit 0; fi; touch {m}; exit 1", m = mark.display());
+    let hook = format!(
+        "if [ -e {m} ]; then exit 0; fi; touch {m}; echo no table; exit 1",
+        m = mark.display()
+    );
     container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
     let pod = bed.pod_of(&json!({"containers": [container]}));
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && c[0].started).await;
     assert!(seen[0].ready);
+    eventually("the exit was reported", || !told.0.lock().is_empty()).await;
+    assert_eq!(*told.0.lock(), ["PostStartHook failed: no table"]);
     stop(&runtime, &pod, 5000).await;
     bed.nothing_left().await;
 }
@@ -156,20 +190,8 @@ async fn readiness_is_probed_until_the_container_is_gone_and_the_others_only_unt
 
 #[tokio::test]
 async fn a_probe_that_fails_says_what_its_command_wrote() {
-    #[derive(Debug, Default)]
-    struct Told(Mutex<Vec<String>>);
-    impl Recorder for Told {
-        fn record(&self, event: &Event) {
-            if let Event::Pod(PodEvent { what: PodEventKind::Unhealthy { output, .. }, .. }) = event
-            {
-                self.0.lock().push(output.to_string());
-            }
-        }
-    }
     let (bed, runtime) = Bed::with_runtime().await;
-    let told = Arc::new(Told::default());
-    let recorder: Arc<dyn Recorder> = told.clone();
-    winddown_shared::Runtime::record_to(&runtime, &recorder);
+    let told = Told::by(&runtime);
     // More than a pipe holds, and then why.
     let script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo no database >&2; exit 3";
     let probe = json!({"exec": {"command": ["/bin/sh", "-c", script]}, "periodSeconds": 1});
