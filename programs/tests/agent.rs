@@ -100,9 +100,31 @@ impl Bed {
 
     /// Kills the agent without warning and starts another one.
     pub(crate) fn restart(&mut self) {
+        self.without_agent(|_| {});
+    }
+
+    /// Kills the agent without warning, and starts another one after this.
+    pub(crate) fn without_agent(&mut self, meanwhile: impl FnOnce(&Self)) {
         self.agent.kill().expect("killed");
         self.agent.wait().expect("gone");
+        meanwhile(self);
         self.agent = agent(self.root());
+    }
+
+    /// Writes a manifest, as a program that replaces files does.
+    pub(crate) fn put(&self, name: &str, text: &str) {
+        let (file, hidden) = (self.manifest(name), self.manifest(&format!(".{name}")));
+        std::fs::write(&hidden, text).expect("written");
+        std::fs::rename(hidden, file).expect("moved");
+    }
+
+    /// Removes a manifest.
+    pub(crate) fn remove(&self, name: &str) {
+        std::fs::remove_file(self.manifest(name)).expect("removed");
+    }
+
+    fn manifest(&self, name: &str) -> PathBuf {
+        self.root().join("etc/winddown/pods").join(format!("{name}.yaml"))
     }
 }
 

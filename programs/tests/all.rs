@@ -11,6 +11,7 @@ mod install_examples;
 mod install_units;
 mod journal;
 mod live;
+mod manifests;
 mod manual;
 mod metrics;
 mod mistakes;
