@@ -90,7 +90,7 @@ pub use process::{Users, cgroups_of, ignored_signals, is_setuid};
 pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
-pub use shell_word::{has_plain_characters, shell_word};
+pub use shell_word::{has_plain_characters, path_word, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use threshold_value::ThresholdValue;
 pub use usage::{NodeUsage, Reading, UsagePaths};

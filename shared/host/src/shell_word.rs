@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Returns the text as one word of a shell's command line. It has no control characters, which a terminal would obey.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
@@ -27,6 +28,11 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     }
     word.push('\'');
     word.into()
+}
+
+/// Returns the path as one word of a shell's command line, as [`shell_word`].
+pub fn path_word(path: impl AsRef<Path>) -> String {
+    shell_word(&path.as_ref().to_string_lossy()).into_owned()
 }
 
 /// Whether no character of the text means anything to a shell or to systemd.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::shell_word::shell_word;
+use super::shell_word::path_word;
 
 /// Maximum number of links in a path, the same as the kernel's.
 const MOST_LINKS: usize = 40;
@@ -262,7 +262,7 @@ fn writers(facts: &Metadata, trusted: &Trusted, part: PathPart) -> Option<Writer
 impl OthersMayWrite {
     /// Returns the command that leaves root alone to write it, for a shell.
     pub fn fix_command(&self) -> String {
-        let path = quoted(&self.path);
+        let path = path_word(&self.path);
         match self.who {
             // What belongs to a user may have any mode, and a link's mode means nothing.
             Writers::User(_) if self.path.is_symlink() => format!("chown -h root:root {path}"),
@@ -280,13 +280,8 @@ impl OthersMayWrite {
 impl OthersMayRead {
     /// Returns the command after which its owner alone may read it, for a shell.
     pub fn fix_command(&self) -> String {
-        format!("chmod go-rwx {}", quoted(&self.path))
+        format!("chmod go-rwx {}", path_word(&self.path))
     }
-}
-
-/// Returns the path as one word of a shell.
-fn quoted(path: &Path) -> String {
-    shell_word(&path.to_string_lossy()).into_owned()
 }
 
 /// For people. The path is shown as it is: print it through `winddown_shared::display::clean`.
