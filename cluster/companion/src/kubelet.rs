@@ -27,7 +27,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use change::KubeletChange;
-pub use configuration::{MergedConfiguration, SourcedValue};
+pub use configuration::{GateSource, MergedConfiguration, SourcedValue};
 pub use periods::{KubeletPriorityPeriod, Periods};
 pub use trusted::refusal;
 pub use unit::UNIT_DIRECTORIES;
@@ -225,6 +225,10 @@ impl Kubelet {
             ArgumentsSource::CommandLine | ArgumentsSource::Process => {
                 Self { arguments, ..Self::default() }
             }
+            ArgumentsSource::Nowhere => {
+                let file = unit.as_deref().and_then(|unit| unit::file(root, unit));
+                Self::hidden(file.unwrap_or_default(), &found.process.name)
+            }
         };
         Self { unit, pid: Some(pid), distribution: of_unit.unwrap_or(distribution), ..kubelet }
     }
@@ -242,6 +246,7 @@ impl Kubelet {
                 }
             }
             ArgumentsSource::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
+            ArgumentsSource::Nowhere => Self::hidden(own.file.clone(), &own.program),
             ArgumentsSource::Process => {
                 let (file, program) = (own.file.clone(), &own.program);
                 let why = format!("what {program} tells its kubelet shows only while that runs");
@@ -249,6 +254,12 @@ impl Kubelet {
             }
         };
         Self { distribution, ..kubelet }
+    }
+
+    /// A kubelet in a program that shows nothing of what it tells it.
+    fn hidden(file: PathBuf, program: &str) -> Self {
+        let why = format!("what {program} tells its kubelet is to be seen nowhere");
+        Self { problem: Some(KubeletProblem { file, why }), ..Self::default() }
     }
 
     fn with_arguments_of(root: &Path, file: &Path) -> Self {
@@ -316,6 +327,19 @@ impl Kubelet {
         let gate = set.next_back().and_then(|on| on.to_ascii_lowercase().parse().ok());
         let Sources { file, drop_ins } = self.sources(root);
         MergedConfiguration::read(root, file.as_deref(), drop_ins.as_deref(), gate)
+    }
+
+    /// What to remove so that the feature gate of graceful shutdown is on, with the place of that; `None` if it is on.
+    pub fn gate_to_remove(&self, root: &Path, said: &MergedConfiguration) -> Option<String> {
+        Some(match said.off_by_gate.as_ref()? {
+            GateSource::Arguments => {
+                format!("GracefulNodeShutdown=false from --feature-gates of {}", self.name())
+            }
+            GateSource::File(file) => {
+                let file = below(root, file);
+                format!("GracefulNodeShutdown: false from featureGates in {}", file.display())
+            }
+        })
     }
 
     /// The files that its arguments name or, if they name none, those at a usual place.

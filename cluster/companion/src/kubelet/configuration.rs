@@ -29,10 +29,19 @@ pub struct MergedConfiguration {
     pub by_priority: Option<SourcedValue<Vec<KubeletPriorityPeriod>>>,
     /// `containerRuntimeEndpoint`.
     pub endpoint: Option<SourcedValue<String>>,
-    /// Whether a feature gate disables graceful shutdown.
-    pub off_by_gate: bool,
+    /// Where a feature gate disables graceful shutdown, whatever the periods; `None` if none does.
+    pub off_by_gate: Option<GateSource>,
     /// The first file that cannot be read, and why: what it and later ones set is not known.
     pub problem: Option<KubeletProblem>,
+}
+
+/// Where the feature gate of graceful shutdown is set to false.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateSource {
+    /// `--feature-gates` of the kubelet.
+    Arguments,
+    /// `featureGates` in this file.
+    File(PathBuf),
 }
 
 /// A value and its location.
@@ -121,7 +130,9 @@ impl MergedConfiguration {
                 break;
             }
         }
-        merged.off_by_gate = gate.map_or(merged.off_by_gate, |on| !on);
+        if let Some(on) = gate {
+            merged.off_by_gate = (!on).then_some(GateSource::Arguments);
+        }
         (!merged.files.is_empty()).then_some(merged)
     }
 
@@ -151,7 +162,7 @@ impl MergedConfiguration {
         let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
         at("containerRuntimeEndpoint").put(&mut self.endpoint, endpoint);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
-            self.off_by_gate = !graceful;
+            self.off_by_gate = (!graceful).then(|| GateSource::File(file.to_owned()));
         }
         Ok(())
     }
@@ -168,7 +179,7 @@ impl MergedConfiguration {
 
     /// The field that makes the kubelet stop pods at a shutdown, with its location; `None` if it does not.
     pub fn ends_pods(&self) -> Option<SourcedValue<String>> {
-        if self.off_by_gate {
+        if self.off_by_gate.is_some() {
             return None;
         }
         match (self.groups(), self.total()) {
@@ -181,7 +192,7 @@ impl MergedConfiguration {
         }
     }
 
-    /// The periods that are in force; zero if neither form is configured.
+    /// The periods that are set, and in force unless a feature gate is off; zero if neither form is configured.
     pub fn periods(&self) -> Periods {
         let nothing = Periods::default();
         match (self.groups(), self.total()) {

@@ -28,6 +28,8 @@ pub(super) enum ArgumentsSource {
     ArgumentsFile(&'static str),
     /// Only a running kubelet shows them.
     Process,
+    /// Nothing shows them: options of the installation say what a companion needs.
+    Nowhere,
 }
 
 /// kubeadm and most others: the kubelet is a service of its own.
@@ -41,7 +43,7 @@ pub(super) static KUBELET: Distribution = Distribution {
 
 const RANCHERS_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
-pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
+pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
     &KUBELET,
     &Distribution {
         units: &["k3s.service", "k3s-agent.service"],
@@ -80,6 +82,14 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
         processes: &[],
         source: ArgumentsSource::Process,
         endpoint: "unix:///run/k0s/containerd.sock",
+    },
+    // Its kubelet is part of it, as is the API server.
+    &Distribution {
+        units: &["microshift.service"],
+        programs: &["microshift"],
+        processes: &["microshift"],
+        source: ArgumentsSource::Nowhere,
+        endpoint: "unix:///run/crio/crio.sock",
     },
 ];
 

@@ -10,7 +10,8 @@ use winddown_host::{Users, is_setuid, regular};
 use super::control_group::{UnitPlace, place};
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
-pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
+pub const KUBELETS: [&str; 6] =
+    ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "microshift"];
 
 /// Maximum number of bytes read from a command line.
 const MAX_PROC_FILE_BYTES: u64 = 64 * 1024;

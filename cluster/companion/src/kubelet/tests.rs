@@ -148,6 +148,28 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     assert_eq!(root.ends().0, "/etc/k.yaml:2", "the command line takes precedence");
 }
 
+/// A name that is missing here would be taken for no kubelet.
+#[test]
+fn every_program_that_contains_a_kubelet_is_searched_for_among_the_processes() {
+    let contained = distributions::DISTRIBUTIONS.iter().flat_map(|one| one.processes);
+    for name in contained {
+        assert!(processes::KUBELETS.contains(name), "{name}");
+        let root = Root::with(&[("proc/9/comm", &format!("{name}\n"))]);
+        assert_eq!(root.find(true)[0].pid, Some(9), "{name}");
+    }
+    let root = Root::with(&[
+        ("usr/lib/systemd/system/microshift.service", "[Service]\nExecStart=microshift run\n"),
+        ("proc/9/comm", "microshift\n"),
+        ("proc/9/cgroup", "0::/system.slice/microshift.service\n"),
+    ]);
+    for live in [true, false] {
+        let found = root.find(live);
+        assert_eq!(found[0].name(), "microshift.service");
+        assert!(found[0].problem().unwrap().why.contains("microshift"), "{found:?}");
+        assert_eq!(found[0].usual_endpoint(), "unix:///run/crio/crio.sock");
+    }
+}
+
 #[test]
 fn the_feature_gates_of_all_options_count_and_the_last_one_of_a_name_wins() {
     for (options, ends) in [
