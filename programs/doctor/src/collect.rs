@@ -7,6 +7,8 @@ pub(crate) mod kubelet;
 mod sandbox;
 mod shortages;
 
+pub(crate) use sandbox::written;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
-use winddown_host::{FreeSpace, OthersMayWrite};
+use winddown_host::{FreeSpace, OthersMayWrite, path_word};
 
 /// The result of one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,6 +253,8 @@ pub struct KubeletConfig {
     pub enabled: String,
     /// The total time that it gives to pods.
     pub wanted: Duration,
+    /// What to remove, and from where, so that a feature gate no longer disables its graceful shutdown; empty if none does.
+    pub gate: String,
     /// Why it could not be read; empty if it could.
     pub problem: String,
 }
@@ -381,13 +383,18 @@ impl Facts {
         if self.live {
             return format!("winddown install{gap}{options}");
         }
-        format!("winddown install --root {}{gap}{options}", self.root.display())
+        format!("winddown install --root {}{gap}{options}", path_word(&self.root))
     }
 
     /// The unit of the configured container runtime, if it is known and exists.
     pub(super) fn runtime_unit(&self) -> Option<&'static str> {
-        let there = &self.files.installed.known()?.runtime_units;
-        self.runtime_units().iter().copied().find(|unit| there.contains(unit))
+        self.runtime_units().iter().copied().find(|unit| self.has_runtime_unit(unit))
+    }
+
+    /// Whether this is the unit of a container runtime, and exists.
+    pub(super) fn has_runtime_unit(&self, unit: &str) -> bool {
+        let installed = self.files.installed.known();
+        installed.is_some_and(|installed| installed.runtime_units.contains(&unit))
     }
 
     /// The units that may run the configured container runtime; empty for runtimes of host processes.
@@ -412,7 +419,8 @@ pub(super) fn scope_prefix(endpoint: &str) -> &'static str {
 
 /// Words in the path of a runtime's socket, and the units that may serve it.
 pub(super) const RUNTIME_UNITS: [(&str, &[&str]); 7] = [
-    ("k3s", &["k3s.service", "k3s-agent.service"]),
+    // RKE2 has its socket there as well.
+    ("k3s", &["k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"]),
     ("rke2", &["rke2-server.service", "rke2-agent.service"]),
     ("k0s", &["k0scontroller.service", "k0sworker.service"]),
     ("microk8s", &["snap.microk8s.daemon-containerd.service"]),

@@ -9,6 +9,7 @@ use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::{RuntimeKind, WithoutApi};
 use winddown_control::api::{ApiState, ClosedBy, PodStatus, RejectedPod, TroubleKind};
+use winddown_host::path_word;
 use winddown_shared::display;
 
 /// Checks that the container runtime can be reached.
@@ -59,8 +60,10 @@ fn no_connection(check: &Check, facts: &Facts, kind: NotObserved, why: &str) -> 
     };
     let finding = check.problem(title).saw(format!("{endpoint}: {why}"));
     if kind == NotObserved::Silent {
-        let unit = facts.runtime_unit().unwrap_or("its unit");
-        return Some(finding.advise(format!("it hangs: `systemctl restart {unit}`")));
+        return Some(finding.advise(match facts.runtime_unit() {
+            Some(unit) => format!("it hangs: `systemctl restart {unit}`"),
+            None => "it hangs: restart what listens there".to_owned(),
+        }));
     }
     let others = facts.runtime.endpoints.known().into_iter().flatten();
     let other = others.into_iter().find(|other| *other != endpoint);
@@ -187,7 +190,11 @@ fn order(
         // `winddown install` leaves Docker's scopes alone: on other nodes they are no pods.
         DOCKERS_SCOPES => (
             Fix::DockersScopesNotOrdered,
-            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}"),
+            format!(
+                "mkdir -p {} && printf '[Unit]\\nBefore={UNIT}\\n' > {}",
+                path_word(directory),
+                path_word(file)
+            ),
         ),
         _ if facts.live => (Fix::ScopesNotOrdered, facts.install("--runtime cri")),
         _ => (Fix::ScopesNotOrderedInImage, facts.install("--runtime cri")),

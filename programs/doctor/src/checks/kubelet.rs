@@ -1,6 +1,7 @@
 //! Checks of a kubelet: one that is alone on the node, one that this agent is the companion of, and one that it is not.
 
 use winddown_config::Config;
+use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
 use winddown_systemd::inspect::{LockView, LoginView};
 
@@ -21,8 +22,9 @@ pub(crate) fn lock(login: &LoginView) -> Option<&LockView> {
 
 /// The kubelet's configuration for shutdowns with its location, or why it cannot be read.
 fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
-    let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
-    let said = if said.is_empty() { "no shutdownGracePeriod" } else { said };
+    let said = [&config.problem, &config.enabled, &config.gate];
+    let said = said.into_iter().find(|said| !said.is_empty());
+    let said = said.map_or("no shutdownGracePeriod", String::as_str);
     format!("{}: {said}", facts.below_root(&config.place))
 }
 
@@ -90,7 +92,7 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
         let title = "no kubelet runs here, and with `mode: companion` nothing else runs pods";
         return Some(
             seen(facts, ABSENT.problem(title))
-                .fix(Fix::KubeletStopped, [format!("systemctl start {unit}")])
+                .fix(Fix::KubeletStopped, [format!("systemctl start {}", shell_word(unit))])
                 .advise(format!("or write another mode in {}", facts.config.file.display())),
         );
     }
@@ -126,7 +128,7 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
 /// Adds the steps by which the agent becomes the companion of the kubelet. Until the agent has started again, the
 /// kubelet ends its pods as before.
 fn become_companion(facts: &Facts, finding: Finding) -> Finding {
-    let file = facts.config.file.display();
+    let file = path_word(&facts.config.file);
     // A configuration that an operator has edited is never overwritten.
     let config = &facts.config.config;
     let mut usual = Config::default();
@@ -134,6 +136,20 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     let edited = matches!(facts.config.read, ConfigRead::Valid(_) if usual != *config);
     let aside = edited.then(|| format!("mv {file} {file}.standalone"));
     let install = facts.install("--companion");
+    let kubelet = facts.kubelet.config.known().and_then(Option::as_ref);
+    // The installation would stop at the same file.
+    let is_stuck =
+        |kubelet: &&KubeletConfig| !kubelet.problem.is_empty() && !kubelet.file.is_empty();
+    if let Some(kubelet) = kubelet.filter(is_stuck) {
+        let place = facts.below_root(&kubelet.place);
+        let told = "--kubeconfig KUBECONFIG --container-runtime-endpoint ADDRESS";
+        let aside = aside.map(|aside| format!("first `{aside}`; ")).unwrap_or_default();
+        let then = if facts.live { "; then restart winddown" } else { "" };
+        return finding.advise(format!(
+            "{aside}once {place} can be read, `{install}` makes the agent its companion; where it never can, \
+             `{install} {told}` does{then}"
+        ));
+    }
     if !facts.live {
         return finding.fix(Fix::NotACompanionInImage, aside.into_iter().chain([install]));
     }
@@ -153,7 +169,7 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
     let is_down = facts.live && facts.protection_facts().agent_runs == Some(false);
     let start =
         is_down.then(|| "systemctl enable winddown && systemctl restart winddown".to_owned());
-    let restart = facts.live.then(|| format!("systemctl restart {unit}"));
+    let restart = facts.live.then(|| format!("systemctl restart {}", shell_word(unit)));
     let first = start.as_ref().map(|start| format!("first `{start}`; ")).unwrap_or_default();
     let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();
     match config {
@@ -194,7 +210,8 @@ fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
         Edit::Words(format!("set these fields in {file}: {lines}; {}", config.rewritten))
     } else if config.is_plain {
         Edit::Command(format!(
-            "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
+            "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {}",
+            shell_word(&file)
         ))
     } else {
         Edit::Words(format!("set these fields in {file}: {lines}"))
@@ -222,7 +239,8 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the kubelet's configuration", &facts.kubelet.config);
         }
     };
-    let restart = format!("systemctl restart {}", config.unit);
+    let unit = shell_word(&config.unit);
+    let restart = format!("systemctl restart {unit}");
     let problem = || CHECK.problem(&*verdict.text);
     Some(match verdict.reason {
         Why::KubeletDisabled => {
@@ -246,7 +264,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             seen(facts, problem())
                 .saw(locks)
                 .fix(Fix::KubeletLockLost, [restart])
-                .advise(format!("`journalctl -u {} -e` says why", config.unit))
+                .advise(format!("`journalctl -u {unit} -e` says why"))
         }
         Why::LockHeld => seen(facts, CHECK.ok("the kubelet's own graceful shutdown is protected")),
         _ if !facts.live => {
@@ -263,6 +281,9 @@ fn how_to_switch_on(facts: &Facts, config: &KubeletConfig, restart: &str) -> Str
     let file = facts.below_root(&config.file);
     let fields = "shutdownGracePeriod and shutdownGracePeriodCriticalPods";
     let then = if facts.live { format!(", then: `{restart}`") } else { String::new() };
+    if !config.gate.is_empty() {
+        return format!("remove {}{then}", config.gate);
+    }
     let lasting = match config.rewritten {
         "" => String::new(),
         rewritten => format!("; {rewritten}"),

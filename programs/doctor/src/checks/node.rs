@@ -1,5 +1,7 @@
 //! Checks of the configuration, the disk and the clock.
 
+use std::path::Path;
+
 use winddown_config::{Exposed, Exposure};
 use winddown_shared::display::{age, bytes, clean};
 
@@ -8,7 +10,7 @@ use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::{DirectoryStatus, DirectoryUse, ManifestProblem, Status};
-use winddown_host::{FreeSpace, OthersMayWrite, Writers};
+use winddown_host::{FreeSpace, OthersMayWrite, Writers, path_word};
 
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
@@ -21,7 +23,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "an agent does not start with a configuration that is wrong, so the next restart would fail",
     );
-    let file = facts.config.file.display();
+    let (file, word) = (facts.config.file.display(), path_word(&facts.config.file));
     let warnings = match &facts.config.read {
         ConfigRead::Valid(warnings) => warnings,
         ConfigRead::Defaults => {
@@ -30,17 +32,17 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     .info("there is no configuration: the defaults are in effect")
                     .saw(format!("{file} is not there"))
                     .advise(format!(
-                        "`winddown config default > {file}` writes the defaults, to be changed"
+                        "`winddown config default > {word}` writes the defaults, to be changed"
                     )),
             );
         }
         ConfigRead::LastInForce(copy) => {
-            let copy = copy.display();
+            let (copy, from) = (copy.display(), path_word(copy));
             return Some(
                 CHECK
                     .problem("the configuration file is missing: the last one in effect is used")
                     .saw(format!("{file} does not exist; {copy} has the last one in effect"))
-                    .advise(format!("put {file} back, for example: cp {copy} {file}")),
+                    .advise(format!("put {file} back, for example: cp {from} {word}")),
             );
         }
         ConfigRead::Invalid(lines) => {
@@ -50,7 +52,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     .saw_all(lines)
                     .saw("what depends on it was not checked")
                     .advise(format!(
-                        "correct it; `winddown config check {file}` says when it is right"
+                        "correct it; `winddown config check {word}` says when it is right"
                     )),
             );
         }
@@ -240,7 +242,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     };
     let path = state.path.display();
     let free = left(&path, state.left.bytes, state.left.inodes);
-    let look = format!("`df -h {path}; df -i {path}` shows what is left");
+    let look = space(&[&state.path]);
     Some(if let Some(why) = &state.unwritable {
         CHECK
             .problem("the state directory cannot be written")
@@ -252,6 +254,13 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.ok("the state directory can be written").saw(free)
     })
+}
+
+/// How to see what is left on the disks of these paths.
+pub(super) fn space(paths: &[&Path]) -> String {
+    let words: Vec<_> = paths.iter().map(path_word).collect();
+    let words = words.join(" ");
+    format!("`df -h {words}; df -i {words}` shows what is left")
 }
 
 /// What is left on the disk of `path`.
@@ -273,8 +282,7 @@ pub(super) fn disks(facts: &Facts) -> Option<Finding> {
         .iter()
         .filter(|one| one.is_low && matches!(one.holds, DirectoryUse::Logs | DirectoryUse::Run))
         .collect();
-    let paths: Vec<&str> = low.iter().map(|one| &*one.path).collect();
-    let paths = paths.join(" ");
+    let paths: Vec<&Path> = low.iter().map(|one| Path::new(&one.path)).collect();
     let title = match low.as_slice() {
         [] => return None,
         [one] if one.is_full => format!("the disk of {} is full", one.path),
@@ -290,7 +298,7 @@ pub(super) fn disks(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning(title)
             .saw_each(low.iter().map(seen))
-            .advise(format!("make room; `df -h {paths}; df -i {paths}` shows what is left")),
+            .advise(format!("make room; {}", space(&paths))),
     )
 }
 
@@ -314,13 +322,14 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
         CHECK
             .problem("the control socket is open to all users")
             .saw(seen)
-            .fix(Fix::SocketOpen, [format!("chmod {mode} {path}")])
+            .fix(Fix::SocketOpen, [format!("chmod {mode} {}", path_word(&socket.path))])
     } else if socket.directory_mode & 0o1002 == 0o002 {
-        let directory = socket.path.parent().unwrap_or(&socket.path).display();
+        let directory = socket.path.parent().unwrap_or(&socket.path);
+        let word = path_word(directory);
         CHECK
             .problem("all users can replace the control socket")
-            .saw(format!("{directory}: mode {:04o}", socket.directory_mode))
-            .fix(Fix::SocketReplaceable, [format!("chmod 0755 {directory}")])
+            .saw(format!("{}: mode {:04o}", directory.display(), socket.directory_mode))
+            .fix(Fix::SocketReplaceable, [format!("chmod 0755 {word}")])
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
         CHECK
             .warning(format!("the control socket does not belong to group {wanted}"))

@@ -1,5 +1,7 @@
 //! Checks how much memory, disk space, inodes and tasks are left.
 
+use std::path::Path;
+
 use winddown_eviction::{Cause, Signal, Unit};
 use winddown_shared::Quantity;
 use winddown_shared::display::bytes;
@@ -55,8 +57,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
         .warning(format!("an eviction threshold is met: pods will be evicted {when}{on}"))
         .saw_all(&lines);
     if disk {
-        found = found
-            .advise(format!("`df -h {0}; df -i {0}` shows what is left", state_directory(facts)));
+        found = found.advise(super::node::space(&[state_directory(facts)]));
     }
     if facts.agent.known().is_some() {
         found = found.advise("`winddown plan eviction --explain` shows which pod would be evicted");
@@ -129,6 +130,6 @@ fn fields(short: &[MetThreshold]) -> String {
     fields.join(", ")
 }
 
-fn state_directory(facts: &Facts) -> String {
-    facts.config.config.access.state_directory.display().to_string()
+fn state_directory(facts: &Facts) -> &Path {
+    &facts.config.config.access.state_directory
 }

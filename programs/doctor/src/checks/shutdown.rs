@@ -330,7 +330,8 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     );
     let after = facts.agent.known()?.cluster.as_ref()?.after_nodes.as_ref()?;
     let selected = format!("shutdownAfterNodes: {}", after.selector);
-    let list = format!("see which nodes match: `kubectl get nodes -l '{}'`", after.selector);
+    let list =
+        format!("see which nodes match: `kubectl get nodes -l {}`", shell_word(&after.selector));
     if let Some(why) = &after.problem {
         let finding =
             CHECK.warning("the API server does not report the progress of other nodes").saw(why);
@@ -485,18 +486,18 @@ fn said_of_lock(status: &Status) -> String {
 
 /// Adds the fix for the delay, depending on the file that sets it now.
 fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
-    let name = file.and_then(Path::file_name);
-    let ours = name.is_none_or(|name| name == drop_in::NAME);
-    let Some(file) = file.filter(|_| !ours) else {
+    let Some(file) = file.filter(|file| sorts_after_ours(file)) else {
+        let ours = drop_in::NAME;
         if !facts.live {
             let finding = Finding { severity: Severity::Info, ..finding };
-            return finding.saw("the agent writes this file as it starts: the image needs nothing");
+            let seen = format!("the agent writes {ours} as it starts: the image needs nothing");
+            return finding.saw(seen);
         }
         return match facts.agent.known() {
             Some(_) => finding
-                .saw("the agent writes this file itself, and could not")
+                .saw(format!("the agent writes {ours} itself, and could not"))
                 .fix(Fix::DelayNotRaised, ["mkdir -p -m 755 /etc/systemd/logind.conf.d", RESTART]),
-            None => finding.saw("the agent writes this file itself as it starts"),
+            None => finding.saw(format!("the agent writes {ours} itself as it starts")),
         };
     };
     let finding =
@@ -506,6 +507,12 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
         commands.extend(reread_delay(facts).map(str::to_owned));
     }
     finding.fix(Fix::DelayOverridden, commands)
+}
+
+/// Whether the file is a drop-in that logind reads after the agent's. All others the agent's file beats.
+fn sorts_after_ours(file: &Path) -> bool {
+    let is_drop_in = file.parent().is_some_and(|directory| directory.ends_with("logind.conf.d"));
+    is_drop_in && file.file_name() > Some(drop_in::NAME.as_ref())
 }
 
 /// The commands that put the delay of the files in force. logind tells nobody of a new delay: until an agent reads it

@@ -1,10 +1,12 @@
 //! Checks of the systemd unit.
 
+use std::path::Path;
 use std::time::Duration;
 
 use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, LOG, UNIT, span};
+use crate::collect::written;
 use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -101,13 +103,33 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
         return Some(found.advise("name directories without blanks and special characters"));
     }
     if !opened.is_empty() {
-        let paths: Vec<_> = opened.iter().map(|one| one.path.display().to_string()).collect();
+        // What an earlier fix opened is in the same file, and stays open.
+        let all = beyond_unit(facts).chain(opened.iter().map(|one| &*one.path));
+        let mut paths: Vec<String> = Vec::new();
+        for path in all.map(|path| path.display().to_string()) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
         let paths = paths.join(" ");
         let open = drop_in("50-paths", "Service", &format!("ReadWritePaths={paths}"));
         let make = format!("mkdir -p -m 711 {paths}");
         found = found.fix(Fix::PathsClosed, [&make, &open, RELOAD, RESTART]);
     }
     Some(found)
+}
+
+/// The configured directories that the agent writes to and the unit itself does not open.
+fn beyond_unit(facts: &Facts) -> impl Iterator<Item = &Path> {
+    const OF_UNIT: [&str; 3] = ["/run/winddown", "/var/lib/winddown", "/var/log/winddown"];
+    let kept = facts.beyond.out_of_reach.known().into_iter().flatten();
+    let hidden: Vec<&Path> = kept.filter(|one| one.hidden).map(|one| &*one.path).collect();
+    let written = written(&facts.config.config).into_iter();
+    let written = written.filter(|(field, _)| !field.ends_with("Socket")).map(|(_, path)| path);
+    written.filter(move |path| {
+        let is_plain = has_plain_characters(&path.to_string_lossy());
+        is_plain && !hidden.contains(path) && !OF_UNIT.iter().any(|own| path.starts_with(own))
+    })
 }
 
 fn kept_away(one: &OutOfReach) -> String {
@@ -158,21 +180,23 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
     let kubelet = kubelets_unit(facts);
     let kubelet = kubelet.as_deref();
     let is_after = |unit: &&str| service.after.iter().any(|after| after == unit);
-    let mut missing = Vec::new();
+    let (mut missing, mut needed) = (Vec::new(), Vec::new());
     for any_of in [
         ["dbus.service", "dbus-broker.service", "dbus.socket"].as_slice(),
         &["systemd-logind.service"],
         facts.runtime_units(),
         kubelet.as_slice(),
     ] {
-        if let Some(first) = any_of.first()
-            && !any_of.iter().any(is_after)
-        {
-            missing.push(*first);
+        let known = any_of.iter().copied().find(is_after);
+        let there = any_of.iter().copied().find(|unit| facts.has_runtime_unit(unit));
+        needed.extend(known.or(there).or(any_of.first().copied()));
+        if known.is_none() {
+            missing.extend(there.or(any_of.first().copied()));
         }
     }
     // The unit of k3s is both the runtime's and the kubelet's.
     missing.dedup();
+    needed.dedup();
     let config = &facts.config.config;
     let is_known = config.node.runtime != RuntimeKind::Cri || !facts.runtime_units().is_empty();
     if missing.is_empty() && is_known {
@@ -195,7 +219,8 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
             .saw(format!("{UNIT}: After= lacks {names}"))
             .fix(
                 Fix::OrderMissing,
-                [&*drop_in("50-order", "Unit", &format!("After={names}")), RELOAD],
+                // All of them: what an earlier fix wrote is in the same file.
+                [&*drop_in("50-order", "Unit", &format!("After={}", needed.join(" "))), RELOAD],
             ),
     )
 }
@@ -248,12 +273,7 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     let kills_pods = facts.config.config.node.runtime == RuntimeKind::Process
         && !matches!(service.kill_mode.as_str(), "process" | "none" | "");
     if kills_pods {
-        return Some(
-            CHECK
-                .problem("a restart of the agent would kill the pods")
-                .saw(format!("{UNIT}: KillMode={}, pods are its children", service.kill_mode))
-                .fix(Fix::RestartKillsPods, ["winddown install --runtime process"]),
-        );
+        return Some(restart_kills_pods(CHECK, service));
     }
     let mut weak = Vec::new();
     if service.fd_store_max == 0 {
@@ -288,6 +308,24 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     })
 }
 
+fn restart_kills_pods(check: Check, service: &ServiceView) -> Finding {
+    let found = check
+        .problem("a restart of the agent would kill the pods")
+        .saw(format!("{UNIT}: KillMode={}, pods are its children", service.kill_mode));
+    let is_ours = |path: &&String| path.ends_with("/winddown.service.d/10-process-runtime.conf");
+    // Once the drop-in of the installation is there, something else overrides it.
+    let other = foreign_drop_in(service)
+        .or_else(|| service.drop_ins.iter().rev().find(|path| !is_ours(path)).map(String::as_str))
+        .filter(|_| service.drop_ins.iter().any(|path| is_ours(&path)));
+    match other {
+        None => found.fix(Fix::RestartKillsPods, ["winddown install --runtime process"]),
+        Some(file) => found.advise(format!(
+            "`systemctl cat winddown` shows what sets KillMode= ({file}?): remove the line there, then \
+             `systemctl daemon-reload`"
+        )),
+    }
+}
+
 /// A drop-in that is not winddown's: what it sets, no installation changes.
 fn foreign_drop_in(service: &ServiceView) -> Option<&str> {
     const OURS: [&str; 4] =
@@ -307,6 +345,8 @@ fn kill(pid: u32) -> String {
 /// The command that writes a drop-in of the unit with one line.
 fn drop_in(name: &str, section: &str, line: &str) -> String {
     let directory = "/etc/systemd/system/winddown.service.d";
+    // In printf's format between single quotes: names of units may have backslashes.
+    let line = line.replace('\\', r"\\").replace('%', "%%").replace('\'', r"'\''");
     format!("mkdir -p {directory} && printf '[{section}]\\n{line}\\n' > {directory}/{name}.conf")
 }
 

@@ -79,6 +79,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
         is_plain,
         rewritten,
         unit,
+        gate: kubelet.gate_to_remove(root, &said).unwrap_or_default(),
         ..KubeletConfig::default()
     };
     Some(match said.ends_pods() {

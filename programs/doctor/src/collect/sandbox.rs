@@ -7,7 +7,7 @@ use winddown_systemd::inspect::SandboxView;
 
 use crate::facts::OutOfReach;
 
-type Configured<'a> = (&'static str, &'a Path);
+pub(crate) type Configured<'a> = (&'static str, &'a Path);
 
 /// The configured paths that a service with this sandbox cannot use.
 pub(super) fn out_of_reach(config: &Config, sandbox: &SandboxView) -> Vec<OutOfReach> {
@@ -23,7 +23,7 @@ pub(super) fn out_of_reach(config: &Config, sandbox: &SandboxView) -> Vec<OutOfR
 }
 
 /// The directories that the agent writes to.
-fn written(config: &Config) -> Vec<Configured<'_>> {
+pub(crate) fn written(config: &Config) -> Vec<Configured<'_>> {
     // Beside a kubelet, the containers' logs are the kubelet's.
     let logs = (config.node.mode != Mode::Companion).then_some(&*config.access.pod_logs_dir);
     let all = [

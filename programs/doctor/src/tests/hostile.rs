@@ -56,6 +56,55 @@ fn texts_from_elsewhere_cannot_rewrite_the_screen() {
     }
 }
 
+/// What is printed is typed into root's shell: a name is one word of it, whatever it is.
+#[test]
+fn a_shell_reads_each_foreign_name_in_a_printed_command_as_one_word() {
+    const NAME: &str = "/a b;$(x)'c";
+    let mut live = healthy();
+    live.config.file = path(NAME);
+    live.config.config.node.max_pods = 7;
+    live.kubelet.processes = process("kubelet");
+    live.kubelet.config = kubelet("");
+    known(&mut live.files.socket).path = path(NAME);
+    known(&mut live.files.socket).mode = 0o666;
+    known(&mut live.files.state).path = path(NAME);
+    known(&mut live.files.state).unwritable = Some("full".to_owned());
+    known(&mut live.kubelet.config).as_mut().unwrap().unit = NAME.to_owned();
+    let mut companion = healthy();
+    companion.config.config.node.mode = winddown_config::Mode::Companion;
+    companion.kubelet.processes = process("kubelet");
+    companion.kubelet.config = kubelet("shutdownGracePeriod: 30s");
+    let config = known(&mut companion.kubelet.config).as_mut().unwrap();
+    (config.file, config.unit) = (NAME.to_owned(), NAME.to_owned());
+    known(&mut companion.files.socket).directory_mode = 0o777;
+    known(&mut companion.files.socket).path = path(NAME).join("sock");
+    companion.config.read = ConfigRead::Invalid(vec!["bad".to_owned()]);
+    companion.config.file = path(NAME);
+    let mut valid = companion.clone();
+    valid.config.read = ConfigRead::Valid(Vec::new());
+    let mut image = live.clone();
+    (image.live, image.root) = (false, path(NAME));
+    image.kubelet.processes = Fact::not_live();
+    image.kubelet.unit = Fact::Known(Some("kubelet.service".to_owned()));
+    image.bus.service = Fact::not_live();
+    image.files.setting = set("/etc/systemd/logind.conf.d/zzz.conf", 1);
+    image.bus.login = Fact::not_live();
+    let mut bare = image.clone();
+    bare.files.installed = Fact::Known(Installed::default());
+    bare.kubelet.unit = Fact::Known(None);
+    let mut commands = 0;
+    for facts in [live, companion, valid, image, bare] {
+        for finding in findings(&facts) {
+            let inline = finding.advice.iter().flat_map(|text| text.split('`').skip(1).step_by(2));
+            for command in finding.fix.iter().map(String::as_str).chain(inline) {
+                assert!(!command.contains("b;$(x)'c"), "{}: {command}", finding.id);
+                commands += usize::from(command.contains("b;$(x)"));
+            }
+        }
+    }
+    assert!(commands >= 9, "only {commands} commands with a foreign name");
+}
+
 #[test]
 fn numbers_that_make_no_sense_are_survived() {
     let mut facts = healthy();

@@ -376,6 +376,24 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
             "systemctl restart winddown",
         ),
     ]);
+    // The agent's own file beats these: it is only missing.
+    for file in [
+        "/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf",
+        "/etc/systemd/logind.conf",
+        "/usr/lib/systemd/logind.conf",
+        "/etc/systemd/logind.conf.d/99-site.conf",
+    ] {
+        let mut facts = healthy();
+        facts.files.setting = set(file, 10);
+        known(&mut facts.bus.login).delay = secs(10);
+        let live = finding(&facts, "delay").unwrap();
+        assert_eq!(live.fix_id, Some(Fix::DelayNotRaised), "{file}: {live:?}");
+        assert!(live.evidence[0].starts_with(file), "{live:?}");
+        facts.live = false;
+        facts.bus.login = Fact::not_live();
+        let image = finding(&facts, "delay").unwrap();
+        assert_eq!((image.severity, &*image.fix), (Info, &[][..]), "{file}: {image:?}");
+    }
     let mut facts = healthy();
     known(&mut facts.bus.login).delay = winddown_systemd::drop_in::INFINITY;
     let delay = finding(&facts, "delay").unwrap();

@@ -160,7 +160,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
             "order",
             Problem,
             "After= lacks systemd-logind.service",
-            "After=systemd-logind.service",
+            " systemd-logind.service",
         ),
         (
             "no bus",
@@ -186,8 +186,8 @@ fn the_order_is_that_of_the_runtime_in_use() {
             },
             "order",
             Problem,
-            "k3s.service",
-            "After=k3s.service",
+            "After= lacks k3s.service",
+            " k3s.service",
         ),
         (
             "a runtime whose unit is not known",
@@ -210,6 +210,8 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let found = finding(&facts, "order").unwrap();
     assert_eq!(found.severity, Problem, "the kubelet would be gone before its pods");
     assert_eq!(found.evidence, ["winddown.service: After= lacks kubelet.service"]);
+    // The file may be there from an earlier fix, which this one must not undo.
+    assert!(found.fix[0].contains("containerd.service kubelet.service"), "{found:?}");
     facts.config.config.node.mode = Mode::Cluster;
     assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
@@ -227,6 +229,33 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let crash = finding(&facts, "crash").unwrap();
     assert_eq!(crash.severity, Problem, "{crash:?}");
     assert!(crash.fix[0].contains("--runtime process"), "{crash:?}");
+    // The drop-in of the installation is there: what overrides it, no installation changes.
+    for other in ["winddown.service.d/override.conf", "service.d/10-all.conf"] {
+        let ours = "/etc/systemd/system/winddown.service.d/10-process-runtime.conf".to_owned();
+        let other = format!("/etc/systemd/system/{other}");
+        known(&mut facts.bus.service).drop_ins = vec![ours, other.clone()];
+        let crash = finding(&facts, "crash").unwrap();
+        assert_eq!((crash.severity, crash.fix_id), (Problem, None), "{crash:?}");
+        assert!(crash.advice[0].contains(&other), "{crash:?}");
+    }
+}
+
+/// k3s and RKE2 have their sockets in the same place.
+#[test]
+fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there() {
+    let mut facts = healthy();
+    facts.config.config.node.container_runtime_endpoint =
+        "unix:///run/k3s/containerd/containerd.sock".into();
+    facts.runtime.endpoint = unseen(NotObserved::Silent);
+    let said = |facts: &Facts| finding(facts, "runtime").unwrap().advice;
+    for unit in ["rke2-agent.service", "k3s.service"] {
+        known(&mut facts.files.installed).runtime_units = vec![unit];
+        assert_eq!(said(&facts), [format!("it hangs: `systemctl restart {unit}`")]);
+        let order = finding(&facts, "order").unwrap();
+        assert_eq!(order.evidence, [format!("winddown.service: After= lacks {unit}")]);
+    }
+    known(&mut facts.files.installed).runtime_units.clear();
+    assert_eq!(said(&facts), ["it hangs: restart what listens there"]);
 }
 
 #[test]
@@ -261,6 +290,14 @@ fn paths_that_the_units_sandbox_keeps_from_the_agent_are_found() {
             "write another path for kubeconfig in /etc/winddown/config.yaml",
         ),
     ]);
+    // What an earlier fix has opened stays open.
+    let mut facts = healthy();
+    facts.config.config.access.state_directory = "/data/winddown".into();
+    facts.config.config.access.pod_logs_dir = "/data/logs".into();
+    keep(&mut facts, "podLogsDir", "/data/logs", false);
+    let found = finding(&facts, "sandbox").unwrap();
+    assert!(found.fix[0].ends_with(" /data/winddown /data/logs"), "{found:?}");
+    assert!(found.fix[1].contains("ReadWritePaths=/data/winddown /data/logs\\n"), "{found:?}");
     let mut facts = healthy();
     keep(&mut facts, "stateDirectory", "/data/winddown", false);
     assert_eq!(finding(&facts, "state"), None, "this command may write it, the agent may not");
