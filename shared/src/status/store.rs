@@ -78,7 +78,7 @@ impl StatusStore {
         self.0.statuses.lock().pods.values().map(|kept| kept.entry.clone()).collect()
     }
 
-    /// Stores a status; returns whether it differs from the one last shown.
+    /// Stores a status; returns whether it, or the generation of the spec that it is about, differs from the last one.
     pub fn set(&self, pod: Pod, status: api::PodStatus) -> bool {
         let changed = self.0.statuses.lock().set(pod, status);
         if changed {
@@ -172,10 +172,12 @@ impl Statuses {
         match before {
             Some(kept) => {
                 kept.probed = probed;
-                if *kept.entry.status == status {
+                let of_other_spec = kept.entry.pod.metadata.generation != pod.metadata.generation;
+                kept.entry.pod = pod;
+                if *kept.entry.status == status && !of_other_spec {
                     return false;
                 }
-                kept.entry = StatusEntry { pod, status: Arc::new(status) };
+                kept.entry.status = Arc::new(status);
                 kept.moved(&mut self.change, &mut self.by_change);
             }
             None => {

@@ -51,6 +51,24 @@ fn each_changed_pod_is_told_once_and_unchanged_ones_are_not() {
 }
 
 #[test]
+fn a_status_that_is_true_of_a_newer_spec_too_is_a_change_and_the_pod_is_the_newest() {
+    let (store, mut seen) = (StatusStore::default(), 0);
+    let with = |generation, label: &str| {
+        let mut pod = api::Pod::clone(&pod("a"));
+        pod.metadata.generation = Some(generation);
+        pod.metadata.labels = Some([("app".to_owned(), label.to_owned())].into());
+        Pod::new(pod).unwrap()
+    };
+    store.set(with(1, "x"), status("1"));
+    assert_eq!(changed(&store, &mut seen), ["a"]);
+    store.set(with(2, "x"), status("1"));
+    assert_eq!(changed(&store, &mut seen), ["a"]);
+    store.set(with(2, "y"), status("1"));
+    assert_eq!(changed(&store, &mut seen), [""; 0], "the status says nothing of labels");
+    assert_eq!(store.all()[0].pod.metadata.labels.as_ref().unwrap()["app"], "y");
+}
+
+#[test]
 fn forgotten_pods_leave_nothing_behind_and_a_lame_duck_changes_all() {
     let (store, mut seen) = (StatusStore::default(), 0);
     for uid in ["a", "b", "c"] {
