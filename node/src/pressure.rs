@@ -27,7 +27,6 @@ use crate::core::Core;
 use crate::links::{Observe, next_change};
 use crate::metrics::ScrapedNode;
 use crate::plugin::{EvictionAnswers, NodePlugin, PluginRegistry, PluginSection};
-use crate::status_view;
 use measure::{Measured, MeasuredPlaces};
 use reclaim::GiveBack;
 pub(crate) use runtime::EvictionRuntime;
@@ -230,10 +229,8 @@ impl<R: Runtime> Readmit for Manifests<R> {
     fn earlier_evictions(&self) -> Vec<EarlierEviction> {
         let snapshot = self.workers.snapshot().into_iter();
         let evicted = snapshot.filter(|pod| pod.prior_reason == Some(KillReason::Eviction));
-        let evicted = evicted.filter_map(|snapshot| {
-            let grace_left = status_view::grace_left(&snapshot);
-            Some(EarlierEviction::new(snapshot.pod?, grace_left))
-        });
+        let evicted = evicted
+            .filter_map(|snapshot| Some(EarlierEviction::new(snapshot.pod?, snapshot.grace_left)));
         evicted.collect()
     }
 

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
 use winddown_host::pod_logs;
@@ -140,7 +139,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     let pod = snapshot.pod.as_ref().or(said.map(|s| &s.pod))?;
     let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
-    told.grace_left_seconds = grace_left(snapshot).map(|left| left.as_secs());
+    told.grace_left_seconds = snapshot.grace_left.map(|left| left.as_secs());
     told.stays_on_reboot = snapshot.restarts_on_node;
     Some(told)
 }
@@ -155,12 +154,6 @@ fn name_logs(logs: &Path, pod: &mut api::PodStatus) {
             container.log = log.display().to_string();
         }
     }
-}
-
-/// What is left of the pod's grace period; `None` unless it is terminating.
-pub(crate) fn grace_left(snapshot: &PodSnapshot) -> Option<Duration> {
-    let grace = snapshot.grace.filter(|_| snapshot.lifecycle == Lifecycle::Terminating)?;
-    Some(grace.saturating_sub(snapshot.ending_for.unwrap_or_default()))
 }
 
 /// Whether the pod has no worker yet because it waits for room or for its turn.

@@ -27,7 +27,7 @@ use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
-use crate::status_view::{grace_left, lock_state};
+use crate::status_view::lock_state;
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -274,7 +274,7 @@ impl<R: Runtime> Joined<R> {
     fn show_terminating(&self, view: &mut ShutdownPlan) {
         let snapshots = self.core.workers.snapshot();
         let left = |snapshot: &PodSnapshot| {
-            grace_left(snapshot).map(|left| (snapshot.uid.to_string(), left.as_secs_f64()))
+            snapshot.grace_left.map(|left| (snapshot.uid.to_string(), left.as_secs_f64()))
         };
         let left: HashMap<String, f64> = snapshots.iter().filter_map(left).collect();
         for pod in view.groups.iter_mut().flat_map(|group| &mut group.pods) {

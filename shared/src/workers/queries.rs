@@ -24,10 +24,8 @@ pub struct PodSnapshot {
     /// Whether it starts again on this node after this termination
     /// ([`StatusOverride::restarts_on_node`](crate::StatusOverride::restarts_on_node)).
     pub restarts_on_node: bool,
-    /// Time since its termination began.
-    pub ending_for: Option<Duration>,
-    /// The effective grace period, if it is terminating.
-    pub grace: Option<Duration>,
+    /// What is left of its grace period; `None` unless it is terminating on request.
+    pub grace_left: Option<Duration>,
     /// Consecutive failures of the current step.
     pub failures: u32,
 }
@@ -46,8 +44,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 lifecycle: record.lifecycle,
                 prior_reason: record.ending.as_ref().and_then(|e| e.reason),
                 restarts_on_node: record.restarts_on_node(),
-                ending_for: record.ending.as_ref().map(|e| now.duration_since(e.since)),
-                grace: record.ending.as_ref().and_then(|e| e.grace),
+                grace_left: record.grace_left(now),
                 failures: record.queue.failures,
             })
             .collect()

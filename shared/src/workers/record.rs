@@ -227,6 +227,13 @@ impl Record {
         true
     }
 
+    /// What is left of the grace period; `None` unless the pod is terminating on request.
+    pub(super) fn grace_left(&self, now: Instant) -> Option<Duration> {
+        let ending = self.ending.as_ref().filter(|_| self.lifecycle == Lifecycle::Terminating)?;
+        let promised = ending.kill_at.map(|at| at.saturating_duration_since(now));
+        promised.or_else(|| Some(ending.grace?.saturating_sub(now - ending.grace_since)))
+    }
+
     /// Returns a receiver that resolves when the pod holds nothing any more, or `None` if that is so already.
     pub(super) fn until_freed(&mut self) -> Option<CompletionReceiver<()>> {
         if self.lifecycle == Lifecycle::Finished && !self.has_leftover() {

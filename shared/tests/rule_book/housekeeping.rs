@@ -161,7 +161,7 @@ async fn a_started_static_pod_that_left_its_source_is_stopped_with_its_own_grace
     let snapshot = node.workers.snapshot();
     assert_eq!(snapshot[0].lifecycle, Lifecycle::Terminating);
     // The kubelet passes none on here and has the runtime derive the same 30 s.
-    assert_eq!(snapshot[0].grace, Some(secs(30)));
+    assert_eq!(snapshot[0].grace_left.map(|left| left.as_secs_f64().round()), Some(30.0));
     tokio::time::sleep(secs(29)).await;
     assert!(node.runtime.runs(web.uid()));
     tokio::time::sleep(secs(2)).await;

@@ -192,3 +192,20 @@ async fn the_wait_takes_the_grace_and_half_as_much_again_and_ten_seconds_at_leas
         assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_grace_counts_from_the_stop_or_from_when_it_was_shortened() {
+    let b = bench();
+    b.script(&pod("a"), Script { stop_takes: secs(1000), ..Script::default() });
+    b.create(&pod("a"));
+    settle().await;
+    let left = || b.workers.snapshot()[0].grace_left.map(|left| left.as_secs_f64().ceil());
+    assert_eq!(left(), None, "it is not terminating");
+    b.workers.request_kill(pod("a"), &with_grace(600));
+    tokio::time::sleep(secs(42)).await;
+    assert_eq!(left(), Some(558.0));
+    b.workers.request_kill(pod("a"), &with_grace(30));
+    assert_eq!(left(), Some(30.0));
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(left(), Some(20.0));
+}

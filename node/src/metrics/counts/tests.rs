@@ -52,8 +52,7 @@ fn runtime_worker(pod: &Pod, lifecycle: Lifecycle) -> PodSnapshot {
         lifecycle,
         restarts_on_node: false,
         prior_reason: None,
-        ending_for: None,
-        grace: None,
+        grace_left: None,
         failures: 0,
     }
 }
