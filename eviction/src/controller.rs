@@ -163,6 +163,8 @@ struct Victims {
     /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
+    /// The pods that the runtime refused to stop, and until when they are passed over.
+    refused: PodUidMap<Instant>,
     /// Whether the evictions of an earlier agent are known.
     has_taken_over: bool,
     /// Signals for which no pod qualified, and when to try again.
@@ -219,6 +221,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 endings: PodUidMap::default(),
                 pending_reclaim: PendingReclaim::default(),
                 readmission: Readmission::default(),
+                refused: PodUidMap::default(),
                 has_taken_over: false,
                 held: [None; Signal::COUNT],
             },

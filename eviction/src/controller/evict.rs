@@ -36,6 +36,8 @@ const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const NO_VICTIM_MOST: Duration = Duration::from_secs(10);
+/// How long a pod whose stop the runtime refused is passed over.
+const PASSED_OVER: Duration = Duration::from_secs(60);
 /// Why a pod was not asked to stop after all.
 const PAUSED: &str = "the node began to shut down or to be drained";
 
@@ -173,10 +175,15 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             // Until it is gone, it stays listed as terminating and overdue.
             Some(Err(error)) => {
-                if let KillError::Deadline { .. } = error
-                    && let Some(ending) = self.victims.endings.get_mut(pod.uid())
-                {
-                    ending.due = Instant::now();
+                let now = Instant::now();
+                match (&error, self.victims.endings.get_mut(pod.uid())) {
+                    (KillError::Deadline { .. }, Some(ending)) => ending.due = now,
+                    (KillError::Refused { .. }, _) => {
+                        self.victims.endings.remove(pod.uid());
+                        self.victims.readmission.forget(pod.uid());
+                        self.victims.refused.insert(pod.uid().clone(), now + PASSED_OVER);
+                    }
+                    _ => {}
                 }
                 self.victims.pending_reclaim.forget(condition);
                 self.shown.conclude(record, DecisionOutcome::Failed { error: error.to_string() });
@@ -346,7 +353,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             !staying.contains(uid) || ending.is_victim(now)
         };
         self.victims.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
-        let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
+        self.victims.refused.retain(|_, until| *until > now);
+        let is_here = |uid| active.contains(uid) && !self.victims.refused.contains_key(uid);
+        let here = measured.iter().enumerate().filter(|(_, pod)| is_here(pod.uid()));
         let candidates = here.map(|(place, pod)| {
             let (uid, asked) = (pod.uid(), self.victims.endings.contains_key(pod.uid()));
             // A victim whose hook still runs is staying, but counts as terminating.

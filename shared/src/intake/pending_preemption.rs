@@ -25,7 +25,7 @@ use crate::admission::OccupiedPlaces;
 use crate::status::PodPhase;
 use crate::workers::Occupants;
 use crate::{
-    Event, OtherPods, Pod, PodRef, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
+    Event, KillReason, OtherPods, Pod, PodRef, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
     ResourceName, Runtime, UpdateKind, Verdict, VictimPlan, doubled,
 };
 
@@ -287,14 +287,19 @@ impl<R: Runtime> Intake<R> {
         })
     }
 
-    /// The pods on the node once the terminating ones have left it, except for those that `stay` returns.
+    /// The pods on the node once the terminating ones have left it, except for those that `stay` returns. Those that the
+    /// runtime would not stop for a preemption keep their places, as if they were terminating.
     fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> OtherPods {
-        let workers = self.workers.clone();
+        let (workers, runtime) = (self.workers.clone(), Arc::clone(&self.runtime));
         OtherPods::of(move || {
             let mut occupants = workers.places();
             let non_terminating = std::mem::take(&mut occupants.non_terminating);
+            let stays =
+                |pod: &Pod| runtime.refuses_stop(pod.uid(), KillReason::Preemption).is_some();
+            let (refused, non_terminating): (Vec<_>, _) =
+                non_terminating.into_iter().partition(stays);
             let mut ending = std::mem::take(&mut occupants.without_source);
-            ending.extend(stay(occupants));
+            ending.extend(stay(occupants).into_iter().chain(refused));
             OccupiedPlaces { non_terminating, ending }
         })
     }

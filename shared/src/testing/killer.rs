@@ -1,6 +1,6 @@
 //! Scripted pods that stop as the test says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ struct KillerState {
     more_known: watch::Sender<u64>,
     takes: HashMap<PodUid, Duration>,
     stuck: HashMap<PodUid, Duration>,
+    refused: HashSet<PodUid>,
     mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
     lame_duck: Vec<(GateReason, bool, Instant)>,
     announced: Vec<(GateReason, NodeEnding)>,
@@ -83,6 +84,11 @@ impl FakeKiller {
         self.0.lock().stuck.insert(uid.clone(), time);
     }
 
+    /// Refuses to stop the pod, as a runtime may ([`Runtime::refuses_stop`](crate::Runtime::refuses_stop)).
+    pub fn refuses(&self, uid: &PodUid) {
+        self.0.lock().refused.insert(uid.clone());
+    }
+
     /// Keeps the pod's volumes mounted at these places for this long from now, or forever.
     pub fn stays_mounted<'a>(
         &self,
@@ -115,12 +121,12 @@ impl FakeKiller {
         self.0.lock().calls.clone()
     }
 
-    /// How long the stop takes and whether it needs SIGKILL.
     /// The remark of all pods on what became of them since.
     pub fn afterwards(&self) -> LateRemark {
         self.0.lock().afterwards.clone()
     }
 
+    /// How long the stop takes and whether it needs SIGKILL.
     fn stop_time(&self, pod: &Pod, request: &KillRequest) -> (Duration, bool) {
         let state = self.0.lock();
         if let Some(hang) = state.stuck.get(pod.uid()) {
@@ -138,6 +144,10 @@ impl FakeKiller {
 impl PodKiller for FakeKiller {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let at = Instant::now();
+        if self.0.lock().refused.contains(pod.uid()) {
+            let (pod, why) = (pod.pod_ref().to_string().into(), "refused as scripted".into());
+            return Err(KillError::Refused { pod, why });
+        }
         self.0.lock().calls.push(KillCall { pod: pod.clone(), request: request.clone(), at });
         let (time, forced) = self.stop_time(&pod, &request);
         let done = at + time;

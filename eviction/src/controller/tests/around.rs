@@ -252,6 +252,20 @@ async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_the_runtime_refuses_to_stop_is_passed_over_for_a_minute() {
+    let pods = vec![(pod("hog", 0, &[]), memory("4Gi")), (pod("web", 0, &[]), memory("1Gi"))];
+    let world = World::new(hard(), pods);
+    world.killer.refuses(&PodUid::new("hog"));
+    world.is(left("500Mi"), secs(3)).await;
+    assert_eq!(names(&world), ["web"]);
+    let outcomes: Vec<_> = world.view.history().into_iter().map(|one| one.outcome).collect();
+    assert!(matches!(outcomes[0], DecisionOutcome::Failed { .. }), "{outcomes:?}");
+    world.is(left("500Mi"), 2 * MINUTE).await;
+    let refused = |event: &_| matches!(event, Event::EvictionFailed { .. });
+    assert!((2..=4).contains(&world.count(refused)), "{}", world.count(refused));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_static_pod_that_was_ending_when_a_drain_began_comes_back_when_it_is_called_off() {
     let world = with_a_manifest();
     world.killer.hangs(&PodUid::new("web"), secs(3));

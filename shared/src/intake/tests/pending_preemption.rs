@@ -162,6 +162,21 @@ async fn a_critical_pod_starts_when_its_victims_have_ended_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_the_runtime_would_not_stop_is_no_victim_and_keeps_its_room() {
+    let c = crowded();
+    let (a, b, dns) = (ordinary("a", 5), ordinary("b", 5), critical("dns", 5));
+    c.node.runtime.stops_at_shutdown_only(a.uid());
+    c.node.want(&[&a, &b]).await;
+    c.node.want(&[&a, &b, &dns]).await;
+    settle().await;
+    assert!(c.runs(&a) && !c.runs(&b) && c.runs(&dns));
+    let big = critical("big", 10);
+    c.node.want(&[&a, &dns, &big]).await;
+    assert!(c.runs(&a) && !c.runs(&big));
+    assert_eq!(c.used(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_is_told_who_ended_for_whom() {
     let c = crowded();
     let (a, b, dns) = (ordinary("a", 5), ordinary("b", 5), critical("dns", 5));
