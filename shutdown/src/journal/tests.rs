@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::WallClock;
 
 use super::Journal;
+use super::writer::PlaceWriter;
 use crate::record::tests::record;
 use crate::{FileError, RecordStore, RunPhase, RunRecord};
 
@@ -290,4 +291,24 @@ async fn ends_are_kept_in_memory_at_once_and_on_disk_once_a_second_without_a_wai
     drop(journal);
     sleep(Duration::from_secs(3)).await;
     assert_eq!(disk.kept().len(), last, "the run is over");
+}
+
+#[tokio::test]
+async fn a_record_that_waits_does_not_follow_a_newer_one_that_came_when_it_was_due() {
+    let disk = Place::named("disk");
+    let writer = PlaceWriter::new(disk.clone());
+    let numbered = |sequence| Arc::new(record("boot", 1000, sequence));
+    writer.put(&numbered(1));
+    writer.written(1).await;
+    writer.put_later(&numbered(2));
+    // The task that waits for the second to pass is not polled meanwhile.
+    let due = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < due {
+        std::thread::park_timeout(due - Instant::now());
+    }
+    writer.put_later(&numbered(3));
+    writer.written(3).await;
+    sleep(Duration::from_millis(1200)).await;
+    let sequences: Vec<_> = disk.kept().into_iter().map(|(sequence, _)| sequence).collect();
+    assert_eq!(sequences, [1, 3]);
 }

@@ -67,6 +67,8 @@ impl PlaceWriter {
     pub(super) fn put_later(&self, record: &Arc<RunRecord>) {
         let mut state = self.tray.state.lock();
         let Some(due) = state.due() else {
+            // An older one that nothing has queued yet must not follow.
+            state.later = None;
             return self.tray.queue(&mut state, Arc::clone(record), &self.place);
         };
         state.later = Some(Arc::clone(record));
