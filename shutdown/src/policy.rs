@@ -1,5 +1,6 @@
 //! The operator's policy: which pods form a group, and how long each group gets.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -112,12 +113,6 @@ pub enum PolicyError {
         /// The configured period.
         seconds: i64,
     },
-    /// Two groups begin at the same priority.
-    #[error("shutdownGracePeriodByPodPriority: priority {priority} is listed twice; keep one")]
-    Duplicate {
-        /// The priority.
-        priority: i32,
-    },
     /// All groups together ask for more than a year.
     #[error("the shutdown grace periods add up to more than a year; shorten them")]
     TooLong,
@@ -182,29 +177,25 @@ impl Policy {
     }
 
     /// Creates a policy from `shutdownGracePeriodByPodPriority`, in any order. An empty list disables the
-    /// policy.
+    /// policy. Of a priority that is listed twice the last entry counts, as with the kubelet.
     ///
     /// # Errors
-    /// Fails if a group's time is negative, a priority is listed twice, or the sum is more than a year.
+    /// Fails if a group's time is negative, or the sum is more than a year.
     pub fn by_priority(groups: impl IntoIterator<Item = GroupPeriod>) -> Result<Self, PolicyError> {
-        let mut sorted = Vec::new();
-        let mut total = Duration::ZERO;
+        let mut by_priority = BTreeMap::new();
         for GroupPeriod { priority, shutdown_grace_period_seconds: seconds } in groups {
             let Ok(whole) = u64::try_from(seconds) else {
                 return Err(PolicyError::Negative { priority, seconds });
             };
-            let period = Duration::from_secs(whole);
-            total = total.saturating_add(period);
-            sorted.push(GroupPolicy { priority, period });
+            by_priority.insert(priority, Duration::from_secs(whole));
         }
+        let total = by_priority.values().copied().fold(Duration::ZERO, Duration::saturating_add);
         if total > MAX_GROUPS_TOTAL {
             return Err(PolicyError::TooLong);
         }
-        sorted.sort_unstable_by_key(|group| group.priority);
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0].priority == pair[1].priority) {
-            return Err(PolicyError::Duplicate { priority: twice[0].priority });
-        }
-        Ok(Self { groups: Groups::ByPriority(sorted), ..Self::disabled() })
+        let sorted =
+            by_priority.into_iter().map(|(priority, period)| GroupPolicy { priority, period });
+        Ok(Self { groups: Groups::ByPriority(sorted.collect()), ..Self::disabled() })
     }
 
     /// Keeps `reserve` back at the end of a shutdown for the report and final statuses (2 s by default).

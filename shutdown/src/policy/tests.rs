@@ -75,7 +75,13 @@ fn an_empty_list_disables() {
 }
 
 #[test]
-fn a_negative_time_a_double_priority_and_an_absurd_sum_are_refused() {
+fn the_last_entry_of_a_priority_counts() {
+    let twice = Policy::by_priority([period(7, i64::MAX), period(0, 1), period(7, 2)]).unwrap();
+    assert_eq!(twice, Policy::by_priority([period(0, 1), period(7, 2)]).unwrap());
+}
+
+#[test]
+fn a_negative_time_and_an_absurd_sum_are_refused() {
     let text = |groups: &[GroupPeriod]| {
         Policy::by_priority(groups.iter().copied()).unwrap_err().to_string()
     };
@@ -83,10 +89,6 @@ fn a_negative_time_a_double_priority_and_an_absurd_sum_are_refused() {
         text(&[period(0, -1)]),
         "shutdownGracePeriodByPodPriority: priority 0: shutdownGracePeriodSeconds is -1; give 0 or \
          more"
-    );
-    assert_eq!(
-        text(&[period(7, 1), period(0, 1), period(7, 2)]),
-        "shutdownGracePeriodByPodPriority: priority 7 is listed twice; keep one"
     );
     assert_eq!(
         text(&[period(0, i64::MAX), period(1, i64::MAX), period(2, i64::MAX)]),
