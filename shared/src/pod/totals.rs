@@ -41,7 +41,11 @@ pub(super) fn of_containers(pod: &api::Pod) -> Amounts<'_> {
 pub(super) fn accounted(pod: &api::Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = match spec.resources.as_ref().filter(|found| are_set(found)) {
-        Some(whole) => Amounts::of(whole.requests.as_ref()),
+        Some(whole) => {
+            let mut total = Amounts::default();
+            replace_pod_level(&mut total, whole.requests.as_ref());
+            total
+        }
         None => of_containers(pod),
     };
     add_where_present(&mut total, &Amounts::of(spec.overhead.as_ref()));

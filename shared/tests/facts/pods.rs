@@ -54,3 +54,15 @@ fn every_recorded_pod_has_the_recorded_facts() {
     let checked: usize = scenes.into_iter().map(check).sum();
     assert!(checked > 1500, "only {checked} pods");
 }
+
+#[test]
+fn at_the_level_of_a_pod_only_resources_that_kubernetes_knows_there_count() {
+    let requests = serde_json::json!({"cpu": "250m", "example.com/gpu": "3"});
+    let object = serde_json::json!({
+        "metadata": {"name": "a", "namespace": "default", "uid": "a"},
+        "spec": {"resources": {"requests": requests}, "containers": [{"name": "main"}]},
+    });
+    let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+    let named: Vec<_> = pod.accounted_requests().iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(named, ["cpu"]);
+}
