@@ -155,7 +155,7 @@ pub struct KillRequest {
     pub reason: KillReason,
     /// The time between SIGTERM and SIGKILL. `None` uses the pod's own grace period. It can only
     /// shorten what an earlier request or a deletion granted; a shorter one takes effect on a stop
-    /// in flight. Whole seconds are used, at least 1.
+    /// in flight. At least a second is given.
     pub grace: Option<Duration>,
     /// When SIGKILL is due at the latest, if that was promised before: the pod is asked again, by a later agent. What is
     /// left may be nothing.
@@ -383,7 +383,8 @@ pub trait PodKiller: Send + Sync + 'static {
     /// Terminates `pod` and resolves when none of its containers runs and none will start.
     ///
     /// Works for a pod in any state (not started, running, stopping, gone), and for one that only the runtime knows
-    /// ([`Pod::of_runtime`]). Dropping the future abandons the wait, not the kill.
+    /// ([`Pod::of_runtime`]). Dropping the future abandons the wait, not the kill. Before its first poll nothing is
+    /// requested: see [`begin_kill`](Self::begin_kill).
     ///
     /// # Errors
     /// [`KillError::Deadline`] when containers still run at the deadline; the kill continues. [`KillError::Refused`]

@@ -61,7 +61,8 @@ use state::{KillWait, Wake, WorkersState};
 /// The default of the interval after which a running pod is synced again without a change.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Starts and stops pods. Cheap to clone; the workers stop when the last clone is dropped.
+/// Starts and stops pods. Cheap to clone; the workers stop when the last clone is dropped, or by
+/// [`shut_down`](Self::shut_down), which ends what holds a clone of its own.
 pub struct PodWorkers<S> {
     inner: Arc<WorkersShared<S>>,
     /// Stops the timer and the tasks when the last handle is dropped.

@@ -119,11 +119,12 @@ impl<R: Runtime> RuntimeSyncer<R> {
         self.unknown.notified().await;
     }
 
-    /// Forwards the runtime's own changes (exits, readiness) to the workers. Runs until the runtime is gone.
+    /// Forwards the runtime's own changes (exits, readiness) to the workers, which it keeps alive. Runs until they are shut
+    /// down ([`PodWorkers::shut_down`]), or the runtime is gone.
     pub async fn forward_runtime_changes(workers: PodWorkers<Self>) {
         let mut changes = workers.syncer().runtime.changes();
-        loop {
-            match changes.recv().await {
+        while let Some(change) = workers.inner.root.run_until_cancelled(changes.recv()).await {
+            match change {
                 Ok(uid) => {
                     workers.syncer().stops.changed(&uid);
                     if !workers.resync(&uid) {
@@ -403,7 +404,7 @@ mod tests {
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let syncer = RuntimeSyncer::new(shared, statuses.clone(), recorder.clone(), wall);
         let workers = PodWorkers::new(syncer, recorder);
-        tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
+        let forwarding = tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
         let settle = || tokio::time::sleep(Duration::from_millis(1));
         let pod = pod_with("web", "web", |pod| {
             let container =
@@ -436,6 +437,8 @@ mod tests {
         assert_eq!(shown(), is("True", "", 2));
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(shown(), is("False", "", 0));
+        workers.shut_down().await;
+        tokio::time::timeout(Duration::from_secs(1), forwarding).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
