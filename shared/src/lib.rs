@@ -63,7 +63,6 @@ pub use plugin::{
     Counter, Gauge, KillHandle, MetricValue, NodeHandle, NodeHandleParts, NodePod, Plugin,
     PluginMetric, PluginStatusLine, PluginStatusLines, TerminationSpec,
 };
-pub use pod::http_get;
 pub use pod::on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerExit,

@@ -11,7 +11,6 @@ mod amounts;
 mod compact;
 mod container_kind;
 mod container_status;
-pub mod http_get;
 pub(crate) mod on_reboot;
 mod pod_ref;
 mod priority;

@@ -29,6 +29,7 @@ pub mod environment;
 mod exit_report;
 pub mod failure;
 pub mod files;
+pub mod http_get;
 mod last_line;
 pub mod oom_score;
 pub mod pod;

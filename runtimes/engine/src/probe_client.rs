@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 use winddown_host::is_host_address;
-use winddown_shared::http_get::invalid_fields;
 
 mod exchange;
 
+use crate::http_get::invalid_fields;
 use exchange::{exchange, is_no_tls};
 
 /// The maximum number of requests when the server redirects; the kubelet's limit.

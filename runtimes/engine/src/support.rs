@@ -7,12 +7,12 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::http_get::invalid_fields;
 use winddown_shared::{Pod, UnsupportedField};
 
 use crate::environment::{
     EnvironmentFacts, VariablesRoom, command_line_within, environment_within,
 };
+use crate::http_get::invalid_fields;
 use crate::{files, pod_resources, probe_client};
 
 /// Collects refused fields, relative to a path.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_shared::http_get::{InvalidField, invalid_fields};
+use winddown_engine::http_get::{InvalidField, invalid_fields};
 use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{names, rules};
