@@ -141,6 +141,19 @@ enum ResumeDecision {
     Drop,
 }
 
+// === impl Stage ===
+
+impl Stage {
+    /// A run that is over now.
+    fn done(
+        epoch: Option<u64>,
+        record: Option<Box<RunRecord>>,
+        report: Option<Box<ShutdownReport>>,
+    ) -> Self {
+        Self::Done { epoch, at: Instant::now(), record, report }
+    }
+}
+
 // === impl ShutdownParts ===
 
 impl<K: EndingPods> ShutdownParts<K> {
@@ -385,7 +398,7 @@ impl<K: EndingPods> ShutdownController<K> {
             self.parts.inhibitor.release().await;
         }
         self.parts.progress.phase(ProgressPhase::Released);
-        Transition::Done(Stage::Done { epoch, at: Instant::now(), record, report })
+        Transition::Done(Stage::done(epoch, record, report))
     }
 
     /// Closes an earlier agent's run that was called off while no agent was running, or whose time is over while it is

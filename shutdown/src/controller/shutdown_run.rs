@@ -364,8 +364,7 @@ impl<K: EndingPods> ShutdownController<K> {
                 let took = started.elapsed();
                 let ended = Event::ShutdownFinished { took, left: left_pods, unknown, released };
                 self.record_end(&ended, spared_groups);
-                let (at, record) = (Instant::now(), journal.last());
-                Transition::Done(Stage::Done { epoch, at, record, report: last_report })
+                Transition::Done(Stage::done(epoch, journal.last(), last_report))
             }
         }
     }
