@@ -120,6 +120,13 @@ impl CandidateVerdict {
 // === impl CandidateEnding ===
 
 impl CandidateEnding {
+    /// A termination that should be over at `due`, for another reason than an eviction, and whose grace period may be
+    /// shortened.
+    #[must_use]
+    pub const fn new(due: Instant) -> Self {
+        Self { due, has_minimal_grace: false, evicted_for: Conditions::NONE }
+    }
+
     /// Whether the pod was evicted and is not overdue: it ends even if it still counts as staying, because a hook runs
     /// first.
     pub(crate) fn is_victim(&self, now: Instant) -> bool {

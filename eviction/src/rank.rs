@@ -20,6 +20,14 @@ pub struct Ranked<'a> {
     pub usage: Option<i64>,
 }
 
+impl<'a> Ranked<'a> {
+    /// A pod and its usage, in the resource's unit; none if it was not measured.
+    #[must_use]
+    pub const fn new(pod: &'a Pod, usage: Option<i64>) -> Self {
+        Self { pod, usage }
+    }
+}
+
 /// Sorts pods in the kubelet's eviction order: pods that use more than they requested first, then by lower priority,
 /// then by larger use beyond the request. For tasks: by lower priority, then by larger number.
 ///

@@ -133,6 +133,13 @@ pub struct AlternativeWork {
     pub work: BoxFuture<'static, String>,
 }
 
+impl AlternativeWork {
+    /// The work, which returns what it did, and what it does, both for people.
+    pub fn new(does: impl Into<String>, work: BoxFuture<'static, String>) -> Self {
+        Self { does: does.into(), work }
+    }
+}
+
 /// Readmits evicted static pods.
 pub trait Readmit: Send + Sync + 'static {
     /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod.

@@ -56,6 +56,15 @@ pub struct RunOrder {
     pub progress: ProgressSender,
 }
 
+impl RunOrder {
+    /// A run that starts now, with no status of its own for the pods, and that nothing follows. Set other fields as needed.
+    #[must_use]
+    pub fn new(reason: KillReason, budget: Budget) -> Self {
+        let (started, progress) = (Instant::now(), ProgressSender::new());
+        Self { reason, status: None, started, budget, recorder: Arc::new(()), progress }
+    }
+}
+
 /// The result of [`run_plan`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

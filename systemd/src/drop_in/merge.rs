@@ -23,6 +23,13 @@ pub struct Source {
     pub content: Content,
 }
 
+impl Source {
+    /// The file at this path, with this content.
+    pub fn new(file: impl Into<PathBuf>, content: Content) -> Self {
+        Self { file: file.into(), content }
+    }
+}
+
 /// The content of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

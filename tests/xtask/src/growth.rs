@@ -1,5 +1,6 @@
 //! Whether a published type can grow: a field or a variant more is no breaking change of a type that is
-//! `#[non_exhaustive]`. The others are listed here, with the reason.
+//! `#[non_exhaustive]`. The others are listed here, with the reason. One that callers have to pass has to be made by
+//! them, which `#[non_exhaustive]` alone forbids (`growth/made.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,6 +10,8 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Fields, Visibility};
 
 use crate::rooms;
+
+mod made;
 
 /// The folders of the published crates.
 const PUBLISHED: [&str; 9] = [
@@ -28,7 +31,7 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
         "ContainerKind ContainerState EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
-         InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
+         InspectErrorKind Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
          MetricValue Outcome PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
          ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
          ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \
@@ -63,7 +66,7 @@ const CLOSED: [(&str, &str); 5] = [
 /// # Errors
 /// A source cannot be read, a type can neither grow nor is listed, or is listed in vain.
 pub(crate) fn show(repository: &Path) -> Result<()> {
-    let mut types = Types::default();
+    let (mut types, mut made) = (Types::default(), made::Made::default());
     for (folder, sources) in rooms::sources(repository)? {
         if !PUBLISHED.contains(&folder.as_str()) {
             continue;
@@ -72,12 +75,15 @@ pub(crate) fn show(repository: &Path) -> Result<()> {
             let path = source.path.strip_prefix(repository).unwrap_or(&source.path);
             types.file = path.display().to_string();
             let file = syn::parse_file(&source.text);
-            types.visit_file(&file.with_context(|| format!("cannot read {}", types.file))?);
+            let file = file.with_context(|| format!("cannot read {}", types.file))?;
+            types.visit_file(&file);
+            made.visit_file(&file);
         }
     }
-    let wrong = types.wrong(&CLOSED);
+    let mut wrong = types.wrong(&CLOSED);
+    wrong.extend(made.wrong(&types.open));
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    println!("{:>7}  published types that can grow", types.open);
+    println!("{:>7}  published types that can grow", types.open.len());
     println!("{:>7}  that cannot, each with the reason", types.closed.len());
     Ok(())
 }
@@ -86,7 +92,8 @@ pub(crate) fn show(repository: &Path) -> Result<()> {
 #[derive(Default)]
 struct Types {
     file: String,
-    open: usize,
+    /// The places of those that can grow, by name.
+    open: BTreeMap<String, String>,
     /// The places of those that cannot grow, by name.
     closed: BTreeMap<String, String>,
 }
@@ -95,12 +102,9 @@ struct Types {
 
 impl Types {
     fn note(&mut self, name: &syn::Ident, attributes: &[Attribute]) {
-        if attributes.iter().any(|one| one.path().is_ident("non_exhaustive")) {
-            self.open += 1;
-        } else {
-            let place = format!("{}:{}", self.file, name.span().start().line);
-            self.closed.insert(name.to_string(), place);
-        }
+        let can_grow = attributes.iter().any(|one| one.path().is_ident("non_exhaustive"));
+        let types = if can_grow { &mut self.open } else { &mut self.closed };
+        types.insert(name.to_string(), format!("{}:{}", self.file, name.span().start().line));
     }
 
     /// What the rule does not allow, one line each.
@@ -155,7 +159,7 @@ mod tests {
         let text = "pub struct A { pub a: u8 }\n#[non_exhaustive] pub struct B { pub b: u8 }\n\
                     pub struct C { pub c: u8, d: u8 }\npub enum E { One }\nstruct F { pub f: u8 }\npub struct G(pub u8);";
         types.visit_file(&syn::parse_file(text).unwrap());
-        assert_eq!((types.open, types.closed.len()), (1, 2), "{:?}", types.closed);
+        assert_eq!((types.open.len(), types.closed.len()), (1, 2), "{:?}", types.closed);
         let wrong = types.wrong(&[("why", "E B")]);
         assert!(wrong[0].starts_with("lib.rs:1: A cannot grow"), "{wrong:?}");
         assert_eq!(wrong[1..], ["B can grow, or is gone: take it from growth.rs"]);
