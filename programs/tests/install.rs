@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use image::{Image, LOGIND, LONG, PROGRAMS, Recorder, UNIT};
+use image::{Image, LOGIND, LONG, PROGRAMS, Recorder, UNIT, WANTS};
 use sha2::{Digest as _, Sha256};
 use winddown_install::{
     ChangeAction, Host, HostError, InstallOptions, Runtime, UninstallOptions, install_on,
@@ -342,9 +342,7 @@ fn the_agents_drop_in_is_neither_written_nor_changed_by_an_installation_and_goes
 #[test]
 fn what_hid_a_packages_drop_in_goes_although_a_purge_took_the_record_of_it() {
     let image = Image::new();
-    let unit = image.path("usr/lib/systemd/system/winddown.service");
-    fs::create_dir_all(unit.parent().unwrap()).unwrap();
-    fs::write(&unit, "packaged").unwrap();
+    image.package();
     let hidden = image.path("etc/systemd/system/winddown.service.d/10-process-runtime.conf");
     install_on(&InstallOptions { runtime: Runtime::Systemd, ..image.options() }, None).unwrap();
     assert!(hidden.is_symlink());
@@ -423,6 +421,74 @@ fn a_running_systemd_is_told_what_changed_and_no_more() {
             "systemctl kill -s HUP systemd-logind.service",
         ]
     );
+}
+
+/// The unit is the package's, and whether or not `systemctl enable` was typed, it does not start the next agent.
+#[test]
+fn an_uninstallation_beside_a_package_stops_the_agent_first_and_takes_its_link_away() {
+    for (purge, runtime) in [(false, Runtime::Systemd), (true, Runtime::Process)] {
+        for by in
+            ["/usr/lib/systemd/system/winddown.service", "/lib/systemd/system/winddown.service"]
+        {
+            let image = Image::new();
+            image.package();
+            fs::create_dir_all(image.path(WANTS).parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(by, image.path(WANTS)).unwrap();
+            install_on(&InstallOptions { runtime, ..image.options() }, None).unwrap();
+            let host = Recorder::default();
+            let report = uninstall_on(&image.removal(purge), Some(&host)).unwrap().to_string();
+            let done = host.0.take();
+            assert_eq!(
+                done,
+                ["systemctl stop winddown.service", "systemctl daemon-reload"],
+                "{report}"
+            );
+            assert!(image.path(WANTS).symlink_metadata().is_err(), "{report}");
+            assert!(image.path("usr/lib/systemd/system/winddown.service").exists());
+            let outlive = report.contains("running pods keep running");
+            assert_eq!(outlive, runtime == Runtime::Process, "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_second_uninstallation_on_a_machine_has_nothing_to_do() {
+    /// A systemd that has no such unit.
+    struct Without;
+    impl Host for Without {
+        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
+            let (command, status) =
+                (format!("{program} {}", args.join(" ")), ExitStatus::from_raw(5 << 8));
+            Err(HostError::Failed { command, status, output: "not loaded".to_owned() })
+        }
+
+        fn kubelet_holds_lock(&self) -> Option<bool> {
+            None
+        }
+    }
+    let report = uninstall_on(&Image::new().removal(false), Some(&Without)).unwrap().to_string();
+    assert_eq!(report, "Nothing to do.\n");
+}
+
+#[test]
+fn a_drop_in_of_the_tarball_makes_way_for_a_packages_and_back() {
+    let image = Image::new();
+    image.install().unwrap();
+    let drop_in = image.path("etc/systemd/system/winddown.service.d/10-process-runtime.conf");
+    let config = image.path("etc/winddown/config.yaml");
+    image.package();
+    fs::remove_file(&config).unwrap();
+    let host = Recorder::default();
+    let options = InstallOptions { runtime: Runtime::Cri, start: true, ..image.options() };
+    install_on(&options, Some(&host)).unwrap();
+    assert_eq!(fs::read_link(&drop_in).unwrap(), Path::new("/dev/null"));
+    let done = host.0.take();
+    assert!(!done.iter().any(|command| command.contains("restart")), "it has pods: {done:?}");
+
+    fs::remove_dir_all(image.path("usr/lib")).unwrap();
+    fs::remove_file(&config).unwrap();
+    image.install().unwrap();
+    assert!(drop_in.is_file() && !drop_in.is_symlink());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use winddown_config::reference::default_of;
 use winddown_config::{
     Config, ConfigError, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme,
 };
-use winddown_host::regular;
+use winddown_host::{regular, shell_word};
 use winddown_shared::display::clean;
 use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;
@@ -451,10 +451,12 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
     let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
     let said = kubelet.configuration(root);
-    let own = said.as_ref().filter(|said| said.ends_pods().is_some());
-    let wanted = own.map_or(config.shutdown.total(), MergedConfiguration::wanted);
-    let mut steps = Vec::new();
-    if own.is_none() {
+    let set = said.as_ref().filter(|said| said.periods() != Periods::default());
+    let wanted = set.map_or(config.shutdown.total(), MergedConfiguration::wanted);
+    let gate = said.as_ref().and_then(|said| kubelet.gate_to_remove(root, said));
+    let remove = gate.map(|gate| NextStepKind::ChangeKubelet.typed(format!("remove {gate}")));
+    let mut steps = Vec::from_iter(remove);
+    if set.is_none() {
         let change = periods_again(root, &kubelet, said, config);
         steps.extend(fields(root, change, "so that the kubelet terminates its pods in order"));
     }
@@ -536,7 +538,7 @@ fn fields(root: &Path, change: Option<KubeletChange>, why: &str) -> Vec<NextStep
 /// The command that restarts the kubelet, which reads its configuration only as it starts.
 fn restart(kubelet: &Kubelet) -> NextStep {
     let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
-    let line = format!("systemctl restart {}", unit.trim_end_matches(".service"));
+    let line = format!("systemctl restart {}", shell_word(unit.trim_end_matches(".service")));
     NextStepKind::RestartKubelet.typed(line)
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_host::{path_word, shell_word};
 use winddown_shared::display::clean;
 
 use super::next_step::NextStep;
@@ -75,6 +76,32 @@ pub enum InstallError {
         /// The steps by which the kubelet ends its pods itself again, and the uninstallation.
         first: Vec<NextStep>,
     },
+    /// The agent could not be stopped. Nothing was changed.
+    #[error("the agent cannot be stopped, nothing was changed; --force uninstalls all the same")]
+    NotStopped {
+        /// The error of the command.
+        source: HostError,
+    },
+    /// The unit's sandbox hides the directory of the programs. Nothing was changed.
+    #[error(
+        "{} is hidden from the unit, which would not start, nothing was changed: \
+         install the programs elsewhere: --bin-dir /usr/local/bin", .path.display()
+    )]
+    HiddenPrograms {
+        /// The directory that was given.
+        path: PathBuf,
+    },
+    /// A file system is mounted read-only. Nothing was changed.
+    #[error(
+        "{} is on a read-only file system, nothing was changed{}", .path.display(),
+        if *.is_program { ": install the programs elsewhere: --bin-dir /opt/winddown/bin" } else { "" }
+    )]
+    ReadOnly {
+        /// What cannot be written, including the root.
+        path: PathBuf,
+        /// Whether it is a program, which can be elsewhere.
+        is_program: bool,
+    },
     /// A path cannot be written into a unit file.
     #[error("{} cannot be named in a unit file: use an absolute path of letters, digits and ._-/+", .path.display())]
     ProgramDirectory {
@@ -90,7 +117,7 @@ pub enum InstallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The choice is ambiguous. Nothing was changed.
-    #[error("more than one {what} is here: {}; choose one: `winddown install --companion {flag} {}`", clean(&.found.join(", ")), clean(.found.first().map_or("", String::as_str)))]
+    #[error("more than one {what} is here: {}; choose one: `winddown install --companion {flag} {}`", clean(&.found.join(", ")), shell_word(.found.first().map_or("", String::as_str)))]
     Ambiguous {
         /// The kind of thing found more than once.
         what: &'static str,
@@ -156,7 +183,7 @@ pub enum InstallError {
     #[error(
         "{} is mounted below {}, nothing was changed: terminate the pods with `winddown drain`, then \
          `umount {}`, and run the same command again",
-        .mount.display(), .directory.display(), .mount.display()
+        .mount.display(), .directory.display(), path_word(.mount)
     )]
     Mounted {
         /// The directory to be removed.
@@ -270,10 +297,6 @@ fn files(count: usize) -> String {
 
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::ReadOnlyFilesystem => {
-            " (for a read-only /usr, choose another place for the programs with --bin-dir; the \
-             files already in place are kept)"
-        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (make room and run the same command again; the files already in place are kept)"
         }

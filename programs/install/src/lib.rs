@@ -56,7 +56,7 @@ use record::{InstallRecord, InstalledEntry};
 use tree::{FoundPath, Tree};
 
 use winddown_config::{Config, Mode, ShutdownSettings};
-use winddown_host::{Trusted, regular};
+use winddown_host::{Trusted, path_word, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
 /// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.
@@ -158,15 +158,15 @@ pub fn install_on(
     if !plan.conflicts.is_empty() {
         return Err(InstallError::Conflicts(plan.conflicts));
     }
-
+    refuse_read_only(&tree, &choices, &plan)?;
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
     }
     let changes = plan.steps.into_iter().map(|step| step.change);
     // Do not report directories that already existed.
-    let was_there = |change: &PathChange| found.get(&change.path) == Some(&FoundPath::Directory);
-    let told = changes.filter(|change| change.action != ChangeAction::Kept || !was_there(change));
-    report.changes = told.collect();
+    let is_old = |change: &PathChange| found.get(&change.path) == Some(&FoundPath::Directory);
+    report.changes =
+        changes.filter(|change| change.action != ChangeAction::Kept || !is_old(change)).collect();
     // While an installation is unfinished, its record still has the drop-in that it removed.
     let was_other = record.unfinished
         && options.runtime != Runtime::Process
@@ -228,7 +228,7 @@ fn choices(
         packaged: tree.is_packaged()?,
         runtime: options.runtime,
         enable: options.enable,
-        bin_dir: unit_path(&options.bin_dir)?,
+        bin_dir: bin_dir(tree, options)?,
         programs,
         config,
         given,
@@ -257,6 +257,22 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
         return Err(InstallError::OtherVersion { path: from, version });
     }
     Ok(Program { name, from: CopySource { path: from, file }, sha256 })
+}
+
+/// What the unit's `ProtectHome=` and `PrivateTmp=` hide from its programs.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+
+/// Returns the directory of the programs, if the unit can start them there. For the process runtime, the unit hides nothing.
+fn bin_dir(tree: &Tree, options: &InstallOptions) -> Result<String, InstallError> {
+    let directory = unit_path(&options.bin_dir)?;
+    let resolved = tree.resolve_whole(&directory)?;
+    let leads_to = Path::new("/").join(resolved.strip_prefix(tree.root()).unwrap_or(&resolved));
+    let is_hidden = |path: &Path| HIDDEN.iter().any(|hidden| path.starts_with(hidden));
+    let sandboxed = options.runtime != Runtime::Process && !tree.is_packaged()?;
+    if sandboxed && (is_hidden(Path::new(&directory)) || is_hidden(&leads_to)) {
+        return Err(InstallError::HiddenPrograms { path: options.bin_dir.clone() });
+    }
+    Ok(directory)
 }
 
 /// Returns the path as text for a unit file, if it has no characters that are special to systemd.
@@ -375,6 +391,23 @@ fn unusable(
     InstallError::Config { path: path.to_owned(), source: source.into() }
 }
 
+/// Looks for read-only file systems before anything is changed.
+fn refuse_read_only(
+    tree: &Tree,
+    choices: &Choices,
+    plan: &InstallPlan,
+) -> Result<(), InstallError> {
+    for step in plan.steps.iter().filter(|step| step.work != InstallWork::Nothing) {
+        let path = &step.change.path;
+        if tree.is_read_only(path)? {
+            let is_program =
+                choices.bin_dir.starts_with(path) || path.starts_with(&choices.bin_dir);
+            return Err(InstallError::ReadOnly { path: tree.resolve(path)?, is_program });
+        }
+    }
+    Ok(())
+}
+
 /// Carries out the steps. The record is written first, with both the old and the new entries, so that after an
 /// interruption the next run recognises its own files. It is unfinished until systemd uses them.
 fn carry_out(tree: &Tree, plan: &InstallPlan, old: &InstallRecord) -> Result<(), InstallError> {
@@ -463,10 +496,13 @@ fn restart_ends_pods(
     was_other: bool,
     report: &InstallReport,
 ) -> bool {
-    // A package's drop-in stays, but is masked by a link.
-    let gone = if packaged { ChangeAction::Created } else { ChangeAction::Removed };
+    // A package's drop-in stays, but is masked by a link, which may take the place of a file.
+    let is_gone = |action| match packaged {
+        true => !matches!(action, ChangeAction::Kept | ChangeAction::Removed),
+        false => action == ChangeAction::Removed,
+    };
     let is_other =
-        was_other || report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
+        was_other || report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && is_gone(c.action));
     let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
     // If the query fails, assume that the agent runs.
     is_other && !matches!(is_active(), Err(HostError::Failed { .. }))
@@ -475,8 +511,8 @@ fn restart_ends_pods(
 /// What to type so that the unit as it is now takes effect.
 fn begin_with_it(
     options: &InstallOptions,
-    live: bool,
-    ends_pods: bool,
+    winddown: &str,
+    (live, ends_pods): (bool, bool),
     report: &mut InstallReport,
 ) {
     if ends_pods {
@@ -485,6 +521,9 @@ fn begin_with_it(
                 .to_owned(),
         );
         let line = "winddown drain && systemctl restart winddown && winddown undrain";
+        let line = ["drain", "undrain"].iter().fold(line.to_owned(), |line, verb| {
+            line.replace(&format!("winddown {verb}"), &format!("{winddown} {verb}"))
+        });
         report.next.push(NextStepKind::DrainAndRestart.typed(line));
     } else if live && !options.start {
         let is_new =
@@ -495,6 +534,17 @@ fn begin_with_it(
                 NextStepKind::Restart.typed("systemctl restart winddown    # terminates no pod")
             }
         });
+    }
+}
+
+/// How the program is typed: by its path, unless it is where a shell of root's looks.
+fn typed_program(options: &InstallOptions, packaged: bool) -> String {
+    const SEARCHED: [&str; 6] =
+        ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
+    let is_found = SEARCHED.iter().any(|directory| options.bin_dir == Path::new(directory));
+    match packaged || is_found {
+        true => "winddown".to_owned(),
+        false => options.bin_dir.join("winddown").display().to_string(),
     }
 }
 
@@ -527,29 +577,31 @@ fn advise(
         return Ok(());
     }
     let is_enabled = tree.look(assets::WANTS)? != FoundPath::Nothing;
+    let winddown = typed_program(options, packaged);
+    let ask_doctor = || NextStepKind::AskDoctor.typed(format!("{winddown} doctor"));
     if beside.is_some() && !is_enabled {
-        let root = options.root.display();
+        let root = path_word(&options.root);
         report.next.push(match live {
             true => NextStepKind::EnableNow.typed("systemctl enable --now winddown"),
             false => NextStepKind::EnableInImage
                 .typed(format!("systemctl --root={root} enable winddown")),
         });
         report.next.extend(switch_off);
-        report.next.extend(live.then(|| NextStepKind::AskDoctor.typed("winddown doctor")));
+        report.next.extend(live.then(ask_doctor));
         return Ok(());
     }
     if !options.enable && !is_enabled {
         report.next.push(NextStepKind::Enable.typed("systemctl enable winddown"));
     }
-    begin_with_it(options, live, ends_pods, report);
+    begin_with_it(options, &winddown, (live, ends_pods), report);
     report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.notes.push(format!("pod manifests go into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {
         report.next.push(match beside {
-            Some(_) => NextStepKind::AskDoctor.typed("winddown doctor"),
-            None => NextStepKind::ShowStatus.typed("winddown status"),
+            Some(_) => ask_doctor(),
+            None => NextStepKind::ShowStatus.typed(format!("{winddown} status")),
         });
     }
     Ok(())

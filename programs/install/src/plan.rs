@@ -130,8 +130,8 @@ fn link(
         FoundPath::Link(to) if to.as_os_str() == target => {
             Ok((ChangeAction::Kept, InstallWork::Nothing, entry))
         }
-        // Our own link, to the unit's earlier path.
-        FoundPath::Link(to) if leads_to(recorded, to) => {
+        // Our own link, to the unit's earlier path, or our own file of an installation without a package.
+        _ if is_recorded(there, recorded) => {
             Ok((ChangeAction::Updated, InstallWork::Link { target }, entry))
         }
         // For systemd only the name counts, and "systemctl enable" may write /lib or /usr/lib.
@@ -147,8 +147,15 @@ fn link(
     }
 }
 
-fn leads_to(recorded: Option<&InstalledEntry>, to: &Path) -> bool {
-    matches!(recorded, Some(InstalledEntry::Link { target }) if to.as_os_str() == target.as_str())
+/// Whether an installation made what is there.
+fn is_recorded(there: &FoundPath, recorded: Option<&InstalledEntry>) -> bool {
+    match (there, recorded) {
+        (FoundPath::File { sha256, .. }, Some(entry)) => entry.is_file(sha256),
+        (FoundPath::Link(to), Some(InstalledEntry::Link { target })) => {
+            to.as_os_str() == target.as_str()
+        }
+        _ => false,
+    }
 }
 
 fn file(
@@ -189,7 +196,8 @@ fn file(
             };
             Ok((action, work, ours.then_some(entry)))
         }
-        FoundPath::File { sha256, .. } if record.owns(path, sha256) => {
+        // A link is one that an installation beside a package made.
+        _ if is_recorded(there, record.entries.get(path)) => {
             Ok((ChangeAction::Updated, write(false), Some(entry)))
         }
         FoundPath::Link(to) if to.as_os_str() == MASK && is_installs => {

@@ -41,6 +41,13 @@ pub(super) enum InstalledEntry {
     Configuration,
 }
 
+impl InstalledEntry {
+    /// Whether it is a file with this content.
+    pub(super) fn is_file(&self, sha256: &str) -> bool {
+        matches!(self, Self::File { sha256: known } if known.iter().any(|one| one == sha256))
+    }
+}
+
 impl InstallRecord {
     pub(super) fn load(tree: &Tree) -> Result<Self, InstallError> {
         let path = tree.resolve(RECORD)?;
@@ -70,7 +77,7 @@ impl InstallRecord {
 
     /// Whether we installed the file at `path` with this content.
     pub(super) fn owns(&self, path: &str, sha256: &str) -> bool {
-        matches!(self.entries.get(path), Some(InstalledEntry::File { sha256: known }) if known.iter().any(|k| k == sha256))
+        self.entries.get(path).is_some_and(|entry| entry.is_file(sha256))
     }
 
     /// Returns this record merged with everything that `next` is about to install.

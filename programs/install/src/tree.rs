@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use winddown_host::regular;
 
-use super::assets::PACKAGED_UNIT;
+use super::assets::{PACKAGED_UNIT, UNIT};
 use super::error::InstallError;
 use super::mounts;
 
@@ -95,6 +95,11 @@ impl Tree {
         Ok(matches!(self.look(PACKAGED_UNIT)?, FoundPath::File { .. }))
     }
 
+    /// Whether the agent has a unit, of an installation or of a package.
+    pub(super) fn has_unit(&self) -> Result<bool, InstallError> {
+        Ok(self.look(UNIT)? != FoundPath::Nothing || self.is_packaged()?)
+    }
+
     pub(super) fn look(&self, path: &str) -> Result<FoundPath, InstallError> {
         let path = self.resolve(path)?;
         let read = || -> io::Result<FoundPath> {
@@ -156,6 +161,14 @@ impl Tree {
             let _ = fs::remove_file(&new);
             InstallError::file("write", path)(error)
         })
+    }
+
+    /// Whether the file system of the path, or of where it would be, is mounted read-only.
+    pub(super) fn is_read_only(&self, path: &str) -> Result<bool, InstallError> {
+        let path = self.resolve(path)?;
+        let there = path.ancestors().skip(1).find(|path| path.is_dir());
+        let facts = there.and_then(|directory| rustix::fs::statvfs(directory).ok());
+        Ok(facts.is_some_and(|facts| facts.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)))
     }
 
     pub(super) fn set_mode(&self, path: &str, mode: u32) -> Result<(), InstallError> {

@@ -1,8 +1,8 @@
 //! Removes what an installation created.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use winddown_config::Config;
+use winddown_config::{Config, LAST_IN_FORCE};
 use winddown_host::regular;
 
 use super::assets::{
@@ -11,7 +11,7 @@ use super::assets::{
 };
 
 use super::companion;
-use super::error::InstallError;
+use super::error::{HostError, InstallError};
 use super::host::{Host, LiveHost, command_line};
 use super::next_step::{NextStep, NextStepKind};
 use super::plan::{self, InstallWork, PlannedStep};
@@ -43,8 +43,8 @@ impl Default for UninstallOptions {
     }
 }
 
-/// Stops the agent and removes what was installed. Pods of the process runtime keep running; use
-/// `winddown drain` first to stop them.
+/// Stops the agent, also one of a package, and removes what was installed, and the link that starts the agent at
+/// boot. Pods of the process runtime keep running; use `winddown drain` first to stop them.
 ///
 /// # Errors
 /// See [`InstallError`]. The same command can be run again and continues where it stopped.
@@ -68,11 +68,10 @@ pub fn uninstall_on(
         // Check this before removing anything: if the uninstall stopped half-way, there would be no agent to unmount.
         [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
     }
-    let steps = steps(&tree, &record, options)?;
+    let unit_stays = keeps_unit(&tree, &record, options)?;
+    let steps = steps(&tree, &record, options, unit_stays)?;
     let kubelets = switch_kubelet_on(&tree, host);
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
-    let unit =
-        steps.iter().any(|s| s.change.path == UNIT && s.change.action == ChangeAction::Removed);
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
         let last = NextStepKind::Uninstall.typed("winddown uninstall");
         let first = kubelets.into_iter().chain([last]).collect();
@@ -80,10 +79,8 @@ pub fn uninstall_on(
     }
     let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
-
-    if unit {
-        run(host, options, &mut report, &["stop", "winddown.service"]);
-    }
+    let pods_outlive = has_pods_below_agent(&tree)?;
+    let stopped = stop(&tree, host, options, &mut report)?;
     for step in steps {
         if !options.dry_run && step.work == InstallWork::Remove {
             tree.remove(&step.change.path)?;
@@ -92,9 +89,14 @@ pub fn uninstall_on(
     }
     if options.purge {
         purge(&tree, options, &mut report)?;
+        if unit_stays && !options.dry_run {
+            store_again(&tree, &record)?;
+        }
     }
     remove_directories(&tree, &record, options, &mut report)?;
-    if unit {
+    let is_unit_file = |change: &PathChange| change.path.starts_with(UNIT_FILES);
+    let removed = |change: &&PathChange| change.action == ChangeAction::Removed;
+    if report.changes.iter().filter(removed).any(is_unit_file) {
         run(host, options, &mut report, &["daemon-reload"]);
     }
     if drop_in {
@@ -103,23 +105,82 @@ pub fn uninstall_on(
     if tree.is_packaged()? {
         report.notes.push(PACKAGED.to_owned());
     }
-    if unit && host.is_some() {
-        let was = |path: &str| record.entries.contains_key(path);
-        if was(PROCESS_DROP_IN) {
-            report.notes.push("running pods keep running, without an agent".to_owned());
-        }
-        if was(SYSUSERS) {
-            report.notes.push("group winddown stays; `groupdel winddown` removes it".to_owned());
-        }
-        if !options.purge && is_drained(&tree) {
-            report.notes.push(DRAINED.to_owned());
-        }
+    if stopped {
+        let group_stays = record.entries.contains_key(SYSUSERS) && !unit_stays;
+        let is_drained = !options.purge && is_drained(&tree);
+        let notes = [(pods_outlive, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
+        report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
     }
     report.next = kubelets;
     Ok(report)
 }
 
+/// The directory of unit files.
+const UNIT_FILES: &str = "/etc/systemd/system/";
+
+/// Stops the agent: nothing is removed while it runs, and no unit may start it again. Returns whether there is a unit.
+fn stop(
+    tree: &Tree,
+    host: Option<&dyn Host>,
+    options: &UninstallOptions,
+    report: &mut InstallReport,
+) -> Result<bool, InstallError> {
+    /// The exit code of systemctl if there is no such unit.
+    const NO_SUCH_UNIT: i32 = 5;
+    let Some(host) = host else { return Ok(false) };
+    let args = ["stop", "winddown.service"];
+    let done = match options.dry_run {
+        true if tree.has_unit()? => Ok(()),
+        true => return Ok(false),
+        false => host.run("systemctl", &args),
+    };
+    match done {
+        Ok(()) => report.commands.push(command_line("systemctl", &args)),
+        Err(HostError::Failed { status, .. }) if status.code() == Some(NO_SUCH_UNIT) => {
+            return Ok(false);
+        }
+        Err(error) if options.force => report.notes.push(error.line()),
+        Err(source) => return Err(InstallError::NotStopped { source }),
+    }
+    Ok(true)
+}
+
+/// Stores the record that a purge removed: by it, a later uninstallation knows what was kept.
+fn store_again(tree: &Tree, record: &InstallRecord) -> Result<(), InstallError> {
+    if tree.look(STATE)? == FoundPath::Nothing {
+        tree.make_directory(STATE, 0o711)?;
+    }
+    record.store(tree)
+}
+
+/// Whether the unit is set up for pods that are the agent's children. A package's is, unless its drop-in is masked.
+fn has_pods_below_agent(tree: &Tree) -> Result<bool, InstallError> {
+    Ok(match tree.look(PROCESS_DROP_IN)? {
+        FoundPath::File { .. } => true,
+        FoundPath::Nothing => tree.is_packaged()?,
+        FoundPath::Link(_) | FoundPath::Directory | FoundPath::Other => false,
+    })
+}
+
+/// Whether a unit stays that an installation wrote and an operator edited.
+fn keeps_unit(
+    tree: &Tree,
+    record: &InstallRecord,
+    options: &UninstallOptions,
+) -> Result<bool, InstallError> {
+    let there = tree.look(UNIT)?;
+    let step = record
+        .entries
+        .get(UNIT)
+        .and_then(|entry| plan::removal(UNIT, entry, &there, record, options.force));
+    Ok(step.is_some_and(|step| step.change.action == ChangeAction::Kept))
+}
+
 const PACKAGED: &str = "the program and the unit came with a package: they go with it";
+
+const OUTLIVE: &str = "running pods keep running, without an agent";
+
+const GROUP: &str = "group winddown stays; `groupdel winddown` removes it";
 
 const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot \
                        admits no pod until `winddown undrain`";
@@ -139,12 +200,18 @@ fn steps(
     tree: &Tree,
     record: &InstallRecord,
     options: &UninstallOptions,
+    unit_stays: bool,
 ) -> Result<Vec<PlannedStep>, InstallError> {
     let remove = |path: &str| PlannedStep {
         change: PathChange { action: ChangeAction::Removed, path: path.to_owned(), why: None },
         work: InstallWork::Remove,
     };
     let mut steps = Vec::new();
+    // "systemctl disable" would need the unit. It goes first, so that no boot starts what is half removed.
+    let is_units = |to: &Path| to.file_name() == Path::new(UNIT).file_name();
+    if matches!(tree.look(WANTS)?, FoundPath::Link(to) if is_units(&to)) {
+        steps.push(remove(WANTS));
+    }
     // The agent rewrites its drop-in, so its hash is unknown; recognise it by its name and first line.
     for path in DROP_INS {
         if matches!(tree.look(path)?, FoundPath::File { signed: true, .. }) {
@@ -156,20 +223,32 @@ fn steps(
         if seen || *entry == InstalledEntry::Directory || (options.purge && path == CONFIG) {
             continue;
         }
-        steps.extend(plan::removal(path, entry, &tree.look(path)?, record, options.force));
+        let step = plan::removal(path, entry, &tree.look(path)?, record, options.force);
+        steps.extend(step.map(|step| if unit_stays { needed_by_unit(step) } else { step }));
     }
-    // The link of "systemctl enable". "systemctl disable" would remove it, but needs the unit.
-    let enabled = matches!(tree.look(WANTS)?, FoundPath::Link(to) if to.as_os_str() == UNIT);
     let gone = |path: &str| {
         steps.iter().any(|s| s.change.path == path && s.change.action == ChangeAction::Removed)
     };
-    if enabled && gone(UNIT) && !gone(WANTS) {
-        steps.push(remove(WANTS));
+    // Without the configuration, the next agent would be what this one was.
+    if gone(CONFIG) && matches!(tree.look(LAST_IN_FORCE)?, FoundPath::File { .. }) {
+        steps.push(remove(LAST_IN_FORCE));
     }
-    if tree.look(RECORD)? != FoundPath::Nothing {
+    if !unit_stays && tree.look(RECORD)? != FoundPath::Nothing {
         steps.push(remove(RECORD));
     }
     Ok(steps)
+}
+
+/// Keeps the programs and the unit's other files for a unit that stays: without its drop-in, the unit's next stop would
+/// kill the pods.
+fn needed_by_unit(step: PlannedStep) -> PlannedStep {
+    let path = &step.change.path;
+    if path == CONFIG || step.change.action != ChangeAction::Removed {
+        return step;
+    }
+    let (action, why) = (ChangeAction::Kept, Some("for the unit that is kept"));
+    let change = PathChange { action, why, ..step.change };
+    PlannedStep { change, work: InstallWork::Nothing }
 }
 
 /// Returns the steps that come first if the configuration is for companion mode, so that the kubelet ends its pods itself.

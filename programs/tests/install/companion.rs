@@ -300,14 +300,18 @@ fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_sai
 #[test]
 fn a_default_that_was_not_edited_makes_way() {
     let image = beside("kubeadm");
-    image.put("usr/lib/systemd/system/winddown.service", "[Service]\n");
+    image.package();
     image.put(CONFIG, winddown_config::default_yaml());
     image.install_beside(Companion::default()).unwrap();
     assert_eq!(image.config().node.mode, Mode::Companion);
+    // As the agent keeps it: without it, no later agent is a companion.
+    let last = winddown_config::LAST_IN_FORCE.trim_start_matches('/');
+    image.put(last, &image.read(CONFIG));
     // Nothing of the package is removed.
     uninstall_on(&image.removal(false), None).unwrap();
     assert!(
         !image.path(CONFIG).exists()
+            && !image.path(last).exists()
             && image.path("usr/lib/systemd/system/winddown.service").exists()
     );
 }
@@ -389,6 +393,33 @@ fn beside_running() -> Image {
         image.put(&format!("proc/9/{file}"), text);
     }
     image
+}
+
+/// The periods are as they should be, and count for nothing: the gate is the step, not the periods.
+#[test]
+fn a_kubelet_whose_gate_is_off_gets_its_pods_back_once_the_gate_is_gone() {
+    let in_file = "featureGates:\n  GracefulNodeShutdown: false\n";
+    let of_file =
+        "remove GracefulNodeShutdown: false from featureGates in /var/lib/kubelet/config.yaml";
+    let of_option = "remove GracefulNodeShutdown=false from --feature-gates of kubelet.service";
+    for (in_file, option, step) in
+        [(in_file, "", of_file), ("", "\0--feature-gates=GracefulNodeShutdown=false", of_option)]
+    {
+        let image = beside_running();
+        image.put(KUBELETS_DELAY, "[Login]\nInhibitDelayMaxSec=90\n");
+        let (config, command) = (image.read(KUBEADM), image.read("proc/9/cmdline"));
+        image.put(KUBEADM, &format!("{config}{in_file}"));
+        image.put("proc/9/cmdline", &format!("{command}{option}"));
+        let host = Locks(Some(true));
+        let refused = uninstall_on(&image.removal(false), Some(&host)).unwrap_err().to_string();
+        let refused = refused.replace(&image.root.path().display().to_string(), "");
+        let steps =
+            format!("First:\n  {step}\n  systemctl restart kubelet\n  winddown uninstall\n");
+        assert!(refused.contains(&steps), "{refused}");
+        image.put(KUBEADM, &config);
+        image.put("proc/9/cmdline", &command);
+        uninstall_on(&image.removal(false), Some(&host)).unwrap();
+    }
 }
 
 /// What the file says is in force only from the next start of the kubelet.

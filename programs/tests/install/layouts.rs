@@ -73,7 +73,7 @@ fn doctors_finding(layout: &str, id: &str, config: Option<&str>) -> String {
 
 #[test]
 fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_change_it() {
-    for layout in LAYOUTS.into_iter().chain(["k0s"]) {
+    for layout in LAYOUTS.into_iter().chain(["k0s", "microshift"]) {
         let image = beside(layout);
         let mut text = format!(
             "# doctor, without winddown\n{}# doctor, beside a companion\n{}# install --companion --dry-run\n",
@@ -93,6 +93,25 @@ fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_c
         }
         let text = text.replace(image.root.path().to_str().unwrap(), "");
         insta::assert_snapshot!(format!("kubelet_of_{layout}"), text);
+    }
+}
+
+/// Nothing shows what the kubelet in such a program is told: the options say it.
+#[test]
+fn a_companion_of_a_kubelet_that_shows_nothing_is_installed_by_what_it_is_told() {
+    let image = beside("microshift");
+    let kubeconfig = "/var/lib/microshift/resources/kubelet/kubeconfig";
+    let endpoint = "unix:///run/crio/crio.sock";
+    let companion = Companion {
+        kubeconfig: Some(kubeconfig.into()),
+        endpoint: Some(endpoint.to_owned()),
+        ..Companion::default()
+    };
+    let told = InstallOptions { companion: Some(companion), ..options(&image, false) };
+    install_on(&told, None).unwrap();
+    let config = image.read("etc/winddown/config.yaml");
+    for value in [kubeconfig, endpoint] {
+        assert!(config.contains(value), "{config}");
     }
 }
 

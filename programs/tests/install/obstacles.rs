@@ -5,9 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use winddown_install::{InstallError, InstallOptions, UninstallOptions, install_on, uninstall_on};
+use winddown_install::{
+    InstallError, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
+};
 
-use super::image::{Image, LONG, UNIT};
+use super::Broken;
+use super::image::{Image, LONG, Recorder, UNIT, WANTS};
 
 #[test]
 fn foreign_files_are_named_together_and_nothing_is_touched() {
@@ -56,6 +59,49 @@ fn uninstall_keeps_an_edited_unit_unless_forced() {
     image.install().unwrap();
     fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
     uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
+    assert_eq!(image.tree(), [""; 0]);
+}
+
+/// Its programs and its drop-in are what it needs: without the drop-in, the next daemon-reload would have a stop kill the pods.
+#[test]
+fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_started_at_boot() {
+    for purge in [false, true] {
+        let image = Image::new();
+        image.install().unwrap();
+        fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
+        let host = Recorder::default();
+        let report = uninstall_on(&image.removal(purge), Some(&host)).unwrap().to_string();
+        let done = host.0.take();
+        assert_eq!(done, ["systemctl stop winddown.service", "systemctl daemon-reload"]);
+        for kept in [
+            UNIT,
+            "usr/bin/winddownd",
+            "usr/bin/winddown-shim",
+            "etc/systemd/system/winddown.slice",
+            "etc/systemd/system/winddown.service.d/10-process-runtime.conf",
+            "etc/sysusers.d/winddown.conf",
+        ] {
+            assert!(report.contains(&format!("kept      /{kept}  (")), "{kept}: {report}");
+            assert!(image.path(kept).exists(), "{kept}");
+        }
+        assert!(image.path(WANTS).symlink_metadata().is_err(), "{report}");
+        assert!(!report.contains("groupdel"), "{report}");
+        // What is kept is still known to be winddown's.
+        uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
+        assert_eq!(image.tree(), [""; 0]);
+    }
+}
+
+#[test]
+fn nothing_is_removed_under_an_agent_that_cannot_be_stopped() {
+    let image = Image::new();
+    image.install().unwrap();
+    let before = image.tree();
+    let host = Broken("systemctl stop");
+    let error = uninstall_on(&image.removal(true), Some(&host)).unwrap_err();
+    assert!(error.to_string().contains("cannot be stopped, nothing was changed"), "{error}");
+    assert_eq!(image.tree(), before);
+    uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, Some(&host)).unwrap();
     assert_eq!(image.tree(), [""; 0]);
 }
 
@@ -181,12 +227,23 @@ fn a_read_only_place_is_named_with_a_way_out() {
     let test = "a_read_only_place_is_named_with_a_way_out";
     let image = Image::new();
     let Some(_mount) = Mount::over(test, &image.path("usr"), "ro") else { return };
-    let error = image.install().unwrap_err().to_string();
-    assert!(error.starts_with("cannot create directory "), "{error}");
-    assert!(error.contains("/usr/bin (for a read-only /usr, choose another place"), "{error}");
-    let options = InstallOptions { bin_dir: "/opt/bin".into(), ..image.options() };
-    install_on(&options, None).unwrap();
-    assert!(image.path("opt/bin/winddown").exists());
+    let before = image.tree();
+    for dry_run in [false, true] {
+        let error = install_on(&InstallOptions { dry_run, ..image.options() }, None).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("/usr/bin is on a read-only file system, nothing was changed"),
+            "{error}"
+        );
+        assert!(error.ends_with("--bin-dir /opt/winddown/bin"), "{error}");
+        assert_eq!(image.tree(), before);
+    }
+    let options = InstallOptions { bin_dir: "/opt/winddown/bin".into(), ..image.options() };
+    let report = install_on(&options, Some(&Recorder::default())).unwrap();
+    assert!(image.path("opt/winddown/bin/winddown").exists());
+    // A shell does not look there.
+    let next: Vec<&str> = report.next.iter().map(|step| &**step).collect();
+    assert_eq!(next.last(), Some(&"/opt/winddown/bin/winddown status"), "{report}");
 }
 
 #[test]
@@ -242,6 +299,28 @@ fn a_place_that_a_unit_file_cannot_name_is_refused() {
     let options = InstallOptions { bin_dir: "/opt//winddown/bin/".into(), ..image.options() };
     install_on(&options, None).unwrap();
     assert!(image.read(UNIT).contains("\nExecStart=/opt/winddown/bin/winddownd\n"));
+}
+
+/// The unit's sandbox shows the agent nothing of these directories; the process runtime has no sandbox.
+#[test]
+fn programs_where_the_unit_does_not_see_them_are_refused() {
+    let image = Image::new();
+    let to = |place: &str, runtime| {
+        let options = InstallOptions { bin_dir: place.into(), runtime, ..image.options() };
+        install_on(&InstallOptions { dry_run: true, ..options }, None).map(drop)
+    };
+    fs::create_dir_all(image.path("root/opt")).unwrap();
+    symlink("/root/opt", image.path("opt")).unwrap();
+    for place in
+        ["/root", "/root/bin", "/home/me/bin", "/tmp/b", "/var/tmp/b", "/run/user/0", "/opt/b"]
+    {
+        let error = to(place, Runtime::Systemd).unwrap_err().to_string();
+        assert!(error.contains("--bin-dir /usr/local/bin"), "{place}: {error}");
+        to(place, Runtime::Process).unwrap();
+    }
+    for place in ["/usr/local/bin", "/rootless", "/srv/home"] {
+        to(place, Runtime::Systemd).unwrap();
+    }
 }
 
 #[test]

@@ -157,6 +157,12 @@ async fn leaves_in_order(test: &str, manager: Manager) -> TestResult {
         }
         keeps_grace(&node, command).await?;
     }
+    // Both would terminate the pods, now or after the next boot.
+    for (question, answer) in [("is-active", "inactive"), ("is-enabled", "disabled")] {
+        let said = node.exec(&["systemctl", question, "winddown"], COMMAND).await?.stdout;
+        assert_eq!(said.trim(), answer, "{question}");
+    }
+    assert!(!node.host_path("/var/lib/winddown/last-config.yaml").exists());
     let removed = manager.remove(&node).await?;
     assert!(!removed.contains("WARNING"), "{removed}");
     keeps_grace(&node, "the removal of the package").await

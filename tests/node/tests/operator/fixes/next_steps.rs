@@ -1,6 +1,7 @@
 //! Types what `winddown install` and `winddown uninstall` say to do next, as it is. Each kind of step is printed and typed.
 
 use winddown_install::NextStepKind;
+use winddown_node_tests::packages::repository;
 use winddown_node_tests::scenario::{SOON, TestResult};
 use winddown_node_tests::{Flavour, Node, base_or_skip, programs};
 
@@ -59,6 +60,34 @@ async fn what_an_installation_says_to_do_next_is_typed_as_it_is() -> TestResult 
     Ok(())
 }
 
+/// Where the page has the programs of such a machine.
+const ELSEWHERE: &str = "/opt/winddown/bin/";
+
+#[tokio::test]
+async fn on_a_read_only_usr_the_command_of_the_page_and_what_it_says_next_are_typed() -> TestResult
+{
+    let test = "on_a_read_only_usr_the_command_of_the_page_and_what_it_says_next_are_typed";
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let page = std::fs::read_to_string(repository().join("docs/how-to/install.md"))?;
+    let row = page.lines().find(|line| line.starts_with("| a read-only `/usr`"));
+    let command = row.and_then(|row| row.rsplit('`').nth(1)).ok_or("the page has no command")?;
+    let node = Node::boot(&base).await?;
+    node.install_programs(&programs().await?, "/srv/new")?;
+    let protect = "mount --bind /usr /usr; mount -o remount,bind,ro /usr; ! touch /usr/x";
+    node.run(&["sh", "-ec", protect]).await?;
+    let refused = node.exec(&["/srv/new/winddown", "install"], LIMIT).await?;
+    let way_out = command.rsplit_once(" --start").map_or("", |(command, _)| command);
+    let option = way_out.split_once("install ").map_or("nothing", |(_, option)| option);
+    assert!(refused.stderr.trim_end().ends_with(option), "{}", refused.stderr);
+    assert!(!node.host_path("/var/lib/winddown").exists(), "it began");
+
+    let in_folder = format!("cd /srv/new && {command}");
+    let next = type_next(&node, &in_folder, "Next:\n", &mut Vec::new()).await?;
+    assert_eq!(next, [format!("{ELSEWHERE}winddown status")]);
+    node.run(&["systemctl", "is-active", "winddown"]).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_a_companions_installation_says_to_do_next_is_typed_as_it_is() -> TestResult {
     let test = "what_a_companions_installation_says_to_do_next_is_typed_as_it_is";
@@ -96,7 +125,8 @@ async fn type_next(
     for line in next.lines() {
         let is_field = line.starts_with("      ");
         let line = line.trim();
-        let kind = NextStepKind::ALL.iter().find(|kind| line.starts_with(beginning(**kind)));
+        let name = line.trim_start_matches(ELSEWHERE);
+        let kind = NextStepKind::ALL.iter().find(|kind| name.starts_with(beginning(**kind)));
         seen.extend(kind);
         let typed = match kind {
             _ if is_field => set(line),
