@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_node_tests::packages::{Packages, are_here};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
-use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods};
+use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods, programs};
 
 /// Unpacking fifty megabytes of a debug build takes its time.
 pub(super) const DPKG: Duration = Duration::from_secs(120);
@@ -125,6 +125,59 @@ async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() 
     assert_eq!(node.read("/srv/other")?, "x", "links are not followed");
     let left = node.run(&["find", "/run/winddown", "-type", "f"]).await?;
     assert_eq!(left, format!("{secret}\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
+    let test = "a_purge_empties_a_mount_point_and_keeps_it";
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let deb = Packages::make("1", &["deb"]).await?;
+    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let node = &scenario.node;
+    install(&scenario, &deb.deb()?).await?;
+    let disks = ["/var/lib/winddown", "/var/log/winddown"];
+    for disk in disks {
+        let fill = "mount -t tmpfs disk $0; mkdir $0/.pods; echo x >$0/.pods/record";
+        node.run(&["sh", "-ec", fill, disk]).await?;
+    }
+    let said = dpkg(node, &["--purge", "winddown"]).await?;
+    for disk in disks {
+        assert!(said.contains(&format!("{disk} is empty and stays")), "{said}");
+        assert_eq!(node.run(&["find", disk, "-mindepth", "1"]).await?, "");
+        node.run(&["mountpoint", "--quiet", disk]).await?;
+    }
+    Ok(())
+}
+
+/// The package is removed, the tarball takes over its pods, and only then what the package left is purged.
+#[tokio::test]
+async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() -> TestResult {
+    let test = "a_purge_takes_nothing_from_a_tarballs_installation_that_came_later";
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let deb = Packages::make("1", &["deb"]).await?;
+    let mut scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    install(&scenario, &deb.deb()?).await?;
+    let pids = run_pods(&mut scenario).await?;
+    dpkg(&scenario.node, &["--remove", "winddown"]).await?;
+    scenario.node.install_programs(&programs().await?, "/srv/new")?;
+    scenario.node.run(&["/srv/new/winddown", "install", "--start"]).await?;
+    scenario.lock_is_back().await?;
+    scenario.all_pods_are("Running").await?;
+
+    let said = dpkg(&scenario.node, &["--purge", "winddown"]).await?;
+    assert!(said.contains("/etc/systemd/system/winddown.service uses them"), "{said}");
+    assert_eq!(scenario.node.read("/etc/winddown/config.yaml")?, CONFIG);
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.lock_is_back().await?;
+    scenario.all_pods_are("Running").await?;
+    assert_eq!(scenario.untouched_pids().await?, pids, "pods are adopted");
     Ok(())
 }
 
