@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1 as api;
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{self, Event};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
@@ -123,25 +123,29 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             let Some(error) = error else { continue };
             outage.failed(&error);
-            let refusal = refusal::of_watch(&error);
-            let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
-            if refusal == Some(Refusal::Expired) {
-                sleep(wait).await;
-                continue;
-            }
-            if refusal == Some(Refusal::NotAllowed) {
+            self.wait_after(&error, &mut backoff).await;
+        }
+    }
+
+    /// Records what a failure of the watch says of the API server, and waits until the watch may be restarted.
+    async fn wait_after(&self, error: &watcher::Error, backoff: &mut Backoff) {
+        let refusal = refusal::of_watch(error);
+        let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
+        match refusal {
+            Some(Refusal::Expired) => return sleep(wait).await,
+            Some(Refusal::NotAllowed) => {
                 self.outage.worked();
-                self.known.set_refused(Some(refusal::watch_text(&error)));
-                sleep(wait).await;
-                continue;
+                self.known.set_refused(Some(refusal::watch_text(error)));
+                return sleep(wait).await;
             }
-            self.known.set_refused(None);
-            self.outage.failed(Instant::now());
-            tokio::select! {
-                () = sleep(wait) => {}
-                // Another request was answered, and a caller may be waiting for the watch.
-                () = self.outage.recovered() => sleep(wait.min(MAX_RESTART_DELAY)).await,
-            }
+            _ => {}
+        }
+        self.known.set_refused(None);
+        self.outage.failed(Instant::now());
+        tokio::select! {
+            () = sleep(wait) => {}
+            // Another request was answered, and a caller may be waiting for the watch.
+            () = self.outage.recovered() => sleep(wait.min(MAX_RESTART_DELAY)).await,
         }
     }
 
