@@ -69,7 +69,8 @@ pub trait Prepare: Send + Sync + 'static {
         let _ = pod;
     }
 
-    /// Removes what was made for a pod that the node does not have any more. May be called repeatedly.
+    /// Removes what was made for a pod that has terminated, or that the node does not have any more. May be called
+    /// repeatedly.
     fn forget(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
         let _ = uid;
         async {}

@@ -101,6 +101,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 if let Some(ended) = self.known.ended(uid, last.clone()) {
                     self.keep.keep(ended).await;
                 }
+                self.prepare.forget(uid).await;
                 last
             }
             None => return,

@@ -36,9 +36,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
     ) -> Result<(), RunError> {
         let cancel = parts.cancel.clone();
         let mut running = Self { parts: parts.clone(), tasks: JoinSet::new() };
-        for pod in parts.known.wanted().borrow().iter().flat_map(|wanted| &wanted.pods) {
-            parts.prepare.adopt(pod);
-        }
+        let earlier = parts.known.wanted().borrow().clone();
+        let earlier = earlier.iter().flat_map(|wanted| &wanted.pods);
+        let live = earlier.filter(|pod| !pod.status.as_ref().is_some_and(is_terminal));
+        live.for_each(|pod| parts.prepare.adopt(pod));
         let (synced, mut is_synced) = watch::channel(false);
         running.spawn("watches the API server's pods", api_watch::follow(parts.clone(), synced));
         let ended = tokio::select! {

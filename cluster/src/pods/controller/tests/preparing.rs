@@ -155,7 +155,7 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     world.delete("u1", 10);
     world.until("it goes", |w| w.calls("forget u1") == 1).await;
     tokio::time::sleep(S).await;
-    assert_eq!(prepare.logged(), ["prepare u1", "refresh u1", "forget u1"]);
+    assert_eq!(prepare.logged(), ["prepare u1", "refresh u1", "forget u1", "forget u1"]);
 }
 
 /// Takes ten seconds, as while the API server is slow.
@@ -178,6 +178,26 @@ async fn a_pod_that_is_deleted_while_it_is_prepared_never_starts() {
     world.until("it is removed", |w| w.object("u1").is_none()).await;
     world.until("it is forgotten", |w| w.with(|s| s.kept.is_empty())).await;
     assert_eq!(world.calls("create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_for_a_pod_goes_with_its_end_and_not_only_with_its_object() {
+    let world = World::new();
+    let prepare = OneConfigMap::new(None);
+    let mut running = world.start_preparing(world.config(), prepare.clone());
+    running.ready().await;
+    let mut once = pod("a", "u1");
+    once.spec.as_mut().unwrap().restart_policy = Some("Never".into());
+    world.apply(once);
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    world.ends("u1", 0);
+    world.until("it has ended", |w| w.phase("u1").as_deref() == Some("Succeeded")).await;
+    assert_eq!(prepare.logged(), ["prepare u1", "forget u1"]);
+    running.stop().await.unwrap();
+    let prepare = OneConfigMap::new(None);
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.holds_for(60 * S, "it stays", |w| w.phase("u1").as_deref() == Some("Succeeded")).await;
+    assert_eq!(prepare.logged(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
