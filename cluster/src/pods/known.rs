@@ -228,6 +228,17 @@ impl KnownPods {
         true
     }
 
+    /// Records that a pod runs that has to terminate. The node is given it when it has to terminate it.
+    pub(crate) fn take_over(&self, uid: &PodUid, running: Pod) {
+        let mut object = running.object().clone();
+        object.metadata.deletion_timestamp = None;
+        object.metadata.deletion_grace_period_seconds = None;
+        let pod = Pod::new(object).unwrap_or(running);
+        self.mark(uid, |known| {
+            known.given.get_or_insert(GivenPod { pod, last: None }).last.clone()
+        });
+    }
+
     /// Makes the node terminate a pod by its deadline, or earlier than it was told before. Returns
     /// the pod as the node gets it; `None` if that is nothing new.
     pub(crate) fn end(&self, uid: &PodUid, now: Instant, wall: WallTime) -> Option<Pod> {

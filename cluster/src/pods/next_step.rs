@@ -19,6 +19,8 @@ pub(crate) struct PodView<'a> {
     pub(crate) final_status: bool,
     /// Whether the node itself reports the pod as Failed or Succeeded.
     pub(crate) is_over_here: bool,
+    /// Whether it runs here although the node was not given it; `None` while that is unknown.
+    pub(crate) runs: Option<bool>,
     /// What to do with pods that run here and that the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
 }
@@ -46,6 +48,10 @@ pub(crate) enum PodAction {
     Change,
     /// Make the node terminate it, or terminate it earlier.
     End,
+    /// Take it over as it is in the API, because it runs and has to terminate.
+    TakeOver,
+    /// Wait until it is known whether it runs.
+    Wait,
     /// Report that its fate is unknown.
     Lost,
     /// Remove its object from the API.
@@ -85,7 +91,7 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
         Some(_) => PodAction::Change,
         // It is woken when its predecessor is forgotten.
         None if view.final_status || view.has_predecessor => PodAction::Nothing,
-        None if ran_and_may_not_run_again(known) => PodAction::Lost,
+        None if ran_and_may_not_run_again(known) => unless_it_runs(view, PodAction::Give),
         None => PodAction::Give,
     }
 }
@@ -101,7 +107,16 @@ fn when_deleting(view: PodView<'_>) -> PodAction {
     match known.removed {
         true => PodAction::Nothing,
         false if has_end => PodAction::Remove,
-        false => PodAction::Lost,
+        false => unless_it_runs(view, PodAction::TakeOver),
+    }
+}
+
+/// The step for a pod that ran and has no record here: a record may be lost while its pod runs.
+fn unless_it_runs(view: PodView<'_>, then: PodAction) -> PodAction {
+    match view.runs {
+        Some(true) => then,
+        Some(false) => PodAction::Lost,
+        None => PodAction::Wait,
     }
 }
 

@@ -170,7 +170,11 @@ pub struct NodeSide {
     pub(crate) statuses: StatusStore,
     pub(crate) ends: watch::Receiver<u64>,
     has_ended: Arc<dyn Fn(&PodUid) -> bool + Send + Sync>,
+    runs: Runs,
 }
+
+/// Whether a pod runs; `None` while that is unknown.
+type Runs = Arc<dyn Fn(&PodUid) -> Option<bool> + Send + Sync>;
 
 // === impl NodeSide ===
 
@@ -179,11 +183,13 @@ impl NodeSide {
     pub fn of_workers<S: PodSyncer>(workers: PodWorkers<S>, statuses: StatusStore) -> Self {
         let said = statuses.clone();
         let ends = workers.ends();
-        Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
+        let running = workers.clone();
+        let side = Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
             Some(_) => workers.is_known_terminated(uid) && !workers.restarts_on_node(uid),
             // Without a worker it was rejected, or has not reached the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal(&status)),
-        })
+        });
+        side.with_runs(move |uid| running.runs(uid))
     }
 
     /// Uses anything that writes the pods' statuses into `statuses`. `has_ended` is whether nothing
@@ -193,12 +199,24 @@ impl NodeSide {
         ends: watch::Receiver<u64>,
         has_ended: impl Fn(&PodUid) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self { statuses, ends, has_ended: Arc::new(has_ended) }
+        Self { statuses, ends, has_ended: Arc::new(has_ended), runs: Arc::new(|_| Some(false)) }
+    }
+
+    /// Sets whether a pod runs that the node was not given since the agent started; `None` while that is unknown.
+    /// Without it, none does.
+    #[must_use]
+    pub fn with_runs(self, runs: impl Fn(&PodUid) -> Option<bool> + Send + Sync + 'static) -> Self {
+        Self { runs: Arc::new(runs), ..self }
     }
 
     /// Whether nothing of the pod runs or will run.
     pub(crate) fn has_ended(&self, uid: &PodUid) -> bool {
         (self.has_ended)(uid)
+    }
+
+    /// Whether the pod runs; `None` while that is unknown.
+    pub(crate) fn runs(&self, uid: &PodUid) -> Option<bool> {
+        (self.runs)(uid)
     }
 }
 

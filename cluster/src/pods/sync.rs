@@ -53,6 +53,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             is_replaced: namesakes.last().is_some_and(|last| last != uid),
             final_status: known.final_submitted || self.statuses.final_status(uid).is_some(),
             is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal(&s)),
+            runs: self.node.runs(uid),
             orphans: self.config.orphans,
         });
         tracing::trace!(pod = %known.pod.pod_ref(), ?step, "next step");
@@ -66,6 +67,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 }
                 None
             }
+            PodAction::TakeOver => {
+                self.known.take_over(uid, lean(known.pod.object().clone(), &known.pod));
+                None
+            }
+            PodAction::Wait => Some(ItemOutcome::At(Instant::now() + HELD_BACK)),
             PodAction::Lost => {
                 let status =
                     controller_status::lost(&known.pod, known.is_deleting(), self.api_time());

@@ -144,6 +144,32 @@ async fn a_node_shows_the_address_that_its_machine_gets_later_and_keeps_it_while
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_running_pod_whose_record_is_lost_is_not_declared_dead_and_leaves_the_api_after_its_end()
+{
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    let (once, going) = (m.bind_with("once", &json!({"restartPolicy": "Never"})), m.bind("going"));
+    m.until_phase("once", "Running").await;
+    m.until_phase("going", "Running").await;
+    first.stop().await;
+    m.lose_record(&once);
+    m.lose_record(&going);
+    m.server.delete(&pod_path("going"), Some(5)).unwrap();
+    let second = m.agent().await;
+    until("it is gone", || m.server.get(&pod_path("going")).is_none()).await;
+    assert!(m.runtime.stops().contains(&going), "it was asked to terminate before that");
+    let wanted = &second.node.0.core.wanted;
+    until("the other one is looked after", || {
+        let wanted = wanted.borrow().clone();
+        wanted.is_some_and(|wanted| wanted.pods.iter().any(|pod| *pod.uid() == once))
+    })
+    .await;
+    assert_eq!(m.server.get(&pod_path("once")).unwrap()["status"]["phase"], "Running");
+    assert_eq!(m.starts(&once), 1);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_stays_ready_while_its_agent_is_restarted() {
     let m = Machine::new().await;
     let first = m.agent().await;

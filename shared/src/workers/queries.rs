@@ -80,6 +80,11 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.ask(uid, true, false, Record::may_run)
     }
 
+    /// Whether containers of the pod run, also of one that only the runtime knows; `None` until that was listed.
+    pub fn runs(&self, uid: &PodUid) -> Option<bool> {
+        self.inner.state.lock().runs(uid)
+    }
+
     /// Whether the pod's containers are being stopped or have stopped. Unknown UIDs: yes once the
     /// desired set has been seen.
     pub fn should_be_terminating(&self, uid: &PodUid) -> bool {

@@ -377,6 +377,16 @@ impl WorkersState {
         (is_more, before.runtime_only.keys().any(is_gone))
     }
 
+    /// Whether containers of the pod run; `None` while that is unknown.
+    pub(super) fn runs(&self, uid: &PodUid) -> Option<bool> {
+        let Untracked { pods, runtime_only, known } = &self.untracked;
+        if let Some(record) = self.records.get(uid) {
+            return Some(record.may_run());
+        }
+        let is_left = || runtime_only.get(uid).is_some_and(|pod| pod.running);
+        if pods.contains_key(uid) || is_left() { Some(true) } else { known.then_some(false) }
+    }
+
     /// The pods that run, are in no source and have no record.
     pub(super) fn unrecorded(&self) -> impl Iterator<Item = &RuntimePod> {
         let found = self.untracked.runtime_only.values();

@@ -20,6 +20,7 @@ struct Case {
     is_replaced: bool,
     final_status: bool,
     is_over_here: bool,
+    runs: Option<bool>,
     orphans: OrphanPolicy,
 }
 
@@ -50,6 +51,7 @@ impl Case {
             is_replaced: false,
             final_status: false,
             is_over_here: false,
+            runs: Some(false),
             orphans: OrphanPolicy::Stop,
         }
     }
@@ -106,6 +108,7 @@ impl Case {
             is_replaced: self.is_replaced,
             final_status: self.final_status,
             is_over_here: self.is_over_here,
+            runs: self.runs,
             orphans: self.orphans,
         })
     }
@@ -122,6 +125,16 @@ fn a_pod_that_is_wanted() {
         ("unknown", Case::new("Pending"), PodAction::Give),
         ("unknown, ran, may run again", Case::new("Running"), PodAction::Give),
         ("unknown, ran, may not", Case::never("Running"), PodAction::Lost),
+        (
+            "unknown, may not run again, and runs",
+            Case::never("Running").with(|c| c.runs = Some(true)),
+            PodAction::Give,
+        ),
+        (
+            "unknown, may not run again, and may run",
+            Case::never("Running").with(|c| c.runs = None),
+            PodAction::Wait,
+        ),
         ("unknown, never ran", Case::never("Pending"), PodAction::Give),
         (
             "its end was said",
@@ -174,6 +187,16 @@ fn a_pod_that_is_being_deleted() {
         ("runs though the API says Failed", Case::deleting("Failed").given(false), PodAction::End),
         ("has ended", Case::deleting("Running").given(true), PodAction::Remove),
         ("unknown", Case::deleting("Pending"), PodAction::Lost),
+        (
+            "unknown, and runs",
+            Case::deleting("Pending").with(|c| c.runs = Some(true)),
+            PodAction::TakeOver,
+        ),
+        (
+            "unknown, and may run",
+            Case::deleting("Pending").with(|c| c.runs = None),
+            PodAction::Wait,
+        ),
         (
             "unknown, its end was said",
             Case::deleting("Pending").with(|c| c.final_status = true),

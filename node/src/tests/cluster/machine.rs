@@ -129,7 +129,12 @@ impl Machine {
 
     /// Creates a pod that is bound to this node and returns its UID.
     pub(super) fn bind(&self, name: &str) -> PodUid {
-        let object = json!({
+        self.bind_with(name, &json!({}))
+    }
+
+    /// The same with these fields of the spec.
+    pub(super) fn bind_with(&self, name: &str, spec: &Value) -> PodUid {
+        let mut object = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
             "spec": {
                 "nodeName": "n1", "terminationGracePeriodSeconds": 5,
@@ -137,6 +142,8 @@ impl Machine {
             },
             "status": {"phase": "Pending"},
         });
+        let fields = object["spec"].as_object_mut().unwrap();
+        fields.extend(spec.as_object().unwrap().clone());
         let made = self.server.apply(object).unwrap();
         PodUid::new(made["metadata"]["uid"].as_str().unwrap())
     }
