@@ -17,6 +17,7 @@ mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
@@ -31,8 +32,11 @@ use winddown_cluster::pods::{
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
-use winddown_shared::{DesiredPods, Event, Mutex, Recorder, Runtime, WallClock, error_chain};
+use winddown_shared::{
+    AdmissionGate, DesiredPods, Event, Mutex, Pod, Recorder, Runtime, WallClock, error_chain,
+};
 
+use crate::fit::Fit;
 use crate::plugin::{NodePlugin, PluginRegistry};
 use crate::{NodeIdentity, PodSource, Product, Settings};
 
@@ -113,10 +117,9 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
         let (gate, fit) = (core.gate.clone(), core.fit.clone());
-        // A refused pod has failed for good in the API, so no pod is judged before the machine is known.
-        let hold_back: HoldBack = Arc::new(move || {
-            (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
-        });
+        let hold_back = |node: NodeControllerHandle| -> HoldBack {
+            Arc::new(move |pod| held_back(pod, gate.clone(), fit.clone(), node.clone()).boxed())
+        };
         let runs_pods = self.pods.is_some();
         let joined =
             Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall, core.product());
@@ -157,6 +160,34 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
     }
 }
 
+/// Why it cannot be decided yet whether the pod is admitted. A refused pod has failed for good in the API, so none is
+/// judged before the machine is known, or by old labels.
+async fn held_back(
+    pod: Pod,
+    gate: AdmissionGate,
+    fit: Fit,
+    node: NodeControllerHandle,
+) -> Option<&'static str> {
+    if gate.is_shut() {
+        return None;
+    }
+    if fit.is_unknown() {
+        return Some("this machine cannot be read yet");
+    }
+    let known = node.server_node();
+    if known.borrow().is_none() && !node.state().borrow().was_read {
+        return Some("this node's object was not read from the API server yet");
+    }
+    fit.set_server_node(known.borrow().clone());
+    if fit.lacks_labels_of(&pod) {
+        if !node.read_again().await {
+            return Some("this node's labels cannot be read from the API server");
+        }
+        fit.set_server_node(known.borrow().clone());
+    }
+    None
+}
+
 impl Membership {
     /// Assembles the parts. No request is sent to the API server before the work is started. Reads the records of
     /// pods that an earlier agent left; blocking.
@@ -168,7 +199,7 @@ impl Membership {
         name: &str,
         boot_id: &str,
         ping: P,
-        hold_back: HoldBack,
+        hold_back: impl FnOnce(NodeControllerHandle) -> HoldBack,
         wall: &WallClock,
         product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
@@ -185,7 +216,7 @@ impl Membership {
             .field_manager(product.name())
             .build()?;
         let config = PodControllerConfig {
-            hold_back: Some(hold_back),
+            hold_back: Some(hold_back(handle.clone())),
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods

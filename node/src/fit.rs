@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
 use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
 use winddown_shared::{
-    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState, Mutex,
-    NodeFit, NodeSource, NodeView, OtherPods, Pod, Rejection, ResourceName, Runtime, RuntimeError,
-    VictimLock, critical, error_chain, platform_fits,
+    Admission, AdmissionFailure, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable,
+    GateState, Mutex, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, Pod, Rejection,
+    ResourceName, Runtime, RuntimeError, VictimLock, critical, error_chain, fit_failures,
+    platform_fits,
 };
 
 use crate::Settings;
@@ -208,6 +209,14 @@ impl Fit {
     /// Whether pods cannot be judged because the machine could not be read.
     pub(super) fn is_unknown(&self) -> bool {
         self.0.machine.is_some() && self.0.found.borrow().is_none()
+    }
+
+    /// Whether the node lacks labels that the pod requires.
+    pub(super) fn lacks_labels_of(&self, pod: &Pod) -> bool {
+        self.node().is_some_and(|node| {
+            let failures = fit_failures(pod, &node, &NodeUse::default());
+            failures.iter().any(|failure| *failure == AdmissionFailure::NODE_AFFINITY)
+        })
     }
 
     /// Whether every pod is admitted without checks.

@@ -17,7 +17,7 @@ use super::events::starting;
 use super::handle::{DesiredState, NodeControllerHandle, NodeState};
 use super::lease::{LEASE_NAMESPACE, LeaseTimes};
 use super::ping::{NoPing, Ping, PingAnswer, PingTimes, watch_over};
-use super::server::ServerNode;
+use super::server::{NodeReader, ServerNode};
 use super::ticker::TickSource;
 use crate::events::{EventDraft, Events};
 
@@ -229,12 +229,14 @@ impl<P: Ping> NodeControllerBuilder<P> {
         let (answers, answered) = watch::channel(PingAnswer::Waiting);
         let server = ServerNode::new();
         let state = watch::Sender::new(NodeState::default());
-        let handle = NodeControllerHandle::new(
-            Arc::new(desired),
-            state.subscribe(),
-            server.subscribe(),
-            clock.clone(),
-        );
+        let reader = NodeReader {
+            api: api.clone(),
+            name: Arc::clone(&name),
+            request_timeout: settings.request_timeout,
+            server: server.clone(),
+        };
+        let desired = Arc::new(desired);
+        let handle = NodeControllerHandle::new(desired, state.subscribe(), reader, clock.clone());
         let core = Core {
             api,
             leases,

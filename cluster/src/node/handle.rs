@@ -9,13 +9,14 @@ use winddown_shared::{PressureCondition, WallClock, WallTime};
 
 use super::conditions::DrainingNode;
 use super::cordon::CordonReason;
+use super::server::NodeReader;
 
 /// Sets the node's state. Cheap to clone; no setter blocks or needs the API server.
 #[derive(Clone, Debug)]
 pub struct NodeControllerHandle {
     desired: Arc<watch::Sender<DesiredState>>,
     state: watch::Receiver<NodeState>,
-    node: watch::Receiver<Option<Arc<Node>>>,
+    reader: NodeReader,
     clock: WallClock,
 }
 
@@ -24,6 +25,8 @@ pub struct NodeControllerHandle {
 pub struct NodeState {
     /// `metadata.uid` of the Node object, while there is one.
     pub uid: Option<Arc<str>>,
+    /// Whether the API server has shown the Node object, or answered that there is none, since the agent started.
+    pub was_read: bool,
     /// Whether the Node object was deleted and is not created again.
     pub deleted: bool,
     /// Why the node's status cannot be written at the moment.
@@ -69,10 +72,10 @@ impl NodeControllerHandle {
     pub(super) fn new(
         desired: Arc<watch::Sender<DesiredState>>,
         state: watch::Receiver<NodeState>,
-        node: watch::Receiver<Option<Arc<Node>>>,
+        reader: NodeReader,
         clock: WallClock,
     ) -> Self {
-        Self { desired, state, node, clock }
+        Self { desired, state, reader, clock }
     }
 
     /// Sets whether the node can run pods. The error is the message of the Ready condition. Before
@@ -139,7 +142,13 @@ impl NodeControllerHandle {
     /// deleted. Admission uses its labels, taints and allocatable resources.
     #[must_use]
     pub fn server_node(&self) -> watch::Receiver<Option<Arc<Node>>> {
-        self.node.clone()
+        self.reader.server.subscribe()
+    }
+
+    /// Reads the Node object again, for a decision that must not rest on an old copy. Returns whether the API server
+    /// has answered; [`server_node`](Self::server_node) then has the answer. Takes as long as one request at most.
+    pub async fn read_again(&self) -> bool {
+        self.reader.read().await
     }
 
     /// The controller's state, as it changes.

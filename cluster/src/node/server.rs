@@ -1,12 +1,14 @@
 //! The last known state of this node at the API server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher::{Config, Event};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use winddown_api_client::list_and_watch;
@@ -17,12 +19,35 @@ use winddown_shared::Backoff;
 #[derive(Clone, Debug)]
 pub(super) struct ServerNode(watch::Sender<Option<Arc<Node>>>);
 
+/// Reads the Node object by itself.
+#[derive(Clone, Debug)]
+pub(super) struct NodeReader {
+    pub(super) api: Api<Node>,
+    pub(super) name: Arc<str>,
+    pub(super) request_timeout: Duration,
+    pub(super) server: ServerNode,
+}
+
 /// A list that is being read.
 #[derive(Debug, Default)]
 struct Listing {
     /// What was known when it began.
     before: Option<Arc<Node>>,
     has_node: bool,
+}
+
+impl NodeReader {
+    /// Returns whether the API server has answered. If it refuses, there is nothing newer to know.
+    pub(super) async fn read(&self) -> bool {
+        let before = self.server.node();
+        match timeout(self.request_timeout, self.api.get_opt(&self.name)).await {
+            Ok(Ok(Some(node))) => self.server.offer(node, before.as_ref()),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => return Refusal::of(&error) == Refusal::NotAllowed,
+            Err(_) => return false,
+        }
+        true
+    }
 }
 
 impl ServerNode {
@@ -74,8 +99,7 @@ impl ServerNode {
         let config = Config::default().fields(&format!("metadata.name={name}"));
         let mut events = list_and_watch(api, config);
         let mut listing = Listing::default();
-        let mut backoff =
-            Backoff::new(std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {

@@ -4,16 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, WallClock};
 
 use super::next_step::OrphanPolicy;
 
 /// Selects the pods of its node that the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
 
-/// Returns why no pod can be admitted or rejected yet, if that is so.
-pub type HoldBack = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
+/// Returns why a pod can be neither admitted nor rejected yet, if that is so.
+pub type HoldBack = Arc<dyn Fn(Pod) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
 
 /// The settings of a [`PodController`](super::PodController).
 #[derive(Clone)]
@@ -31,7 +32,7 @@ pub struct PodControllerConfig {
     pub confirmations: u32,
     /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
-    /// Why no pod can be given to the node yet; `None` if that is possible. Default: it always is.
+    /// Why a pod cannot be given to the node yet; `None` if that is possible. Default: it always is.
     pub hold_back: Option<HoldBack>,
     /// Takes only pods for which this is true. If it becomes false, the pod counts as deleted.
     pub filter: Option<PodFilter>,

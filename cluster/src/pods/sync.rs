@@ -119,7 +119,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     async fn give(&self, pod: &Pod) -> ItemOutcome {
-        if let Some(why) = self.config.hold_back.as_ref().and_then(|hold_back| hold_back()) {
+        if let Some(hold_back) = &self.config.hold_back
+            && let Some(why) = hold_back(pod.clone()).await
+        {
             self.submit_waiting(pod, WaitReason::Node, why);
             return ItemOutcome::At(Instant::now() + HELD_BACK);
         }

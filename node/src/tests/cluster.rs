@@ -5,6 +5,7 @@ mod machine;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use winddown_apiserver::Fault;
 use winddown_shared::{GateReason, PodUid};
 use winddown_shutdown::Outcome;
 
@@ -167,6 +168,35 @@ async fn a_running_pod_whose_record_is_lost_is_not_declared_dead_and_leaves_the_
     assert_eq!(m.server.get(&pod_path("once")).unwrap()["status"]["phase"], "Running");
     assert_eq!(m.starts(&once), 1);
     second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_pod_is_refused_by_labels_of_the_node_that_were_not_read_or_are_old() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let node = |disk: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"disk": disk}}});
+    m.server.apply(node("ssd")).unwrap();
+    let unread = ["get", "list"].map(|verb| m.server.fault(Fault::on(verb, "nodes").status(503)));
+    let on = |disk: &str| json!({"nodeSelector": {"disk": disk}});
+    m.bind_with("early", &on("ssd"));
+    let agent = m.agent().await;
+    m.until_pod("early", "says why it waits", |pod| {
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+        waiting["message"].as_str().is_some_and(|why| why.contains("was not read"))
+    })
+    .await;
+    unread.into_iter().for_each(|fault| m.server.lift(fault));
+    m.until_phase("early", "Running").await;
+    // The watch is broken, and another client changes the label.
+    let unseen = m.server.fault(Fault::on("list|watch", "nodes").status(503));
+    m.server.drop_watches("nodes");
+    m.server.patch(NODE, &json!({"metadata": {"labels": {"disk": "nvme"}}})).unwrap();
+    m.bind_with("late", &on("nvme"));
+    m.until_phase("late", "Running").await;
+    m.bind_with("other", &on("ssd"));
+    m.until_phase("other", "Failed").await;
+    m.server.lift(unseen);
+    agent.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

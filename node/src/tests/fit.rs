@@ -26,7 +26,7 @@ fn capacity() -> Capacity {
 }
 
 /// A machine that can be read while `readable` is true.
-fn machine(readable: Arc<AtomicBool>) -> Machine {
+pub(super) fn machine(readable: Arc<AtomicBool>) -> Machine {
     let capacity = move || match readable.load(Ordering::SeqCst) {
         true => Ok(capacity()),
         false => Err(ReadError::Unreadable {

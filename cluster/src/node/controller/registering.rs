@@ -31,7 +31,9 @@ impl Core {
     pub(super) async fn register(&self) -> Registered {
         match self.bounded(self.api.get(&self.name)).await {
             Ok(node) => return self.found(node),
-            Err(fault) if fault.refusal() == Refusal::NotFound => {}
+            Err(fault) if fault.refusal() == Refusal::NotFound => {
+                self.state.send_if_modified(|state| !std::mem::replace(&mut state.was_read, true));
+            }
             Err(fault) => return Registered::Failed(fault),
         }
         if !self.may_create() {
@@ -105,6 +107,7 @@ impl Core {
                 info!(node = %self.name, node_uid = uid, "the node is registered");
                 state.uid = Some(uid.into());
             }
+            state.was_read = true;
             std::mem::take(&mut state.deleted) || new
         });
     }

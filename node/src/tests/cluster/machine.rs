@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -18,7 +19,7 @@ use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{Inhibitor, LockState, Mutex, PodUid, WallClock};
 use winddown_shutdown::ShutdownReport;
 
-use super::super::{BootClock, NodeIdentity, bench_with, held};
+use super::super::{BootClock, NodeIdentity, bench_with, fit, held};
 use super::{LONG, NODE, pod_path};
 use crate::cluster::{Cluster, NodeRuntime, PodsParts};
 use crate::{Node, Settings, ShutdownHandle};
@@ -28,6 +29,8 @@ use winddown_static_pods::DesiredManifests;
 pub(super) struct Machine {
     pub(super) server: ApiServer,
     pub(super) runtime: FakeRuntime,
+    /// Whether pods have to fit on the node.
+    pub(super) has_labels: bool,
     /// Those of the machine, and how often they were read.
     pub(super) addresses: Arc<Mutex<(Vec<IpAddr>, usize)>>,
     pub(super) settings: watch::Sender<Settings>,
@@ -65,6 +68,7 @@ impl Machine {
             }),
             server: ApiServer::start().await.unwrap(),
             runtime: FakeRuntime::default(),
+            has_labels: false,
             state: tempfile::tempdir().unwrap(),
             volatile: tempfile::tempdir().unwrap(),
         }
@@ -112,6 +116,8 @@ impl Machine {
         let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
             parts.cluster = Some(cluster);
+            let readable = Arc::new(AtomicBool::new(true));
+            parts.machine = self.has_labels.then(|| fit::machine(readable));
             parts.settings = Some(self.settings.subscribe());
             parts.wall = wall();
             parts.identity = NodeIdentity { name: "n1".into(), boot_id: "boot".into() };

@@ -1,7 +1,9 @@
 //! Pods that cannot be created yet, and creations that take time.
 
+use std::future::ready;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use winddown_shared::RuntimeError;
 
 use super::world::{Answer, World, failed, pod};
@@ -62,8 +64,8 @@ async fn while_the_node_holds_back_no_pod_is_given_to_it_and_each_says_why_it_wa
     let world = World::new();
     let mut config = world.config();
     let known = world.clone();
-    config.hold_back = Some(std::sync::Arc::new(move || {
-        (known.since_start() < 20 * S).then_some("not known yet")
+    config.hold_back = Some(std::sync::Arc::new(move |_| {
+        ready((known.since_start() < 20 * S).then_some("not known yet")).boxed()
     }));
     world.start_with(config).ready().await;
     world.apply(pod("a", "u1"));
