@@ -30,7 +30,7 @@ pub(crate) fn begin<D: Driver>(
     well: bool,
 ) {
     let Some(found) = container_plan::find(pod, name) else { return };
-    let (probes, id) = {
+    let (probes, id, age) = {
         let mut state = entry.lock();
         let host = driver.probe_host(&state);
         let action = |probe: &_| Action::of_probe(probe, &found.container, &host);
@@ -43,12 +43,15 @@ pub(crate) fn begin<D: Driver>(
             return;
         };
         run.probe_state.begin(&probes, is_awaited, well);
-        (probes, Arc::clone(&run.id))
+        let age = run.started_at.map(|at| driver.termination_notices().now().duration_since(at));
+        // None if the clock was set back meanwhile.
+        let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
+        (probes, Arc::clone(&run.id), age)
     };
     if well && !probes.is_empty() {
         let (driver, entry, name) = (Arc::clone(driver), Arc::clone(entry), Arc::clone(name));
         let alive = driver.alive();
-        probes.begin(ProbedRun { driver, entry, name, id }, alive);
+        probes.begin(ProbedRun { driver, entry, name, id }, age, alive);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Schedules probes and evaluates their results, for all runtimes.
 //!
 //! # Behaviour
+//! * The initial delay of each probe counts from the start of the container, also after a restart of the agent.
 //! * Until the startup probe has passed, the other probes do not run and the container counts as not started.
 //! * If a startup or liveness probe fails `failureThreshold` times in a row, the container is stopped and, if its
 //!   policy says so, restarted.
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use winddown_shared::{EndCause, ProbeKind, critical};
 
 use crate::container_plan::ContainerObservation;
@@ -103,7 +104,7 @@ struct Probe<A> {
 /// When a probe runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Schedule {
-    /// The delay from the start of probing; for readiness and liveness probes after the startup probe passed.
+    /// The delay from the start of the container.
     initial_delay: Duration,
     /// The time between two runs; at least 1 s.
     period: Duration,
@@ -201,21 +202,28 @@ impl<A: Send + Sync + 'static> Probes<A> {
         self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
     }
 
-    /// Runs the probes in a task of their own until the container is over, or `alive` closes.
-    pub(crate) fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
+    /// Runs the probes of a container that has run for `age`, in a task of their own until it is over, or `alive` closes.
+    pub(crate) fn begin(
+        self,
+        probed: impl Probed<Action = A>,
+        age: Duration,
+        mut alive: watch::Receiver<()>,
+    ) {
         critical::spawn("prober of a container", async move {
             tokio::select! {
-                () = self.follow(&probed) => {}
+                () = self.follow(&probed, age) => {}
                 () = probed.is_over() => {}
                 _ = alive.changed() => {}
             }
         });
     }
 
-    async fn follow(self, probed: &impl Probed<Action = A>) {
+    async fn follow(self, probed: &impl Probed<Action = A>, age: Duration) {
         let Self { startup, readiness, liveness } = self;
+        let now = Instant::now();
+        let due = |probe: &Probe<A>| now + probe.schedule.initial_delay.saturating_sub(age);
         if let Some(mut probe) = startup {
-            match probe.until_ending(probed, true).await {
+            match probe.until_ending(probed, due(&probe), true).await {
                 Some(true) => probed.note(ProbeFinding::Started { ready: readiness.is_none() }),
                 None if probed.is_started() => {}
                 Some(false) | None => return,
@@ -223,12 +231,12 @@ impl<A: Send + Sync + 'static> Probes<A> {
         }
         let readiness = async {
             if let Some(mut probe) = readiness {
-                probe.watch_readiness(probed).await;
+                probe.watch_readiness(probed, due(&probe)).await;
             }
         };
         let liveness = async {
             if let Some(mut probe) = liveness {
-                probe.until_ending(probed, false).await;
+                probe.until_ending(probed, due(&probe), false).await;
             }
         };
         tokio::join!(readiness, liveness);
@@ -238,8 +246,8 @@ impl<A: Send + Sync + 'static> Probes<A> {
 // === impl Probe ===
 
 impl<A: Send + Sync + 'static> Probe<A> {
-    async fn watch_readiness(&mut self, probed: &impl Probed<Action = A>) {
-        sleep(self.schedule.initial_delay).await;
+    async fn watch_readiness(&mut self, probed: &impl Probed<Action = A>, due: Instant) {
+        sleep_until(due).await;
         loop {
             if let Some(well) = self.once(probed).await {
                 probed.note(ProbeFinding::Ready(well));
@@ -252,19 +260,25 @@ impl<A: Send + Sync + 'static> Probe<A> {
     async fn until_ending(
         &mut self,
         probed: &impl Probed<Action = A>,
+        due: Instant,
         or_well: bool,
     ) -> Option<bool> {
         tokio::select! {
             biased;
             () = probed.is_ending() => None,
-            passed = self.until(probed, or_well) => Some(passed),
+            passed = self.until(probed, due, or_well) => Some(passed),
         }
     }
 
-    /// Runs the probe until it fails (then the container has to be restarted) or, if `or_well`, passes. Returns whether
+    /// From `due` on, runs the probe until it fails (then the container has to be restarted) or, if `or_well`, passes. Returns whether
     /// it passed.
-    async fn until(&mut self, probed: &impl Probed<Action = A>, or_well: bool) -> bool {
-        sleep(self.schedule.initial_delay).await;
+    async fn until(
+        &mut self,
+        probed: &impl Probed<Action = A>,
+        due: Instant,
+        or_well: bool,
+    ) -> bool {
+        sleep_until(due).await;
         loop {
             match self.once(probed).await {
                 Some(false) => {

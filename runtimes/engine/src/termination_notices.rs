@@ -26,7 +26,7 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    Grace, Mutex, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
+    Grace, Mutex, NodeEnding, PodUid, ShutdownKind, WallClock, WallTime, critical, error_chain,
 };
 
 use crate::files;
@@ -80,6 +80,11 @@ impl TerminationNotices {
             }
         });
         Self { dir, wall, announced: Mutex::default(), jobs, due }
+    }
+
+    /// The time of the clock that notices are written with.
+    pub(crate) fn now(&self) -> WallTime {
+        self.wall.now()
     }
 
     /// The path of the pod's file, whether or not it exists now; none if the pod has none.

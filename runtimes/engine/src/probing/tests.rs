@@ -1,7 +1,5 @@
 use std::sync::{Arc, Mutex};
 
-use tokio::time::{Instant, sleep_until};
-
 use super::*;
 
 #[test]
@@ -93,11 +91,26 @@ async fn found_in(probes: [Option<&'static str>; 3], seconds: u64) -> Vec<(u64, 
 /// Like [`found_in`], of a container whose pod is asked to stop at `ending` and that is gone at `over`. `adopted`: it
 /// counted as started from the beginning.
 async fn found_until(
+    probes: [Option<&'static str>; 3],
+    until: (u64, u64),
+    adopted: bool,
+) -> Vec<(u64, ProbeFinding)> {
+    found_after(0, Duration::ZERO, probes, until, adopted).await
+}
+
+/// The same with this initial delay in seconds, of a container that has run for `age`.
+async fn found_after(
+    delay: i32,
+    age: Duration,
     [startup, readiness, liveness]: [Option<&'static str>; 3],
     (ending, over): (u64, u64),
     adopted: bool,
 ) -> Vec<(u64, ProbeFinding)> {
-    let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
+    let probe = k8s::Probe {
+        failure_threshold: Some(2),
+        initial_delay_seconds: Some(delay),
+        ..k8s::Probe::default()
+    };
     let of = |kind, action| Probe {
         kind,
         action,
@@ -119,7 +132,7 @@ async fn found_until(
         over: Duration::from_secs(over),
     };
     let (_alive, alive) = watch::channel(());
-    probes.begin(scripted, alive);
+    probes.begin(scripted, age, alive);
     sleep(Duration::from_secs(1000)).await;
     found.lock().unwrap().clone()
 }
@@ -150,6 +163,21 @@ async fn readiness_is_followed_until_the_container_is_over() {
     let found = found_in([None, Some("+--+"), None], 35).await;
     let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, ProbeFinding::Ready(is)));
     assert_eq!(found, ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_initial_delay_counts_from_the_start_of_the_container() {
+    let found = async |age, probes| {
+        found_after(30, Duration::from_secs(age), probes, (500, 500), false).await
+    };
+    let ready = |at| [(at, ProbeFinding::Ready(true))];
+    for (age, at) in [(0, 30), (12, 18), (40, 0)] {
+        assert_eq!(found(age, [None, Some("+"), None]).await[..1], ready(at), "after {age} s");
+        let failing = [(at + 10, ProbeFinding::Failing(ProbeKind::Liveness))];
+        assert_eq!(found(age, [None, None, Some("-")]).await, failing, "after {age} s");
+    }
+    // It was over when the startup probe passed.
+    assert_eq!(found(0, [Some("-+"), Some("+"), None]).await[1..2], ready(40));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use winddown_runtimes::process::{OpenError, ProcessRuntime};
-use winddown_shared::{Grace, Pod, Runtime as _};
+use winddown_shared::{Grace, Pod, Runtime as _, WallClock};
 
 use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
 
@@ -119,6 +119,26 @@ async fn what_a_supervisor_killed_while_no_agent_ran_left_behind_is_ended_at_ado
     assert_eq!(bed.processes(), Vec::<i32>::new());
     let status = second.pod_status(pod.uid()).await.unwrap();
     assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, 137);
+}
+
+#[tokio::test]
+async fn the_initial_delay_of_a_probe_does_not_begin_again_with_a_new_agent() {
+    let (bed, first) = Bed::with_runtime().await;
+    let mut main = sh("main", "echo up; exec sleep 1000");
+    main["readinessProbe"] =
+        json!({"exec": {"command": ["false"]}, "initialDelaySeconds": 3600, "failureThreshold": 1});
+    let pod = bed.pod_of(&json!({"containers": [main]}));
+    bed.bring_up(&first, &pod).await;
+    drop(first);
+    let mut config = bed.config();
+    #[allow(clippy::disallowed_methods, reason = "real processes, real time")]
+    let in_an_hour = || jiff::Timestamp::now() + Duration::from_secs(3600);
+    config.wall = WallClock::new(in_an_hour);
+    let second = ProcessRuntime::open(config).await.unwrap();
+    // An adopted container is ready until its probe has run.
+    sync_until(&second, &pod, |c| is_running(&c[0]) && !c[0].ready).await;
+    stop(&second, &pod, 5000).await;
+    bed.nothing_left().await;
 }
 
 #[tokio::test]
