@@ -65,6 +65,8 @@ pub struct CriPaths {
     pub seccomp: PathBuf,
     /// Mount point of `/proc`, from which mounts and the processes that hold them are read.
     pub proc: PathBuf,
+    /// Mount point of `/sys`, from which the sizes of huge pages are read.
+    pub sys: PathBuf,
 }
 
 /// The pods' cgroups.
@@ -164,6 +166,7 @@ impl CriConfig {
                 own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
                 seccomp: "/var/lib/kubelet/seccomp".into(),
                 proc: "/proc".into(),
+                sys: "/sys".into(),
             },
             made_volumes: Vec::new(),
             memory_for_pods: node.memory_bytes,

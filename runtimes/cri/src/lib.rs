@@ -100,6 +100,7 @@ mod health_check;
 pub mod host_mount;
 mod image;
 mod images;
+mod kernel_limits;
 mod labels;
 mod list;
 pub(crate) mod logs;

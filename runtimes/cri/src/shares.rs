@@ -19,11 +19,10 @@ use winddown_host::kernel;
 use winddown_host::service_units::UnitError;
 use winddown_shared::{Pod, PodUid, QosClass, error_chain};
 
-use super::CriContext;
 use super::config::{CgroupDriver, CriConfig};
 use super::pod::{self, PodEntry};
 use super::slices::PodSlices;
-use super::spec;
+use super::{CriContext, kernel_limits, spec};
 
 /// How long systemd may take to accept a weight. A pod's start waits for it.
 const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -105,9 +104,7 @@ pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
 async fn by_systemd(context: &CriContext) -> Option<(&dyn PodSlices, &str)> {
     let (slices, root) =
         (context.config.cgroups.slices.as_deref()?, context.config.cgroups.parent.as_deref()?);
-    let controllers = context.config.cgroups.mount.join("cgroup.controllers");
-    let has_weights = kernel::read_to_string(controllers)
-        .is_ok_and(|all| all.split_whitespace().any(|controller| controller == "cpu"));
+    let has_weights = kernel_limits::has_controller(&context.config.cgroups.mount, "cpu");
     let is_systemds = matches!(context.driver.get(context).await, Ok(Some(CgroupDriver::Systemd)));
     (has_weights && is_systemds).then_some((slices, root))
 }

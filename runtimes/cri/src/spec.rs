@@ -7,6 +7,7 @@ use winddown_engine::environment::command_line;
 use winddown_engine::files;
 use winddown_shared::{ContainerKind, Pod, RuntimeError};
 
+use super::kernel_limits::KernelLimits;
 use super::{CriConfig, api, dirs, labels};
 
 mod dns;
@@ -37,6 +38,7 @@ pub(crate) struct ContainerStart<'a> {
     pub(crate) image: &'a api::Image,
     /// The image's stop signal, if known.
     pub(crate) image_signal: Option<&'a str>,
+    pub(crate) kernel: &'a KernelLimits,
 }
 
 /// The configuration of a container, without its mounts.
@@ -81,7 +83,12 @@ pub(crate) fn container(start: &ContainerStart<'_>) -> Result<api::ContainerConf
         tty: container.tty == Some(true),
         stop_signal: stop_signal(container).into(),
         linux: Some(api::LinuxContainerConfig {
-            resources: Some(resources::resources(pod, container, config.node.memory_bytes)),
+            resources: Some(resources::resources(
+                pod,
+                container,
+                config.node.memory_bytes,
+                start.kernel,
+            )),
             security_context: Some(security::container_security(
                 pod,
                 container,

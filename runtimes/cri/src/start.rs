@@ -13,6 +13,7 @@ use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::image::{self, ImageError};
+use super::kernel_limits::KernelLimits;
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, ContainerStart};
 use super::{
@@ -185,11 +186,10 @@ async fn make(
         return Err(StartError::Stopping);
     };
     let sandbox_config = sandbox::config(context, pod, sandbox_attempt).await?;
-    let image = tokio::select! {
+    let image::FoundImage { image, stop_signal } = tokio::select! {
         image = image::ensure(context, entry, container, &sandbox_config) => image?,
         () = pod::stopping(entry) => return Err(StartError::Stopping),
     };
-    let image::FoundImage { image, stop_signal } = image;
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
     let attempt = match attempt {
@@ -210,6 +210,7 @@ async fn make(
         backoff,
         image: &image,
         image_signal: stop_signal.as_deref(),
+        kernel: &KernelLimits::read(&context.config),
     };
     let mut config = spec::container(&start).map_err(config_error)?;
     let notice;

@@ -13,6 +13,8 @@ mod huge_pages;
 #[cfg(test)]
 mod tests;
 
+pub use huge_pages::huge_page_sizes;
+
 /// The machine's capacity, used or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {

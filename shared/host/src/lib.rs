@@ -75,7 +75,7 @@ mod writers;
 
 pub use addresses::{host_addresses, is_host_address};
 pub use allocatable::AllocatableConfig;
-pub use capacity::Capacity;
+pub use capacity::{Capacity, huge_page_sizes};
 pub use cgroup::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };

@@ -145,6 +145,12 @@ impl FakeCri {
         self.world().running()
     }
 
+    /// The huge pages and the settings of control groups of version 2 that each container may have, as
+    /// `pod/container#attempt 2MB=0 memory.oom.group=1`.
+    pub fn limits(&self) -> Vec<String> {
+        self.world().limits()
+    }
+
     /// The numbers of containers and sandboxes, including dead ones.
     pub fn holds(&self) -> (usize, usize) {
         self.world().holds()

@@ -139,6 +139,18 @@ impl World {
         running.map(Container::title).collect()
     }
 
+    pub(super) fn limits(&self) -> Vec<String> {
+        let of = |container: &Container| {
+            let linux = container.config.linux.as_ref();
+            let limits = linux.and_then(|linux| linux.resources.clone()).unwrap_or_default();
+            let pages = limits.hugepage_limits.iter();
+            let pages = pages.map(|pages| format!(" {}={}", pages.page_size, pages.limit));
+            let unified = limits.unified.iter().map(|(file, value)| format!(" {file}={value}"));
+            container.title() + &pages.chain(unified).collect::<String>()
+        };
+        self.containers.values().map(of).collect()
+    }
+
     pub(super) fn holds(&self) -> (usize, usize) {
         (self.containers.len(), self.sandboxes.len())
     }

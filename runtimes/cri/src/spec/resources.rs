@@ -1,13 +1,16 @@
 //! CPU, memory and the OOM score, as the kubelet computes them.
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use winddown_engine::amounts::{CPU_PERIOD_MICROS, amount, quota, shares};
 use winddown_engine::oom_score::oom_score_adj;
 use winddown_shared::{Pod, PodUid, QosClass, Quantity};
 
+use super::super::kernel_limits::KernelLimits;
 use super::super::{CgroupDriver, api};
 
 /// The resource limits and weights of a container.
@@ -15,6 +18,7 @@ pub(super) fn resources(
     pod: &Pod,
     container: &k8s::Container,
     node_memory: i64,
+    kernel: &KernelLimits,
 ) -> api::LinuxContainerResources {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
@@ -22,18 +26,16 @@ pub(super) fn resources(
     let cpu_limit = amount(limits, "cpu").map(Quantity::milli_value);
     // Without a request, the limit counts as the request.
     let cpu_request = amount(requests, "cpu").map(Quantity::milli_value).or(cpu_limit);
-    let hugepages = limits.into_iter().flatten().filter_map(|(name, text)| {
-        let page_size = page_size(name.strip_prefix("hugepages-")?)?;
-        let limit = u64::try_from(text.0.parse::<Quantity>().ok()?.value()).ok()?;
-        Some(api::HugepageLimit { page_size, limit })
-    });
+    // What runs out of memory exits as a whole: programs of several processes rarely survive the loss of one.
+    let unified = kernel.has_unified_memory.then(|| ("memory.oom.group".into(), "1".into()));
     api::LinuxContainerResources {
         cpu_shares: shares(cpu_request.unwrap_or(0)),
         cpu_quota: cpu_limit.filter(|&milli| milli > 0).map_or(0, quota),
         cpu_period: CPU_PERIOD_MICROS,
         memory_limit_in_bytes: amount(limits, "memory").map_or(0, Quantity::value),
         oom_score_adj: i64::from(oom_score_adj(pod, container, node_memory)),
-        hugepage_limits: hugepages.collect(),
+        hugepage_limits: huge_pages(limits, &kernel.huge_pages),
+        unified: unified.into_iter().collect(),
     }
 }
 
@@ -95,9 +97,19 @@ fn place(group: &str, driver: CgroupDriver) -> PathBuf {
     ends.map(|end| format!("{}.slice", &name[..end])).collect()
 }
 
-/// `2Mi` becomes `2MB`, as the kernel names its files.
-fn page_size(text: &str) -> Option<String> {
-    let bytes = text.parse::<Quantity>().ok()?.value();
+/// A limit for each size of huge pages: 0 where the container has none.
+fn huge_pages(limits: Option<&BTreeMap<String, Text>>, sizes: &[i64]) -> Vec<api::HugepageLimit> {
+    let own = limits.into_iter().flatten().filter_map(|(name, text)| {
+        let size = name.strip_prefix("hugepages-")?.parse::<Quantity>().ok()?.value();
+        Some((page_size(size)?, u64::try_from(text.0.parse::<Quantity>().ok()?.value()).ok()?))
+    });
+    let none = sizes.iter().filter_map(|size| Some((page_size(*size)?, 0)));
+    let all: BTreeMap<String, u64> = none.chain(own).collect();
+    all.into_iter().map(|(page_size, limit)| api::HugepageLimit { page_size, limit }).collect()
+}
+
+/// Names pages of this size in bytes as the kernel names its files: `2MB`.
+fn page_size(bytes: i64) -> Option<String> {
     let (number, unit) = match bytes {
         b if b >= 1 << 30 => (b >> 30, "GB"),
         b if b >= 1 << 20 => (b >> 20, "MB"),
@@ -121,7 +133,8 @@ mod tests {
 
     fn of(given: &Value) -> api::LinuxContainerResources {
         let pod = pod(given);
-        resources(&pod, &pod.spec.as_ref().unwrap().containers[0], 1 << 30)
+        let kernel = KernelLimits { has_unified_memory: true, huge_pages: vec![2 << 20, 1 << 30] };
+        resources(&pod, &pod.spec.as_ref().unwrap().containers[0], 1 << 30, &kernel)
     }
 
     #[test]
@@ -157,11 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_named_as_the_kernel_names_them() {
-        let found = of(&json!({"limits": {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}}));
-        let named: Vec<_> =
-            found.hugepage_limits.iter().map(|h| (h.page_size.as_str(), h.limit)).collect();
-        assert_eq!(named, [("1GB", 1 << 30), ("2MB", 4 << 20)]);
+    fn huge_pages_are_named_as_the_kernel_names_them_and_a_container_has_none_that_it_does_not_ask_for()
+     {
+        for (given, expected) in [
+            (
+                json!({"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}),
+                vec![("1GB", 1 << 30), ("2MB", 4 << 20)],
+            ),
+            (json!({"hugepages-2Mi": "4Mi"}), vec![("1GB", 0), ("2MB", 4 << 20)]),
+            (json!({"hugepages-64Ki": "64Ki"}), vec![("1GB", 0), ("2MB", 0), ("64KB", 64 << 10)]),
+            (json!({}), vec![("1GB", 0), ("2MB", 0)]),
+        ] {
+            let found = of(&json!({"limits": given})).hugepage_limits;
+            let named: Vec<_> = found.iter().map(|h| (h.page_size.as_str(), h.limit)).collect();
+            assert_eq!(named, expected, "{given}");
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
         backoff: Duration::from_secs(20),
         image,
         image_signal: None,
+        kernel: &KernelLimits::default(),
     })
     .unwrap()
 }

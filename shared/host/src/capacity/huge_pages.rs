@@ -2,27 +2,45 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::file::{self, ReadError, Roots};
 
+/// Returns the sizes in bytes of the huge pages that the kernel supports, whether or not it has any. Empty on a kernel
+/// without huge pages.
+///
+/// # Errors
+/// `sys`, the kernel's `/sys`, cannot be read.
+pub fn huge_page_sizes(sys: &Path) -> Result<Vec<i64>, ReadError> {
+    Ok(folders(sys)?.into_iter().map(|(size, _)| size).collect())
+}
+
 /// Returns the bytes reserved, by the size of a page in bytes. Empty on a kernel without huge pages.
 pub(super) fn set_aside(roots: &Roots) -> Result<BTreeMap<i64, i64>, ReadError> {
-    let folder = roots.sys.join("kernel/mm/hugepages");
+    let mut sizes = BTreeMap::new();
+    for (size, folder) in folders(&roots.sys)? {
+        let pages = file::number(&folder.join("nr_hugepages"))?;
+        sizes.insert(size, size.saturating_mul(pages));
+    }
+    Ok(sizes)
+}
+
+/// Returns the size in bytes and the directory of each kind of huge page.
+fn folders(sys: &Path) -> Result<Vec<(i64, PathBuf)>, ReadError> {
+    let folder = sys.join("kernel/mm/hugepages");
     let entries = match std::fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ReadError::unreadable(&folder, error)),
     };
-    let mut sizes = BTreeMap::new();
+    let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| ReadError::unreadable(&folder, error))?;
         let name = entry.file_name();
         let Some(kibibytes) = name.to_str().and_then(page_kibibytes) else { continue };
-        let pages = file::number(&entry.path().join("nr_hugepages"))?;
-        let size = kibibytes.saturating_mul(1024);
-        sizes.insert(size, size.saturating_mul(pages));
+        found.push((kibibytes.saturating_mul(1024), entry.path()));
     }
-    Ok(sizes)
+    Ok(found)
 }
 
 /// Parses the size from the name of a directory such as `hugepages-2048kB`.

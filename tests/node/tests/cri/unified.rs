@@ -10,8 +10,8 @@ use winddown_node_tests::{IMAGE, Need, Suite, TestPod, on_each_release};
 /// Starting a process takes some fifteen times as long there as on the host.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// The limits of every container that is one of a pod, as the node sees them.
-const LIMITS: &str =
-    "cd /sys/fs/cgroup && grep -rs . --include=memory.max --include=cpu.max --include=cpu.weight .";
+const LIMITS: &str = "cd /sys/fs/cgroup && grep -rs . --include=memory.max --include=memory.oom.group --include=cpu.max \
+     --include=cpu.weight .";
 
 fn limited(name: &str, script: &str) -> String {
     json!({
@@ -84,7 +84,7 @@ async fn have_limits_and_end_in_order(test: &str, suite: Suite) -> TestResult {
     until(&scenario, "bounded", "Running").await?;
     let limits = scenario.node.run(&["sh", "-c", LIMITS]).await?;
     let of_container = limits.lines().filter(|line| line.contains("cri-containerd-"));
-    for wanted in ["memory.max:33554432", "cpu.max:50000 100000"] {
+    for wanted in ["memory.max:33554432", "memory.oom.group:1", "cpu.max:50000 100000"] {
         assert!(of_container.clone().any(|line| line.ends_with(wanted)), "{wanted}: {limits}");
     }
     let doctor = scenario.node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;

@@ -295,6 +295,37 @@ impl PodSlices for Told {
 }
 
 #[tokio::test]
+async fn a_container_is_killed_as_a_whole_where_control_groups_say_so_and_has_only_its_own_huge_pages()
+ {
+    for (controllers, sizes, expected) in [
+        (
+            "cpu memory",
+            &["2048kB", "1048576kB"][..],
+            "web/main#0 1GB=0 2MB=4194304 memory.oom.group=1",
+        ),
+        // Such a setting fails a start where the kernel does not limit memory, as on a Raspberry Pi.
+        ("cpu", &["2048kB"], "web/main#0 2MB=4194304"),
+        ("cpu memory", &[], "web/main#0 2MB=4194304 memory.oom.group=1"),
+    ] {
+        let stage = Fake::set().await;
+        let mut config = stage.config();
+        config.cgroups.mount = stage.dir.path().join("cgroup");
+        config.paths.sys = stage.dir.path().join("sys");
+        std::fs::create_dir(&config.cgroups.mount).unwrap();
+        std::fs::write(config.cgroups.mount.join("cgroup.controllers"), controllers).unwrap();
+        for size in sizes {
+            let pages = format!("kernel/mm/hugepages/hugepages-{size}");
+            std::fs::create_dir_all(config.paths.sys.join(pages)).unwrap();
+        }
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let mut main = container_of("main", POLITE);
+        main["resources"] = json!({"limits": {"hugepages-2Mi": "4Mi"}});
+        run(&runtime, &pod("web", &json!({"containers": [main]}))).await;
+        assert_eq!(stage.cri.limits(), [expected], "{controllers} {sizes:?}");
+    }
+}
+
+#[tokio::test]
 async fn systemd_is_told_the_weights_of_pods_and_classes_where_it_manages_their_control_groups() {
     let weights = vec![
         "make winddown-burstable-poduid_web.slice (Pod default/web) 20",
