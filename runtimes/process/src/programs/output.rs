@@ -7,7 +7,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::streams::CommandOutput;
 
 /// The most that is kept of it, in bytes: its end.
-const MOST: usize = 10 * 1024;
+const MAX_OUTPUT_BYTES: usize = 10 * 1024;
 /// The size of one read, in bytes.
 const CHUNK: usize = 4096;
 /// The number of reads that empty a full pipe.
@@ -42,7 +42,7 @@ fn take(pipe: &Receiver, kept: &mut Vec<u8>, reads: usize) -> bool {
             Ok(0) => return false,
             Ok(read) => {
                 kept.extend_from_slice(&chunk[..read]);
-                kept.drain(..kept.len().saturating_sub(MOST));
+                kept.drain(..kept.len().saturating_sub(MAX_OUTPUT_BYTES));
             }
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }
