@@ -240,8 +240,8 @@ impl Shutdown {
         let boot_id = &core.identity.boot_id;
         let operator = OperatorSource::open(
             self.notices.publisher("operator", None),
-            &state,
-            &**boot_id,
+            &self.volatile_directory.iter().chain([&state]).cloned().collect::<Vec<_>>(),
+            boot_id,
             core.wall.clone(),
             core.boot_clock.clone(),
         );

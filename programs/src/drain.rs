@@ -88,6 +88,11 @@ pub(super) async fn undrain(
 }
 
 fn describe(answer: &WithdrawAnswer) -> String {
+    let warning = answer.warning.as_deref().map(|why| format!("\n! {}", clean(why)));
+    format!("{}{}", outcome(answer), warning.unwrap_or_default())
+}
+
+fn outcome(answer: &WithdrawAnswer) -> String {
     let notice = if answer.withdrawn { "the deadline is withdrawn" } else { "no deadline was set" };
     if answer.admission_closed {
         let why = clean(&answer.message);
@@ -144,6 +149,7 @@ fn format_event(event: &DrainEvent) -> Option<String> {
                 if *groups == 1 { "1 group".to_owned() } else { format!("{groups} groups") };
             format!("{} in {groups}, at most {}", pod_count(*count), seconds(*limit))
         }
+        DrainEvent::Warning { message } => format!("! {}", clean(message)),
         DrainEvent::GroupStarted { priority, name, pods: count, seconds: limit } => {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: {}, at most {}", pod_count(*count), seconds(*limit))
@@ -251,6 +257,7 @@ mod tests {
                 opened,
                 admission_closed: !closed.is_empty(),
                 message: closed.to_owned(),
+                warning: None,
             })
         };
         let back = "pods are admitted, and static pods restart";

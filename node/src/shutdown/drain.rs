@@ -76,11 +76,13 @@ impl<R: Runtime> Joined<R> {
         self.drain.state.send_replace(DrainState::InProgress(run.clone()));
         // The next agent may have another policy, but the drain still has the time that it was given.
         let time = time.unwrap_or_else(|| DrainOrder::default_time(&self.policy.borrow()));
-        let kept = move |is_over| Some(Drain { time: Some(time), is_over });
+        let kept =
+            |is_over| Drain { time: Some(time), is_over, requested_by: requested_by.clone() };
+        let (begun, over) = (kept(false), kept(true));
         let node = Arc::clone(self);
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.operator.store_drain(kept(false)).await;
+            node.operator.store_drain(Some(begun)).await;
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(time, requested_by, &run, &tx).await else { return };
             if report.outcome == Outcome::Cancelled {
@@ -90,7 +92,7 @@ impl<R: Runtime> Joined<R> {
                 node.keep(report.clone()).await;
             } else {
                 node.keep(report.clone()).await;
-                node.operator.store_drain(kept(true)).await;
+                node.operator.store_drain(Some(over)).await;
                 node.drain.state.send_replace(DrainState::Done);
                 drop(turn);
             }
@@ -111,6 +113,9 @@ impl<R: Runtime> Joined<R> {
         };
         if self.core.gate.reasons().contains(GateReason::Drain) {
             self.lift_drain().await;
+        } else {
+            // The disk may not have taken the end of an earlier one.
+            self.operator.store_drain(None).await;
         }
     }
 
@@ -138,9 +143,9 @@ impl<R: Runtime> Joined<R> {
     /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
         let found = self.operator.earlier_drain();
-        if let Some(Drain { time, is_over: false }) = found
+        if let Some(Drain { time, is_over: false, requested_by }) = found
             && self.core.gate.reasons().contains(GateReason::Drain)
-            && let Err(error) = self.start_drain(time, None)
+            && let Err(error) = self.start_drain(time, requested_by)
         {
             tracing::info!("cannot continue the drain that an earlier agent began: {error}");
         }
@@ -172,7 +177,7 @@ impl<R: Runtime> Joined<R> {
         let order = DrainOrder {
             policy: Arc::clone(&self.policy.borrow()),
             time: Some(time),
-            requested_by,
+            requested_by: requested_by.clone(),
             recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
             progress: run.progress.clone(),
             clock: self.core.wall.clone(),
@@ -188,6 +193,7 @@ impl<R: Runtime> Joined<R> {
             seconds: planned.deadline.as_secs_f64(),
             pods_unknown,
         });
+        self.warn(events);
         let following = tokio::spawn({
             let tell = Arc::clone(&tell);
             async move { tell.follow().await }
@@ -196,7 +202,7 @@ impl<R: Runtime> Joined<R> {
         let report = async {
             tokio::select! {
                 report = drain(&workers, order, &run.cancel) => report,
-                never = self.keep_time(time, &run.progress) => match never {},
+                never = self.keep_time(time, requested_by, &run.progress) => match never {},
             }
         };
         // Workers that stop give up on every pod: the run would end at once, with all pods left.
@@ -208,17 +214,30 @@ impl<R: Runtime> Joined<R> {
     }
 
     /// Stores what is left of `time` whenever a group is asked to end: that is what the next agent has for it.
-    async fn keep_time(&self, time: Duration, progress: &ProgressSender) -> Infallible {
+    async fn keep_time(
+        &self,
+        time: Duration,
+        requested_by: Option<RequestReport>,
+        progress: &ProgressSender,
+    ) -> Infallible {
         let (begun, mut progress, mut asked) = (Instant::now(), progress.subscribe(), 0);
         while progress.changed().await.is_ok() {
             let groups = progress.borrow_and_update().groups.clone();
             let now = groups.iter().filter(|group| group.started.is_some()).count();
             if now > std::mem::replace(&mut asked, now) {
-                let left = time.saturating_sub(begun.elapsed());
-                self.operator.store_drain(Some(Drain { time: Some(left), is_over: false })).await;
+                let time = Some(time.saturating_sub(begun.elapsed()));
+                let requested_by = requested_by.clone();
+                self.operator.store_drain(Some(Drain { time, is_over: false, requested_by })).await;
             }
         }
         pending().await
+    }
+
+    /// Tells the caller what the next agent will not know.
+    pub(super) fn warn(&self, events: &mpsc::UnboundedSender<DrainEvent>) {
+        if let Some(message) = self.operator.problem() {
+            let _ = events.send(DrainEvent::Warning { message });
+        }
     }
 
     /// Stores the report next to those of shutdowns. If the disk fails, only the report is lost.

@@ -51,6 +51,7 @@ impl<R: Runtime> Joined<R> {
         // A missing listener is fine: the notice is in force.
         let pods_unknown = !self.core.workers.running().known;
         let _ = events.send(DrainEvent::Started { groups, pods, seconds, pods_unknown });
+        self.warn(&events);
         let begun = Instant::now();
         let reasons = self.core.gate.reasons();
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
@@ -90,6 +91,7 @@ impl<R: Runtime> Joined<R> {
             opened: was_shut && closed.is_none(),
             admission_closed: closed.is_some(),
             message: closed.unwrap_or_default(),
+            warning: self.operator.problem(),
         }
     }
 

@@ -450,3 +450,42 @@ async fn a_deadline_is_refused_where_it_would_end_no_pod() {
     assert!(error.hint.contains("shutdownGracePeriod"), "{error:?}");
     assert!(b.node.status().notices.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_was_withdrawn_stays_so_for_the_next_agent_of_a_run_that_goes_on() {
+    let clock = boot_clock();
+    let (web, dns) = (pod("web", 0, 300), pod("dns", 2_000_000_000, 30));
+    let ups = |b: &Bench| {
+        let publisher = b.notice_aggregator.publisher("ups", None);
+        publisher.publish(&Announcement::new(When::In(secs(600)), "battery"), WallTime::UNIX_EPOCH);
+        publisher
+    };
+    let b = bench(FakeRuntime::default(), held());
+    b.runtime.stop_takes(web.uid(), secs(200));
+    b.want(&[&web, &dns]).await;
+    let _ups = ups(&b);
+    let _events = b.node.give_notice(within(300)).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    assert!(b.node.withdraw_notice().await.withdrawn);
+    let (state, _, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    let _ups = ups(&b);
+    b.want(&[&web, &dns]).await;
+    let sources: Vec<_> = b.node.status().notices.into_iter().map(|n| n.source).collect();
+    assert_eq!(sources, ["ups"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_and_its_end_that_no_disk_takes_say_so() {
+    let (b, ..) = two_pods().await;
+    let file = b.state.path().join("operator-drain.json");
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    let told = all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    let warns = |event: &DrainEvent| matches!(event, DrainEvent::Warning { message } if message.contains("does not know that the node is drained"));
+    assert!(warns(&told[1]), "{told:?}");
+    assert!(b.node.status().notices.iter().any(|notice| notice.problem.is_some()));
+    assert!(b.node.withdraw_notice().await.warning.unwrap().contains("undrain` again"));
+    std::fs::remove_dir_all(&file).unwrap();
+    assert_eq!(b.node.withdraw_notice().await.warning, None);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("withdrawn"));
+}

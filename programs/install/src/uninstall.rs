@@ -192,7 +192,9 @@ fn is_drained(tree: &Tree) -> bool {
     };
     let drain = read(&format!("{STATE}/operator-drain.json"));
     let boot_id = read("/proc/sys/kernel/random/boot_id");
-    drain.zip(boot_id).is_some_and(|(drain, boot_id)| drain.contains(boot_id.trim()))
+    drain.zip(boot_id).is_some_and(|(drain, boot_id)| {
+        drain.contains(boot_id.trim()) && !drain.contains("\"withdrawn\":true")
+    })
 }
 
 /// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.

@@ -523,7 +523,13 @@ impl ActApi for Agent {
 
     async fn withdraw_notice(&self) -> WithdrawAnswer {
         let message = "the node is shutting down".to_owned();
-        WithdrawAnswer { withdrawn: true, opened: false, admission_closed: true, message }
+        WithdrawAnswer {
+            withdrawn: true,
+            opened: false,
+            admission_closed: true,
+            message,
+            warning: None,
+        }
     }
 }
 

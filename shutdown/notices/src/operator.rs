@@ -1,17 +1,20 @@
 //! Operators' notices and drains, kept across restarts of the agent.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
-use winddown_shared::{BootClock, Notice, WallClock, WallTime, seconds_up};
+use winddown_shared::{
+    BootClock, Mutex as SyncMutex, Notice, RequestReport, WallClock, WallTime, seconds_up,
+};
 
 use crate::announcement::one_line;
-use crate::kept::KeptFile;
 use crate::{Announcement, COMPARE, NoticePublisher, When};
+use stored::{Found, Stored, millis};
+
+mod stored;
 
 #[cfg(test)]
 mod tests;
@@ -32,22 +35,27 @@ pub enum Deadline {
 }
 
 /// A drain by an operator: no pod is admitted until it is called off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drain {
     /// How long it may take from now on; `None` if that is not known. No time passes while no agent runs: the node stays
     /// up, so nothing is gained by cutting its pods short.
     pub time: Option<Duration>,
     /// Whether the pods have stopped or their time is up.
     pub is_over: bool,
+    /// Who asked for it, and why.
+    pub requested_by: Option<RequestReport>,
 }
 
 #[derive(Debug)]
 struct OperatorShared {
     publisher: NoticePublisher,
-    file: KeptFile,
-    drain_file: KeptFile,
-    earlier_drain: Option<KeptDrain>,
-    boot_id: String,
+    notice: Stored,
+    drain: Stored,
+    /// Whether an agent of this boot has withdrawn the last notice.
+    was_withdrawn: bool,
+    earlier_drain: Option<Drain>,
+    /// What an agent does not know of the notice and of the drain.
+    problems: SyncMutex<[Option<String>; 2]>,
     wall: WallClock,
     boot: BootClock,
     /// The notice in force. Held during each change, or the disk and the aggregator could disagree.
@@ -58,11 +66,6 @@ struct OperatorShared {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredNotice {
-    version: u32,
-    boot_id: String,
-    /// When the notice was given. Older agents did not record this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    given_boot_ms: Option<u64>,
     #[serde(flatten)]
     deadline: KeptDeadline,
     text: String,
@@ -80,56 +83,72 @@ enum KeptDeadline {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptDrain {
-    version: u32,
-    boot_id: String,
-    given_boot_ms: u64,
     /// What was left when this was written, rounded up.
     time_seconds: Option<u64>,
     is_over: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requested_by: Option<RequestReport>,
+}
+
+/// What a problem is about.
+#[derive(Clone, Copy)]
+enum Subject {
+    Notice,
+    Drain,
 }
 
 // === impl OperatorSource ===
 
 impl OperatorSource {
-    /// Publishes the notice that an earlier agent of this boot stored in `directory`, if there is one,
-    /// and reads the stored drain. Blocks on the file system.
+    /// Publishes the notice that an earlier agent of this boot stored in one of `directories`, if there is one, and
+    /// reads the stored drain. Best first: one in memory, and one on a disk. Blocks on the file system.
     pub fn open(
         publisher: NoticePublisher,
-        directory: impl AsRef<Path>,
-        boot_id: impl Into<String>,
+        directories: &[PathBuf],
+        boot_id: &str,
         wall: WallClock,
         boot: BootClock,
     ) -> Self {
-        let (directory, boot_id) = (directory.as_ref(), boot_id.into());
-        let file = KeptFile::at(directory.join("operator-notice.json"));
-        let drain_file = KeptFile::at(directory.join("operator-drain.json"));
-        // Without a boot id, this boot cannot be told from another. The id stays the same over a soft
-        // reboot, and in a container that is restarted.
-        let is_ours = |version: u32, of_boot: &str, given: Option<u64>| {
-            let given = given.map(Duration::from_millis);
-            let is_of_system = given.is_none_or(|given| given >= boot.system_start());
-            version == 1 && of_boot == boot_id && !boot_id.is_empty() && is_of_system
+        let stored = |name: &str| {
+            let places = directories.iter().map(|directory| directory.join(name)).collect();
+            Stored::new(places, boot_id, boot.clone())
         };
-        let kept = read::<StoredNotice>(&file, "give the notice again if there was one");
-        let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
-        let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
-        let earlier_drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
-        let given = Mutex::default();
+        let (notice, drain) = (stored("operator-notice.json"), stored("operator-drain.json"));
+        let (found, notice_problem) = notice.read::<StoredNotice>();
+        let (found_drain, drain_problem) = drain.read::<KeptDrain>();
+        let earlier_drain = match found_drain {
+            Found::Content(drain) => Some(drain.drain()),
+            Found::Withdrawn | Found::Nothing => None,
+        };
+        let was_withdrawn = matches!(found, Found::Withdrawn);
+        let (problems, given) = Default::default();
         let mut inner = OperatorShared {
             publisher,
-            file,
-            drain_file,
+            notice,
+            drain,
+            was_withdrawn,
             earlier_drain,
-            boot_id,
+            problems,
             wall,
             boot,
             given,
         };
+        let told =
+            |problem: Option<String>, next: &str| problem.map(|why| format!("{why}; {next}"));
+        inner.note(
+            Subject::Notice,
+            told(notice_problem, "give the deadline again if there was one"),
+        );
+        inner.note(Subject::Drain, told(drain_problem, "drain the node again if it was drained"));
         // A missing file does not mean that the operator withdrew the notice: the write may have failed.
-        if let Some(kept) = &kept {
-            inner.publish(kept);
+        match found {
+            Found::Content(kept) => {
+                inner.publish(&kept);
+                inner.given = Mutex::new(Some(kept));
+            }
+            Found::Withdrawn => inner.publisher.withdraw(),
+            Found::Nothing => {}
         }
-        inner.given = Mutex::new(kept);
         Self(Arc::new(inner))
     }
 
@@ -139,10 +158,11 @@ impl OperatorSource {
     }
 
     /// Keeps a notice that the run of an earlier agent knows, if the disk has lost it: it is in force and can be
-    /// withdrawn. Does nothing if a notice was given, or `since_boot` is past.
+    /// withdrawn. Does nothing if a notice was given or withdrawn, or `since_boot` is past.
     pub fn restore(&self, since_boot: Duration, text: &str) {
         let Ok(mut given) = self.0.given.try_lock() else { return };
-        if given.is_none() && since_boot > self.0.boot.now() {
+        let is_lost = given.is_none() && !self.0.was_withdrawn;
+        if is_lost && since_boot > self.0.boot.now() {
             let kept = self.0.of(Deadline::SinceBoot(since_boot), text);
             self.0.publish(&kept);
             *given = Some(kept);
@@ -156,28 +176,34 @@ impl OperatorSource {
         let mut given = self.0.given.lock().await;
         self.0.publish(&kept);
         *given = Some(kept.clone());
-        self.0.store(Some(kept)).await;
+        let next = "an agent that is restarted does not know the deadline; free space there, then give it again";
+        self.0.store(Subject::Notice, Some(kept), next).await;
     }
 
     /// The drain that an earlier agent of this boot left behind, with what was left of its time.
     pub fn earlier_drain(&self) -> Option<Drain> {
-        self.0.earlier_drain.as_ref().map(KeptDrain::drain)
+        self.0.earlier_drain.clone()
     }
 
     /// Stores that the node is drained, or no longer is.
     pub async fn store_drain(&self, drain: Option<Drain>) {
+        let next = match drain {
+            Some(_) => "an agent that is restarted does not know that the node is drained",
+            None => {
+                "an agent that is restarted keeps the node drained; free space there, then run `winddown undrain` again"
+            }
+        };
         let kept = drain.map(|drain| KeptDrain {
-            version: 1,
-            boot_id: self.0.boot_id.clone(),
-            given_boot_ms: millis(self.0.boot.now()),
             time_seconds: drain.time.map(seconds_up),
             is_over: drain.is_over,
+            requested_by: drain.requested_by,
         });
-        self.0
-            .drain_file
-            .store(kept)
-            .await
-            .unwrap_or_else(|why| not_kept(&self.0.drain_file, &why));
+        self.0.store(Subject::Drain, kept, next).await;
+    }
+
+    /// What this agent does not know of the operator's words, or the next one will not, for people.
+    pub fn problem(&self) -> Option<String> {
+        self.0.problem()
     }
 
     /// Withdraws the notice. Returns whether there was one.
@@ -185,7 +211,9 @@ impl OperatorSource {
         let mut given = self.0.given.lock().await;
         let was_there = given.take().is_some();
         self.0.publisher.withdraw();
-        self.0.store(None).await;
+        let next = "an agent that is restarted puts the deadline in effect again; free space there, then run \
+                    `winddown undrain` again";
+        self.0.store(Subject::Notice, None::<StoredNotice>, next).await;
         was_there
     }
 
@@ -212,9 +240,6 @@ impl OperatorShared {
     /// The notice, as stored on disk.
     fn of(&self, deadline: Deadline, text: &str) -> StoredNotice {
         StoredNotice {
-            version: 1,
-            boot_id: self.boot_id.clone(),
-            given_boot_ms: Some(millis(self.boot.now())),
             deadline: match deadline {
                 Deadline::At(at) => KeptDeadline::At(at),
                 Deadline::SinceBoot(up) => KeptDeadline::SinceBoot(millis(up)),
@@ -235,34 +260,35 @@ impl OperatorShared {
         self.publisher.publish(&Announcement::new(When::At(at), &kept.text), now);
     }
 
-    async fn store(&self, kept: Option<StoredNotice>) {
-        self.file.store(kept).await.unwrap_or_else(|why| not_kept(&self.file, &why));
+    /// Stores `kept`. If no place takes it, the operator is told, and `next`: what to do.
+    async fn store<T: Serialize>(&self, about: Subject, kept: Option<T>, next: &str) {
+        let stored = match about {
+            Subject::Notice => self.notice.store(kept).await,
+            Subject::Drain => self.drain.store(kept).await,
+        };
+        self.note(about, stored.err().map(|why| format!("this cannot be stored ({why}): {next}")));
+    }
+
+    fn note(&self, about: Subject, problem: Option<String>) {
+        if let Some(problem) = &problem {
+            tracing::warn!("{problem}");
+        }
+        self.problems.lock()[about as usize] = problem;
+        self.publisher.problem(self.problem().as_deref());
+    }
+
+    fn problem(&self) -> Option<String> {
+        let problems = self.problems.lock();
+        let all: Vec<&str> = problems.iter().flatten().map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
 // === impl KeptDrain ===
 
 impl KeptDrain {
-    fn drain(&self) -> Drain {
-        Drain { time: self.time_seconds.map(Duration::from_secs), is_over: self.is_over }
+    fn drain(self) -> Drain {
+        let time = self.time_seconds.map(Duration::from_secs);
+        Drain { time, is_over: self.is_over, requested_by: self.requested_by }
     }
-}
-
-/// Reads `file`. If that fails, logs `next`: what the operator should do.
-fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
-    file.read().unwrap_or_else(|error| {
-        tracing::warn!("{} cannot be read: {error}; {next}", file.path().display());
-        None
-    })
-}
-
-fn not_kept(file: &KeptFile, why: &str) {
-    tracing::warn!(
-        "{}: {why}; a restarted agent will not know of this change",
-        file.path().display()
-    );
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -112,6 +112,9 @@ pub struct WithdrawAnswer {
     pub admission_closed: bool,
     /// What keeps admission closed, human-readable; empty if it is open.
     pub message: String,
+    /// Why a restarted agent would not know of this, and what to do, human-readable; absent if it would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// An event in the progress of a drain, one per line. The last one is [`Finished`](DrainEvent::Finished).
@@ -129,6 +132,11 @@ pub enum DrainEvent {
         /// Whether the container runtime has not reported the running pods yet, so that there may be more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pods_unknown: bool,
+    },
+    /// A restarted agent would not know of this drain, or an operator's earlier words are lost.
+    Warning {
+        /// What is wrong and what to do, human-readable.
+        message: String,
     },
     /// A group was asked to stop.
     GroupStarted {

@@ -175,6 +175,10 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     for notice in &status.notices {
         if let Some(problem) = &notice.problem {
             let (source, problem) = (clean(&notice.source), clean(problem));
+            if source == "operator" {
+                found.push(StatusProblem { text: problem.into_owned(), next: String::new() });
+                continue;
+            }
             found.push(StatusProblem {
                 text: format!("cannot receive notices from {source}: {problem}"),
                 next: "its previous notice stays in effect; shutdownNotices names the sources"

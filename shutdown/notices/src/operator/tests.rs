@@ -17,9 +17,51 @@ fn open(directory: &Path, boot: &str) -> (NoticeAggregator, OperatorSource) {
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("operator", None);
     let up = BootClock::new(|| Duration::from_secs(1000));
-    let operator = OperatorSource::open(publisher, directory, boot, WallClock::fixed(noon()), up);
+    let wall = WallClock::fixed(noon());
+    let operator = OperatorSource::open(publisher, &[directory.to_owned()], boot, wall, up);
     (aggregator, operator)
 }
+
+/// Two places, of which the first is in memory, with an agent that is restarted whenever it is asked for.
+struct Places([tempfile::TempDir; 2]);
+
+impl Places {
+    fn new() -> Self {
+        Self([(); 2].map(|()| tempfile::tempdir().expect("a directory")))
+    }
+
+    fn open(&self) -> (NoticeAggregator, OperatorSource) {
+        let aggregator = NoticeAggregator::new();
+        let publisher = aggregator.publisher("operator", None);
+        let up = BootClock::new(|| Duration::from_secs(1000) + UP.elapsed());
+        let places = self.0.each_ref().map(|place| place.path().to_owned());
+        let wall = WallClock::fixed(noon());
+        let operator = OperatorSource::open(publisher, &places, "boot-1", wall, up);
+        (aggregator, operator)
+    }
+
+    /// Makes a place refuse what is written, and keep what it has.
+    fn refuse(&self, place: usize, refuses: bool) {
+        let place = self.0[place].path();
+        for name in ["operator-notice.json", "operator-drain.json"] {
+            let (file, aside) = (place.join(name), place.join(format!("{name}.aside")));
+            // Nothing takes the place of a directory with something in it.
+            if refuses {
+                let kept = std::fs::read(&file).ok();
+                let _ = std::fs::remove_file(&file);
+                std::fs::create_dir_all(file.join("full")).expect("made");
+                kept.into_iter().for_each(|kept| std::fs::write(&aside, kept).expect("written"));
+            } else {
+                std::fs::remove_dir_all(&file).expect("removed");
+                let _ = std::fs::rename(&aside, &file);
+            }
+        }
+    }
+}
+
+/// Of two entries, the newer one must have the later time.
+static UP: std::sync::LazyLock<std::time::Instant> =
+    std::sync::LazyLock::new(std::time::Instant::now);
 
 fn after(seconds: u64) -> Deadline {
     Deadline::At(noon().checked_add(Duration::from_secs(seconds)).expect("a time"))
@@ -119,7 +161,8 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     let (wall, off, boot, _) = clocks();
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("operator", None);
-    let operator = OperatorSource::open(publisher, directory.path(), "boot-1", wall, boot);
+    let operator =
+        OperatorSource::open(publisher, &[directory.path().to_owned()], "boot-1", wall, boot);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
     operator.announce(after(3600), "maintenance").await;
@@ -159,7 +202,13 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let (wall, wall_off, boot, boot_off) = clocks();
     let open = |aggregator: &NoticeAggregator| {
         let publisher = aggregator.publisher("operator", None);
-        OperatorSource::open(publisher, directory.path(), "boot-1", wall.clone(), boot.clone())
+        OperatorSource::open(
+            publisher,
+            &[directory.path().to_owned()],
+            "boot-1",
+            wall.clone(),
+            boot.clone(),
+        )
     };
     let aggregator = NoticeAggregator::new();
     let operator = open(&aggregator);
@@ -209,18 +258,19 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
 async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kernel() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
-    let drain = Drain { time: None, is_over: false };
+    let drain = Drain::default();
     operator.announce(after(120), "maintenance").await;
-    operator.store_drain(Some(drain)).await;
+    operator.store_drain(Some(drain.clone())).await;
     // It was said a thousand seconds after the kernel's boot.
     for (started, holds) in [(0, true), (1000, true), (1001, false)] {
         let up = BootClock::new(|| Duration::from_secs(2000))
             .with_system_start(Duration::from_secs(started));
         let wall = WallClock::fixed(noon());
         let publisher = NoticeAggregator::new().publisher("operator", None);
-        let again = OperatorSource::open(publisher, directory.path(), "boot-1", wall, up);
+        let again =
+            OperatorSource::open(publisher, &[directory.path().to_owned()], "boot-1", wall, up);
         assert_eq!(again.published().is_some(), holds, "{started}");
-        assert_eq!(again.earlier_drain(), holds.then_some(drain), "{started}");
+        assert_eq!(again.earlier_drain(), holds.then_some(drain.clone()), "{started}");
     }
     for boot in ["boot-2", ""] {
         assert_eq!(open(directory.path(), boot).1.earlier_drain(), None, "{boot:?}");
@@ -233,14 +283,15 @@ async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kerne
 async fn a_drain_that_is_found_has_what_was_left_of_its_time_however_much_later() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
-    let drain = |time| Drain { time: Some(time), is_over: false };
+    let drain = |time| Drain { time: Some(time), ..Drain::default() };
     let given = Duration::from_millis(89_100);
     operator.store_drain(Some(drain(given))).await;
     for later in [0, 60, 90, 500] {
         let up = BootClock::new(move || Duration::from_secs(1000 + later));
         let publisher = NoticeAggregator::new().publisher("operator", None);
         let wall = WallClock::fixed(noon());
-        let again = OperatorSource::open(publisher, directory.path(), "boot-1", wall, up);
+        let again =
+            OperatorSource::open(publisher, &[directory.path().to_owned()], "boot-1", wall, up);
         let left = Duration::from_secs(90);
         assert_eq!(again.earlier_drain(), Some(drain(left)), "{later} s later");
     }
@@ -259,4 +310,76 @@ async fn a_notice_that_only_a_run_has_kept_is_in_force_until_it_is_withdrawn() {
     let notice = in_effect().expect("a notice");
     assert_eq!((&*notice.source, &*notice.text), ("operator", "rack 7 moves"));
     assert!(operator.withdraw().await && in_effect().is_none());
+    // The record of the run still has it.
+    let (aggregator, operator) = open(directory.path(), "boot-1");
+    operator.restore(Duration::from_secs(1060), "rack 7 moves");
+    assert!(aggregator.notices().borrow().in_effect.is_empty());
+    assert!(!aggregator.notices().borrow().heard.is_empty());
+}
+
+#[tokio::test]
+async fn what_one_of_two_places_takes_is_known_to_the_next_agent() {
+    for refusing in [0, 1] {
+        let places = Places::new();
+        let (_, operator) = places.open();
+        operator.announce(after(60), "rack 7 moves").await;
+        operator.store_drain(Some(Drain::default())).await;
+        places.refuse(refusing, true);
+        assert!(operator.withdraw().await);
+        operator.store_drain(None).await;
+        assert_eq!(operator.problem(), None);
+        places.refuse(refusing, false);
+        let (aggregator, operator) = places.open();
+        assert!(aggregator.notices().borrow().in_effect.is_empty(), "{refusing}");
+        assert_eq!(operator.earlier_drain(), None, "{refusing}");
+
+        places.refuse(refusing, true);
+        operator.announce(after(60), "rack 8 moves").await;
+        operator.store_drain(Some(Drain::default())).await;
+        assert_eq!(operator.problem(), None);
+        places.refuse(refusing, false);
+        let (aggregator, operator) = places.open();
+        let text = aggregator.notices().borrow().in_effect.first().map(|n| n.text.to_string());
+        assert_eq!(text.as_deref(), Some("rack 8 moves"), "{refusing}");
+        assert_eq!(operator.earlier_drain(), Some(Drain::default()), "{refusing}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_place_takes_is_a_problem_until_one_does() {
+    let places = Places::new();
+    let (aggregator, operator) = places.open();
+    let shown = || aggregator.source_statuses()[0].problem.as_deref().map(str::to_owned);
+    operator.announce(after(60), "").await;
+    places.refuse(0, true);
+    places.refuse(1, true);
+    operator.withdraw().await;
+    let said = operator.problem().expect("a problem");
+    assert!(said.contains("operator-notice.json") && said.contains("undrain` again"), "{said}");
+    operator.store_drain(Some(Drain::default())).await;
+    let said = operator.problem().expect("a problem");
+    assert!(said.contains("undrain` again") && said.contains("that the node is drained"), "{said}");
+    assert_eq!(shown(), Some(said));
+    places.refuse(1, false);
+    operator.withdraw().await;
+    operator.store_drain(None).await;
+    assert_eq!((operator.problem(), shown()), (None, None));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_a_problem_and_not_an_answer() {
+    let places = Places::new();
+    let (_, operator) = places.open();
+    let by = RequestReport { uid: Some(1000), ..RequestReport::default() };
+    let drain = Drain { requested_by: Some(by), ..Drain::default() };
+    operator.store_drain(Some(drain.clone())).await;
+    let file = |place: usize| places.0[place].path().join("operator-drain.json");
+    std::fs::write(file(1), "{").expect("written");
+    let (_, operator) = places.open();
+    assert_eq!((operator.earlier_drain(), operator.problem()), (Some(drain), None));
+    std::fs::remove_file(file(0)).expect("removed");
+    let (aggregator, operator) = places.open();
+    let said = operator.problem().expect("a problem");
+    assert!(said.contains("drain the node again if it was drained"), "{said}");
+    assert_eq!(aggregator.source_statuses()[0].problem.as_deref(), Some(&*said));
 }
