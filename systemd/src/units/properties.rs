@@ -25,14 +25,15 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("IgnoreSIGPIPE", false.into()),
         // If the kernel OOM-kills one of its processes, systemd kills the whole service.
         ("OOMPolicy", "kill".into()),
-        // At a shutdown, systemd must not stop it by itself.
+        // At a shutdown, or a change to another target, systemd must not stop it by itself.
         ("DefaultDependencies", false.into()),
+        ("IgnoreOnIsolate", true.into()),
     ];
     if service.outlives_agent {
         all.push(("Before", vec![AGENT.to_owned()].into()));
     }
     if service.survives {
-        all.extend(surviving());
+        all.push(("SurviveFinalKillSignal", true.into()));
     }
     if let Some(unit) = service.after {
         all.push(("After", vec![unit].into()));
@@ -70,12 +71,6 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         all.push(("LogExtraFields", fields.into()));
     }
     all
-}
-
-/// Returns the properties with which a unit survives both the final SIGKILL of a soft-reboot and the isolation of what
-/// is started afterwards.
-fn surviving() -> Properties {
-    vec![("SurviveFinalKillSignal", true.into()), ("IgnoreOnIsolate", true.into())]
 }
 
 fn kept(keep: Keep) -> Properties {

@@ -145,14 +145,16 @@ fn only_a_service_with_a_memory_limit_has_no_swap() {
 }
 
 #[test]
-fn only_what_survives_a_soft_reboot_is_left_alone_by_it() {
+fn only_what_survives_a_soft_reboot_is_left_alone_by_it_and_every_service_by_a_change_of_the_target()
+ {
     let of = |survives| {
         let service = NewUnit { survives, ..NewUnit::default() };
         properties(service).into_iter().collect::<HashMap<&str, Variant<'_>>>()
     };
-    for property in ["SurviveFinalKillSignal", "IgnoreOnIsolate"] {
-        assert_eq!(of(true).get(property), Some(&Variant::Bool(true)));
-        assert_eq!(of(false).get(property), None);
+    assert_eq!(of(true).get("SurviveFinalKillSignal"), Some(&Variant::Bool(true)));
+    assert_eq!(of(false).get("SurviveFinalKillSignal"), None);
+    for survives in [true, false] {
+        assert_eq!(of(survives).get("IgnoreOnIsolate"), Some(&Variant::Bool(true)));
     }
 }
 

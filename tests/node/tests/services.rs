@@ -180,3 +180,25 @@ async fn a_service_that_fails_again_and_again_is_named_with_its_cause_and_its_ou
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_change_to_another_target_stops_no_service_and_a_shutdown_ends_them_in_order()
+-> TestResult {
+    let test = "a_change_to_another_target_stops_no_service_and_a_shutdown_ends_them_in_order";
+    let Some(mut scenario) = Scenario::with_services(test, seven_pods()).await? else {
+        return Ok(());
+    };
+    scenario.start().await?;
+    scenario.all_pods_are("Running").await?;
+    let (running, all) = (scenario.untouched_pids().await?, units(&scenario).await?);
+    for target in ["multi-user.target", "rescue.target", "multi-user.target"] {
+        scenario.node.run(&["systemctl", "isolate", target]).await?;
+        assert_eq!(scenario.untouched_pids().await?, running, "after isolate {target}");
+        assert_eq!(units(&scenario).await?, all, "after isolate {target}");
+    }
+    scenario.all_pods_are("Running").await?;
+    scenario.node.run(&["systemctl", "isolate", "--no-block", "poweroff.target"]).await?;
+    scenario.node.wait_off(Duration::from_secs(40)).await?;
+    scenario.assert_ended_in_order()?;
+    Ok(())
+}
