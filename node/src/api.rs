@@ -126,7 +126,7 @@ impl<R: Runtime> ActApi for Node<R> {
             uid: pod.uid().to_string(),
             ..KillAnswer::default()
         };
-        match self.0.core.workers.kill_pod(pod, request).await {
+        match self.0.core.workers.kill_pod(pod.clone(), request).await {
             Ok(stopped) if stopped.stopped_at.is_some_and(|at| at < begun) => {
                 answer.already_terminated = true;
             }
@@ -147,6 +147,8 @@ impl<R: Runtime> ActApi for Node<R> {
             }
             Err(error) => return Err(ApiError::new(ErrorCode::Internal, error.to_string())),
         }
+        let stays = || !answer.still_running && self.0.core.runtime.has_completed(&pod);
+        answer.completed = body.restart && stays();
         answer.took_seconds = begun.elapsed().as_secs_f64();
         Ok(answer)
     }

@@ -50,9 +50,10 @@ pub(super) async fn restart(
     let grace_seconds = args.grace.map(|grace| grace.as_secs());
     let body = KillBody { grace_seconds, restart: true, ..KillBody::default() };
     let answer = killed(&client, &args.pod, &body, out).await?;
-    let restarted = match answer.still_running {
-        true => "",
-        false => "; its source starts it again, unless its restartPolicy is Never",
+    let restarted = match (answer.still_running, answer.completed) {
+        (true, _) => "",
+        (false, true) => "; it has completed, so it does not start again",
+        (false, false) => "; its source starts it again",
     };
     out.line(&format!("{}{restarted}", describe(&answer)))?;
     Ok(if answer.still_running { Exit::PodsLeft } else { Exit::Success })

@@ -38,6 +38,7 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
         &[
             ("exits", manifest("exits", "", EXITS)),
             ("web", manifest("web", "", "command: [sh, -c, 'echo hello; exec sleep 1000']")),
+            ("once", manifest("once", "restartPolicy: Never", "command: ['true']")),
         ],
     );
     until(&bed, &["status"], "no such database");
@@ -60,6 +61,10 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
     let restarted = said(&bed, &["restart", "web-n1", "--grace", "1s"]);
     assert!(restarted.contains("its source starts it again"), "{restarted}");
     until(&bed, &["describe", "web-n1"], "Restart Count:  1");
+    until(&bed, &["describe", "once-n1"], "Completed");
+    let stays = said(&bed, &["restart", "once-n1"]);
+    assert!(stays.contains("it has completed, so it does not start again"), "{stays}");
+    assert!(!bed.log().contains("default/once-n1 re-created"), "{}", bed.log());
     assert!(said(&bed, &["status", "web-n1"]).contains("web-n1"));
     assert!(!said(&bed, &["status", "web-n1"]).contains("exits-n1"));
     assert!(said(&bed, &["describe", "web"]).contains("did you mean default/web-n1?"));

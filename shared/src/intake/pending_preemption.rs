@@ -245,7 +245,7 @@ impl<R: Runtime> Intake<R> {
 
     /// Starts an admitted pod; `again`: it ran before under the same UID.
     pub(super) fn start(&self, pod: &Pod, again: bool) {
-        if again {
+        if again && !self.runtime.has_completed(pod) {
             self.recorder.record(&Event::PodRestarted {
                 pod: pod.pod_ref().clone(),
                 is_static: pod.is_static(),

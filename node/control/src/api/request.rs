@@ -63,6 +63,9 @@ pub struct KillAnswer {
     /// What still runs and why, human-readable; empty if the pod is gone.
     #[serde(default)]
     pub message: String,
+    /// After a restart: whether the pod has completed, so that it does not start again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub completed: bool,
 }
 
 /// The body of `POST /v1/drain`; an empty body is all defaults.
