@@ -165,14 +165,12 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         DrainEvent::PodNotDrained { namespace, name, message } => {
             format!("  {} stays: {}", clean(&format!("{namespace}/{name}")), clean(message))
         }
-        DrainEvent::GroupFinished { priority, name, took_seconds, still_running: 0 } => {
-            let group = group_title(name.as_deref(), *priority);
-            format!("{group}: all terminated in {}", seconds(*took_seconds))
-        }
         DrainEvent::GroupFinished { priority, name, took_seconds, still_running } => {
-            let group = group_title(name.as_deref(), *priority);
-            let (left, took) = (pod_count(*still_running), seconds(*took_seconds));
-            format!("{group}: {left} still running after {took}")
+            let (group, took) = (group_title(name.as_deref(), *priority), seconds(*took_seconds));
+            match still_running {
+                0 => format!("{group}: all terminated in {took}"),
+                left => format!("{group}: {} still running after {took}", pod_count(*left)),
+            }
         }
         DrainEvent::Finished {
             terminated,

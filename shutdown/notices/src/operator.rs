@@ -12,7 +12,7 @@ use winddown_shared::{
 
 use crate::announcement::one_line;
 use crate::{Announcement, COMPARE, NoticePublisher, When};
-use stored::{Found, Stored, millis};
+use stored::{Stored, StoredWord, millis};
 
 mod stored;
 
@@ -117,10 +117,10 @@ impl OperatorSource {
         let (found, notice_problem) = notice.read::<StoredNotice>();
         let (found_drain, drain_problem) = drain.read::<KeptDrain>();
         let earlier_drain = match found_drain {
-            Found::Content(drain) => Some(drain.drain()),
-            Found::Withdrawn | Found::Nothing => None,
+            StoredWord::Content(drain) => Some(drain.drain()),
+            StoredWord::Withdrawn | StoredWord::Nothing => None,
         };
-        let was_withdrawn = matches!(found, Found::Withdrawn);
+        let was_withdrawn = matches!(found, StoredWord::Withdrawn);
         let (problems, given) = Default::default();
         let mut inner = OperatorShared {
             publisher,
@@ -142,12 +142,12 @@ impl OperatorSource {
         inner.note(Subject::Drain, told(drain_problem, "drain the node again if it was drained"));
         // A missing file does not mean that the operator withdrew the notice: the write may have failed.
         match found {
-            Found::Content(kept) => {
+            StoredWord::Content(kept) => {
                 inner.publish(&kept);
                 inner.given = Mutex::new(Some(kept));
             }
-            Found::Withdrawn => inner.publisher.withdraw(),
-            Found::Nothing => {}
+            StoredWord::Withdrawn => inner.publisher.withdraw(),
+            StoredWord::Nothing => {}
         }
         Self(Arc::new(inner))
     }

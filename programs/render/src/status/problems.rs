@@ -171,21 +171,23 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<StatusProblem>) {
     }
 }
 
-fn node(status: &Status, found: &mut Vec<StatusProblem>) {
+fn notices(status: &Status, found: &mut Vec<StatusProblem>) {
     for notice in &status.notices {
-        if let Some(problem) = &notice.problem {
-            let (source, problem) = (clean(&notice.source), clean(problem));
-            if source == "operator" {
-                found.push(StatusProblem { text: problem.into_owned(), next: String::new() });
-                continue;
-            }
-            found.push(StatusProblem {
+        let Some(problem) = &notice.problem else { continue };
+        let (source, problem) = (clean(&notice.source), clean(problem));
+        found.push(match &*source {
+            "operator" => StatusProblem { text: problem.into_owned(), next: String::new() },
+            _ => StatusProblem {
                 text: format!("cannot receive notices from {source}: {problem}"),
                 next: "its previous notice stays in effect; shutdownNotices names the sources"
                     .to_owned(),
-            });
-        }
+            },
+        });
     }
+}
+
+fn node(status: &Status, found: &mut Vec<StatusProblem>) {
+    notices(status, found);
     if status.admission_closed_by == [ClosedBy::Drain] {
         let (text, next) = match &status.drain {
             Some(drain) => (

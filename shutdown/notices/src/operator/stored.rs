@@ -20,7 +20,7 @@ pub(super) struct Stored {
 }
 
 /// What the places have of this boot.
-pub(super) enum Found<T> {
+pub(super) enum StoredWord<T> {
     /// Nothing was said, or no place took it.
     Nothing,
     /// It was withdrawn.
@@ -32,7 +32,7 @@ pub(super) enum Found<T> {
 /// A value in one place. A withdrawal is written like any other, because a missing file may be one that no disk took.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<T> {
+struct WordInPlace<T> {
     version: u32,
     boot_id: String,
     /// When it was written. Older agents did not record this of notices.
@@ -54,11 +54,11 @@ impl Stored {
 
     /// Returns what this boot's agents stored last, and why a place cannot be read if no other has it. Blocks on the
     /// file system.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> (Found<T>, Option<String>) {
+    pub(super) fn read<T: DeserializeOwned>(&self) -> (StoredWord<T>, Option<String>) {
         let mut problem = None;
-        let mut newest: Option<Entry<T>> = None;
+        let mut newest: Option<WordInPlace<T>> = None;
         for place in &self.places {
-            match place.read::<Entry<T>>().and_then(Entry::checked) {
+            match place.read::<WordInPlace<T>>().and_then(WordInPlace::checked) {
                 Ok(Some(entry)) if self.is_ours(&entry) => {
                     if newest
                         .as_ref()
@@ -74,11 +74,11 @@ impl Stored {
             }
         }
         match newest {
-            Some(Entry { content: Some(content), withdrawn: false, .. }) => {
-                (Found::Content(content), None)
+            Some(WordInPlace { content: Some(content), withdrawn: false, .. }) => {
+                (StoredWord::Content(content), None)
             }
-            Some(_) => (Found::Withdrawn, None),
-            None => (Found::Nothing, problem),
+            Some(_) => (StoredWord::Withdrawn, None),
+            None => (StoredWord::Nothing, problem),
         }
     }
 
@@ -87,7 +87,7 @@ impl Stored {
     /// # Errors
     /// If no place takes it: the next agent does not know of the change.
     pub(super) async fn store<T: Serialize>(&self, content: Option<T>) -> Result<(), String> {
-        let entry = Entry {
+        let entry = WordInPlace {
             version: 1,
             boot_id: self.boot_id.clone(),
             given_boot_ms: Some(millis(self.boot.now())),
@@ -107,7 +107,7 @@ impl Stored {
 
     /// Whether an agent of this boot wrote it. Without a boot id, this boot cannot be told from another. The id stays
     /// the same over a soft reboot, and in a container that is restarted.
-    fn is_ours<T>(&self, entry: &Entry<T>) -> bool {
+    fn is_ours<T>(&self, entry: &WordInPlace<T>) -> bool {
         let given = entry.given_boot_ms.map(Duration::from_millis);
         let is_of_system = given.is_none_or(|given| given >= self.boot.system_start());
         let is_of_boot = entry.boot_id == self.boot_id && !self.boot_id.is_empty();
@@ -115,9 +115,9 @@ impl Stored {
     }
 }
 
-// === impl Entry ===
+// === impl WordInPlace ===
 
-impl<T> Entry<T> {
+impl<T> WordInPlace<T> {
     /// Refuses an entry that says nothing.
     fn checked(found: Option<Self>) -> io::Result<Option<Self>> {
         match found {

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -33,7 +33,9 @@ impl Places {
     fn open(&self) -> (NoticeAggregator, OperatorSource) {
         let aggregator = NoticeAggregator::new();
         let publisher = aggregator.publisher("operator", None);
-        let up = BootClock::new(|| Duration::from_secs(1000) + UP.elapsed());
+        let up = BootClock::new(|| {
+            Duration::from_secs(1000) + Duration::from_millis(ASKED.fetch_add(1, Ordering::SeqCst))
+        });
         let places = self.0.each_ref().map(|place| place.path().to_owned());
         let wall = WallClock::fixed(noon());
         let operator = OperatorSource::open(publisher, &places, "boot-1", wall, up);
@@ -47,10 +49,8 @@ impl Places {
             let (file, aside) = (place.join(name), place.join(format!("{name}.aside")));
             // Nothing takes the place of a directory with something in it.
             if refuses {
-                let kept = std::fs::read(&file).ok();
-                let _ = std::fs::remove_file(&file);
+                let _ = std::fs::rename(&file, &aside);
                 std::fs::create_dir_all(file.join("full")).expect("made");
-                kept.into_iter().for_each(|kept| std::fs::write(&aside, kept).expect("written"));
             } else {
                 std::fs::remove_dir_all(&file).expect("removed");
                 let _ = std::fs::rename(&aside, &file);
@@ -60,8 +60,7 @@ impl Places {
 }
 
 /// Of two entries, the newer one must have the later time.
-static UP: std::sync::LazyLock<std::time::Instant> =
-    std::sync::LazyLock::new(std::time::Instant::now);
+static ASKED: AtomicU64 = AtomicU64::new(0);
 
 fn after(seconds: u64) -> Deadline {
     Deadline::At(noon().checked_add(Duration::from_secs(seconds)).expect("a time"))
