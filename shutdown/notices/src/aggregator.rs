@@ -179,6 +179,17 @@ impl NoticePublisher {
         }
     }
 
+    /// Like [`publish`](Self::publish), but as a notice of its own, whose time counts from now also if the source had one.
+    pub fn replace(&self, announced: &Announcement, now: WallTime) {
+        let new = |slot: &mut Slot| {
+            slot.published = None;
+            slot.hear() | slot.take(announced, now, Instant::now())
+        };
+        if self.change(new) {
+            self.aggregator.refreshed();
+        }
+    }
+
     /// Publishes that the source announces nothing, or no longer does.
     pub fn withdraw(&self) {
         if self.change(|slot| slot.hear() | slot.published.take().is_some()) {

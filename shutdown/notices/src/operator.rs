@@ -174,7 +174,8 @@ impl OperatorSource {
     pub async fn announce(&self, deadline: Deadline, text: &str) {
         let kept = self.0.of(deadline, text);
         let mut given = self.0.given.lock().await;
-        self.0.publish(&kept);
+        let (announced, now) = self.0.announcement(&kept);
+        self.0.publisher.replace(&announced, now);
         *given = Some(kept.clone());
         let next = "an agent that is restarted does not know the deadline; free space there, then give it again";
         self.0.store(Subject::Notice, Some(kept), next).await;
@@ -249,6 +250,12 @@ impl OperatorShared {
     }
 
     fn publish(&self, kept: &StoredNotice) {
+        let (announced, now) = self.announcement(kept);
+        self.publisher.publish(&announced, now);
+    }
+
+    /// What is published of it, and the time of the clock that it refers to.
+    fn announcement(&self, kept: &StoredNotice) -> (Announcement, WallTime) {
         // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
         let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
         let (at, now) = match kept.deadline {
@@ -257,7 +264,7 @@ impl OperatorShared {
                 (since_boot(Duration::from_millis(millis)), since_boot(self.boot.now()))
             }
         };
-        self.publisher.publish(&Announcement::new(When::At(at), &kept.text), now);
+        (Announcement::new(When::At(at), &kept.text), now)
     }
 
     /// Stores `kept`. If no place takes it, the operator is told, and `next`: what to do.

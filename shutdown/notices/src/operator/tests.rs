@@ -382,3 +382,22 @@ async fn a_file_that_cannot_be_read_is_a_problem_and_not_an_answer() {
     assert!(said.contains("drain the node again if it was drained"), "{said}");
     assert_eq!(aggregator.source_statuses()[0].problem.as_deref(), Some(&*said));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_gives_again_is_a_notice_of_its_own_and_no_moment_is_without_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (aggregator, operator) = open(directory.path(), "boot-1");
+    let notices = aggregator.notices();
+    let since = || notices.borrow().in_effect.first().map(|notice| notice.since);
+    operator.announce(after(60), "battery").await;
+    let first = since();
+    assert_eq!(first, Some(Instant::now()));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for left in [60, 90] {
+        let mut seen = aggregator.notices();
+        operator.announce(after(left), "battery").await;
+        assert_eq!(since(), Some(Instant::now()), "a run for the first one may be over");
+        assert!(seen.has_changed().expect("alive"), "{left}");
+        assert!(!seen.borrow_and_update().in_effect.is_empty());
+    }
+}
