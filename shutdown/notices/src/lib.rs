@@ -35,7 +35,8 @@
 //! withdraws nothing. Events that a cloud still lists from an earlier boot are skipped (`cloud/seen.rs`). A deadline in
 //! wall time is compared with the clock every few seconds, an operator's duration with the time since boot. An operator's
 //! notice and drain arrive through the control socket and are kept for the boot, on disk and in memory, so a
-//! restarted agent still knows them, and what was withdrawn. A notice's clock runs on; that of a drain stands while no agent runs, because the node stays up.
+//! restarted agent still knows them, and what was withdrawn. A notice's clock runs on; that of a drain stands while no
+//! agent runs, because the node stays up.
 
 mod aggregator;
 mod announcement;

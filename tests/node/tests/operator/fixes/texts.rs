@@ -25,11 +25,11 @@ fn how(line: &str) -> How {
     use How::{AsItIs, BesideKubelet, Elsewhere, Filled};
     match line {
         "base64 -w0" => Filled("base64 -w0 /etc/hostname"),
-        "df -h {0}; df -i {0}" | "df -h {path}; df -i {path}" | "df -h {paths}; df -i {paths}" => {
+        "df -h {words}; df -i {words}" => {
             Filled("df -h /var/lib/winddown; df -i /var/lib/winddown")
         }
         "groupdel winddown" => Filled("systemd-sysusers; groupdel winddown"),
-        "journalctl -u {} -e" => BesideKubelet("journalctl -u kubelet -e"),
+        "journalctl -u {unit} -e" => BesideKubelet("journalctl -u kubelet -e"),
         "sudo usermod -aG {group} $USER" => {
             Filled("systemd-sysusers; USER=root; sudo usermod -aG winddown $USER")
         }
@@ -50,8 +50,8 @@ fn how(line: &str) -> How {
         "winddown --socket SOCKET doctor" => {
             Filled("winddown --socket /run/winddown/winddown.sock doctor")
         }
-        "winddown config check {file}" => Filled("winddown config check /etc/winddown/config.yaml"),
-        "winddown config default > {file}"
+        "winddown config check {word}" => Filled("winddown config check /etc/winddown/config.yaml"),
+        "winddown config default > {word}"
         | "winddown config default > {}"
         | "winddown config default > {DEFAULT_FILE}" => {
             Filled("winddown config default > /etc/winddown/config.yaml")
