@@ -62,6 +62,21 @@ fn storage_limit_evictions_of_a_writable_layer_of_logs_and_of_an_empty_dir() {
 }
 
 #[test]
+fn without_a_sum_of_the_pod_its_own_volumes_count_and_no_others() {
+    let mut object = k8s_openapi::api::core::v1::Pod::clone(&with_limits(&[Some("1Gi")]));
+    let volumes = with_volume(None, "9Gi").spec.as_ref().unwrap().volumes.clone();
+    object.spec.as_mut().unwrap().volumes = volumes;
+    let pod = Pod::new(object).unwrap();
+    for (name, wanted) in [("scratch", Some(Cause::PodLimit)), ("claim", None)] {
+        let mut stats = disk("0", "0");
+        stats.ephemeral = None;
+        let used = DiskUse { bytes: number("2Gi"), inodes: 1 };
+        stats.volumes = vec![VolumeStats { name: name.into(), used }];
+        assert_eq!(cause(&pod, &stats), wanted, "{name}");
+    }
+}
+
+#[test]
 fn a_container_counts_alone_where_the_pod_is_within_its_limit() {
     let pod = with_limits(&[Some("1Gi"), Some("9Gi")]);
     let over = over_limit(&pod, &disk("2Gi", "0"), FsLayout::One).unwrap();
