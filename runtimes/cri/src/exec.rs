@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tonic::transport::Endpoint as GrpcEndpoint;
 use winddown_engine::action::ActionError;
+use winddown_engine::probe_client::probe_user_agent;
 
 use super::CriContext;
 use super::api::health;
@@ -42,7 +43,7 @@ pub(super) async fn ask_grpc(uri: &str, service: &str, program: &str) -> Result<
     let no = |error: tonic::Status| ActionError::NoAnswer(io::Error::other(error));
     let channel = GrpcEndpoint::from_shared(uri.to_owned())
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
-        .user_agent(format!("kube-probe/{program}"))
+        .user_agent(probe_user_agent(program))
         .map_err(|e| ActionError::NoAnswer(io::Error::other(e)))?
         .connect()
         .await

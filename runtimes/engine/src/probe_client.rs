@@ -25,6 +25,11 @@ use exchange::{exchange, is_no_tls};
 /// The maximum number of requests when the server redirects; the kubelet's limit.
 const MAX_REQUESTS: usize = 10;
 
+/// The user agent of `program`'s probes (`NAME-VERSION`), which servers know from the kubelet's.
+pub fn probe_user_agent(program: &str) -> String {
+    format!("kube-probe/{program}")
+}
+
 /// Where a probe or a hook connects if it names no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeHost {
@@ -162,7 +167,7 @@ impl HttpGet {
     /// Another status, too many redirects, no HTTP, no listener, or the request in the spec cannot be sent.
     pub async fn ask(&self, program: &str) -> io::Result<Option<String>> {
         if !self.is_hook {
-            return self.send(&format!("kube-probe/{program}")).await;
+            return self.send(&probe_user_agent(program)).await;
         }
         let user_agent = format!("kube-lifecycle/{program}");
         match self.send(&user_agent).await {

@@ -270,8 +270,8 @@ impl<A: Send + Sync + 'static> Probe<A> {
         }
     }
 
-    /// From `due` on, runs the probe until it fails (then the container has to be restarted) or, if `or_well`, passes. Returns whether
-    /// it passed.
+    /// From `due` on, runs the probe until it fails (then the container has to be restarted) or, if `or_well`, passes.
+    /// Returns whether it passed.
     async fn until(
         &mut self,
         probed: &impl Probed<Action = A>,
