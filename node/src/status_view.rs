@@ -199,7 +199,18 @@ fn without_manifest(pod: &RuntimePod, lifecycle: Option<Lifecycle>) -> api::PodS
         uid: pod.uid.to_string(),
         phase: "Running".to_owned(),
         reason: "NoManifest".to_owned(),
-        message: "It runs, and no manifest of it can be read.".to_owned(),
+        message: match lifecycle {
+            Some(Lifecycle::Terminating) => {
+                "It is being terminated, and no manifest of it can be read."
+            }
+            Some(Lifecycle::Terminated | Lifecycle::Finished) => {
+                "It has terminated, and no manifest of it can be read."
+            }
+            Some(Lifecycle::Waiting | Lifecycle::Syncing) | None => {
+                "It runs, and no manifest of it can be read."
+            }
+        }
+        .to_owned(),
         state: lifecycle.map_or(api::PodState::Syncing, state),
         ..api::PodStatus::default()
     }

@@ -142,7 +142,12 @@ async fn a_drain_ends_pods_whose_manifests_are_out_of_reach() {
         *now = Arc::new(DesiredManifests { generation: 1, ..DesiredManifests::default() });
     });
     tokio::time::sleep(secs(1)).await;
+    b.runtime.stop_takes(lost.uid(), secs(10));
+    let said = || b.node.status().pods[0].message.clone();
+    assert_eq!(said(), "It runs, and no manifest of it can be read.");
     let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(said(), "It is being terminated, and no manifest of it can be read.");
     let mut told = Vec::new();
     while let Some(event) = events.recv().await {
         told.push(event);
