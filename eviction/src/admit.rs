@@ -1,11 +1,14 @@
 //! Which pods may start while the node is under pressure.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Toleration;
 use tokio::sync::watch;
 use winddown_shared::{AdmitHandler, OtherPods, Pod, PressureCondition, QosClass, Rejection};
 
 use crate::conditions::Conditions;
 use crate::message::{EVICTED, node_had_condition};
+use crate::policy::Policy;
 
 #[cfg(test)]
 mod tests;
@@ -13,25 +16,28 @@ mod tests;
 /// The taint of a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
-/// Rejects pods that would make a shortage worse.
-///
-/// Under memory pressure alone, it rejects pods that request no memory, unless they tolerate it.
-/// Under disk or PID pressure, it rejects all. Critical pods are always admitted.
+/// Rejects pods that would make a shortage worse: see [`admits`].
 #[derive(Clone, Debug)]
-pub struct PressureGate(watch::Receiver<Conditions>);
+pub struct PressureGate {
+    conditions: watch::Receiver<Conditions>,
+    policy: watch::Receiver<Arc<Policy>>,
+}
 
 impl PressureGate {
-    /// A gate that uses the conditions at the time of each check.
+    /// A gate that uses the conditions and the policy at the time of each check.
     #[must_use]
-    pub fn new(conditions: watch::Receiver<Conditions>) -> Self {
-        Self(conditions)
+    pub fn new(
+        conditions: watch::Receiver<Conditions>,
+        policy: watch::Receiver<Arc<Policy>>,
+    ) -> Self {
+        Self { conditions, policy }
     }
 }
 
 impl AdmitHandler for PressureGate {
     fn admit(&self, pod: &Pod, _: &OtherPods) -> Result<(), Rejection> {
-        let conditions = *self.0.borrow();
-        if admits(conditions, pod) {
+        let conditions = *self.conditions.borrow();
+        if admits(&self.policy.borrow(), conditions, pod) {
             return Ok(());
         }
         Err(Rejection::new(EVICTED, node_had_condition(conditions)).retryable(true))
@@ -39,9 +45,13 @@ impl AdmitHandler for PressureGate {
 }
 
 /// Whether a pod may start under these conditions.
+///
+/// Under memory pressure alone, pods that request no memory may not, unless they tolerate it. Under disk or PID pressure,
+/// no pod may. Pods that are never evicted always may. The kubelet says so of critical pods, because it never evicts
+/// those; a static pod that `policy` evicts would be evicted as soon as it runs.
 #[must_use]
-pub fn admits(conditions: Conditions, pod: &Pod) -> bool {
-    if conditions.is_empty() || pod.is_critical() {
+pub fn admits(policy: &Policy, conditions: Conditions, pod: &Pod) -> bool {
+    if conditions.is_empty() || policy.exemption(pod).is_some() {
         return true;
     }
     let only_memory = conditions == Conditions::from_iter([PressureCondition::Memory]);

@@ -75,7 +75,7 @@ impl EvictionView {
     /// An admission check that rejects pods while the node is under pressure.
     #[must_use]
     pub fn gate(&self) -> PressureGate {
-        PressureGate::new(self.conditions.clone())
+        PressureGate::new(self.conditions.clone(), self.policy.clone())
     }
 
     /// The latest decisions, oldest first.

@@ -159,22 +159,26 @@ async fn pods_that_make_it_worse_wait_outside_and_the_evicted_one_comes_back() {
     p.available(60);
     p.until_stops(1).await;
     p.available(760);
-    let late = best_effort_from_api("late");
-    p.b.want(&[&hog, &late]).await;
+    let (late, of_manifest) = (best_effort_from_api("late"), pod("of-manifest", 0, 30));
+    p.b.want(&[&hog, &late, &of_manifest]).await;
     let rejected = p.b.node.status().rejected;
-    assert_eq!((&*rejected[0].name, &*rejected[0].reason), ("late", "Evicted"));
-    assert_eq!(rejected[0].message, "Pod was rejected: The node had condition: [MemoryPressure]. ");
+    let names: Vec<&str> = rejected.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(names, ["late", "of-manifest"]);
+    for pod in rejected {
+        assert_eq!(pod.reason, "Evicted");
+        assert_eq!(pod.message, "Pod was rejected: The node had condition: [MemoryPressure]. ");
+    }
     assert_eq!(p.b.runtime.starts(), [hog.uid().clone()]);
     assert_eq!(p.b.node.status().pressure.unwrap().pending_readmission[0].name, "hog");
     tokio::time::sleep(secs(6 * 60)).await;
-    assert!(p.b.runtime.starts().contains(late.uid()));
+    assert!([&late, &of_manifest].iter().all(|pod| p.b.runtime.starts().contains(pod.uid())));
     let status = p.b.node.status();
     assert!(status.rejected.is_empty());
     let back = status.pods.iter().find(|pod| pod.name == "hog").unwrap();
     assert_eq!((back.state, &*back.reason), (PodState::Syncing, ""));
     let kinds = p.kinds();
     let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();
-    assert_eq!((count("podRestarted"), count("podRejected")), (1, 1), "{kinds:?}");
+    assert_eq!((count("podRestarted"), count("podRejected")), (1, 2), "{kinds:?}");
 }
 
 #[tokio::test(start_paused = true)]
