@@ -34,6 +34,12 @@ impl Conditions {
         self.0 & other.0 != 0
     }
 
+    /// The conditions that hold in one of the two sets or in both.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether no condition holds.
     #[must_use]
     pub const fn is_empty(self) -> bool {

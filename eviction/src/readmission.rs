@@ -24,15 +24,17 @@ struct EvictedPod {
 
 impl Readmission {
     /// Notes the eviction of a static pod, which waits until none of `conditions` holds. Further evictions before its
-    /// readmission are ignored.
+    /// readmission add their conditions, and no delay.
     pub fn note(&mut self, pod: &Pod, conditions: impl Into<Conditions>, now: Instant) {
-        if self.evicted.iter().any(|evicted| evicted.pod.uid() == pod.uid()) {
+        let conditions = conditions.into();
+        let before = self.evicted.iter_mut().find(|evicted| evicted.pod.uid() == pod.uid());
+        if let Some(before) = before {
+            before.conditions = before.conditions.union(conditions);
             return;
         }
         let wait = self.delays.next_delay(pod.full_name(), now);
         self.evicted.retain(|evicted| evicted.pod.full_name() != pod.full_name());
-        let (pod, conditions) = (pod.clone(), conditions.into());
-        self.evicted.push(EvictedPod { pod, conditions, not_before: now + wait });
+        self.evicted.push(EvictedPod { pod: pod.clone(), conditions, not_before: now + wait });
     }
 
     /// Forgets a pod that was not asked to stop after all.

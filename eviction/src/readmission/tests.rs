@@ -45,3 +45,14 @@ async fn a_pod_that_is_asked_to_end_once_more_is_sent_away_once() {
     assert_eq!(returns.due(Conditions::NONE, now + secs(10)).len(), 1);
     assert_eq!(returns.evicted().count(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_evicted_for_two_conditions_waits_until_both_are_over() {
+    let now = Instant::now();
+    let mut returns = Readmission::default();
+    returns.note(&static_pod("u", "web"), PressureCondition::Memory, now);
+    returns.note(&static_pod("u", "web"), PressureCondition::Disk, now + secs(5));
+    assert!(returns.due(PressureCondition::Disk.into(), now + secs(60)).is_empty());
+    assert!(returns.due(memory(), now + secs(60)).is_empty());
+    assert_eq!(returns.due(Conditions::NONE, now + secs(60)).len(), 1);
+}
