@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
     Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid,
-    PressureCondition, Recorder, StatusOverride, doubled, instant_after,
+    PressureCondition, StatusOverride, doubled, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
@@ -66,6 +66,8 @@ struct Kill {
     request: KillRequest,
     /// The grace that it gets, from when it is asked.
     allowed: Duration,
+    /// Whether it was asked before, with more grace: the end of that request is the end of the eviction.
+    is_hurried: bool,
 }
 
 /// The outcome of an eviction: the pod stopped, or did not stop in time. None if a pause began while the hook ran: then
@@ -224,7 +226,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
         let hurried = self.victims.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
         let hurried_for = hurried.map(|ending| ending.evicted_for);
-        let hook = self.policy.hook.clone().filter(|_| hurried_for.is_none());
+        let is_hurried = hurried_for.is_some();
+        let hook = self.policy.hook.clone().filter(|_| !is_hurried);
         let hook_time = hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
         let hook = hook.map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
@@ -238,8 +241,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             if is_freed_by_file_removal(condition) { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
-        let ending =
-            CandidateEnding { due: gone, has_minimal_grace, evicted_for: condition.into() };
+        let evicted_for = hurried_for.unwrap_or_default().union(condition.into());
+        let ending = CandidateEnding { due: gone, has_minimal_grace, evicted_for };
         self.victims.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
@@ -249,7 +252,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if hurried_for.is_none_or(|conditions| !conditions.contains(condition)) {
             self.victims.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
         }
-        let kill = Kill { pod, cause, condition, record, request, allowed };
+        let kill = Kill { pod, cause, condition, record, request, allowed, is_hurried };
         let mut kill = self.end_after_hook(kill, hook);
         // The first poll sends the request, unless a hook runs before.
         match (&mut kill).now_or_never() {
@@ -268,7 +271,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let (shown, paused) = (Arc::clone(&self.shown), paused(self.parts.paused_by.clone()));
         async move {
-            let Kill { pod, cause, condition, record, mut request, allowed } = kill;
+            let Kill { pod, cause, condition, record, mut request, allowed, is_hurried } = kill;
             if let Some(hook) = hook {
                 let run = tokio::select! {
                     run = hook => run,
@@ -281,7 +284,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 shown.note_hook(record, run);
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
-            let outcome = end(&*killer, &*recorder, &pod, cause, request, asked).await;
+            let outcome = end(&*killer, &pod, request, asked).await;
+            match &outcome {
+                Ok(took) if !is_hurried => recorder.record(&pod_evicted(&pod, cause, *took)),
+                // The first request tells of the end.
+                Ok(_) => {}
+                Err(error) => recorder.record(&eviction_failed(&pod, cause, error)),
+            }
             if outcome.is_ok() && is_freed_by_file_removal(condition) {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
@@ -408,25 +417,20 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
 async fn end<K: PodKiller>(
     killer: &K,
-    recorder: &dyn Recorder,
     pod: &Pod,
-    cause: Cause,
     request: KillRequest,
     since: Instant,
 ) -> Result<Duration, KillError> {
-    let (label, signal) = (pod.pod_ref().clone(), cause.as_str());
-    match killer.kill_pod(pod.clone(), request).await {
-        Ok(_) => {
-            let took = since.elapsed();
-            recorder.record(&Event::PodEvicted { pod: label, signal, took });
-            Ok(took)
-        }
-        Err(error) => {
-            let text = error.to_string();
-            recorder.record(&Event::EvictionFailed { pod: label, signal, error: text });
-            Err(error)
-        }
-    }
+    killer.kill_pod(pod.clone(), request).await.map(|_| since.elapsed())
+}
+
+fn pod_evicted(pod: &Pod, cause: Cause, took: Duration) -> Event {
+    Event::PodEvicted { pod: pod.pod_ref().clone(), signal: cause.as_str(), took }
+}
+
+fn eviction_failed(pod: &Pod, cause: Cause, error: &KillError) -> Event {
+    let error = error.to_string();
+    Event::EvictionFailed { pod: pod.pod_ref().clone(), signal: cause.as_str(), error }
 }
 
 fn log_hook(pod: &Pod, run: &EvictionHookRun) {

@@ -145,6 +145,9 @@ async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
     world.is(left("500Mi"), Duration::from_millis(300)).await;
     let cut = (LOWEST.to_owned(), Some(1));
     assert_eq!(world.killed()[1..], [cut], "not a second pod");
+    world.is(left("4Gi"), secs(30)).await;
+    let evicted = |event: &Event| matches!(event, Event::PodEvicted { .. });
+    assert_eq!(world.count(evicted), 1, "one eviction");
 }
 
 #[tokio::test(start_paused = true)]
