@@ -52,7 +52,7 @@ impl fmt::Display for PsiTrigger {
 pub struct Armed {
     /// The actual window, which may be longer than requested, with `stall` in proportion.
     pub trigger: PsiTrigger,
-    /// Whether it is as requested. If not, this process lacks `CAP_SYS_RESOURCE`, and the kernel
+    /// Whether it is as requested. If not, this process lacks `CAP_SYS_RESOURCE`, and the kernel (6.4 or later)
     /// checks only every 2 s.
     pub as_asked: bool,
 }
@@ -71,7 +71,10 @@ pub enum Unarmed {
         path: PathBuf,
     },
     /// The process lacks the permission.
-    #[error("{} may not be written: run as root, or delegate the cgroup", .path.display())]
+    #[error(
+        "{} may not be written: run as root with CAP_SYS_RESOURCE, which Linux 5.13 to 6.3 want, or delegate the cgroup",
+        .path.display()
+    )]
     Forbidden {
         /// The file.
         path: PathBuf,
