@@ -29,6 +29,8 @@ pub(super) struct KernelUsage {
     /// The number of tasks of the node's cgroup, and its limit.
     node_tasks: [KernelFile; 2],
     pressure: KernelFile,
+    /// None if the whole machine is the node.
+    node_pressure: Option<KernelFile>,
     pods_pressure: Option<KernelFile>,
     /// The memory events of the node's own cgroup, or else of the pods'.
     events: Option<KernelFile>,
@@ -50,6 +52,7 @@ impl KernelUsage {
         let file = |path: PathBuf| KernelFile::new(path);
         let in_proc = |path: &str| KernelFile::new(places.proc.join(path));
         let pods = places.pods_cgroup.as_deref();
+        let bounds = Some(&*places.node_cgroup).filter(|node| *node != "/");
         let (running, most) = tree.tasks(&places.node_cgroup);
         Self {
             meminfo: in_proc("meminfo"),
@@ -60,13 +63,10 @@ impl KernelUsage {
             task_limits: [in_proc("sys/kernel/pid_max"), in_proc("sys/kernel/threads-max")],
             node_tasks: [file(running), file(most)],
             pressure: in_proc("pressure/memory"),
+            node_pressure: bounds.and_then(|node| tree.memory_pressure(node)).map(file),
             pods_pressure: pods.and_then(|cgroup| tree.memory_pressure(cgroup)).map(file),
             // The root cgroup has no such file.
-            events: Some(&*places.node_cgroup)
-                .filter(|node| *node != "/")
-                .or(pods)
-                .and_then(|cgroup| tree.memory_events(cgroup))
-                .map(file),
+            events: bounds.or(pods).and_then(|cgroup| tree.memory_events(cgroup)).map(file),
             text: Vec::new(),
         }
     }
@@ -90,7 +90,11 @@ impl KernelUsage {
         }
         reading.stats.tasks = self.tasks().map_err(&mut keep).ok();
         // A kernel may be built or started without it.
-        reading.stats.memory_pressure = read_pressure(&mut self.pressure, &mut self.text);
+        // The machine's stand in while the cgroup reports nothing, as for what wakes the eviction loop.
+        let node = self.node_pressure.as_mut();
+        reading.stats.memory_pressure = node
+            .and_then(|file| read_pressure(file, &mut self.text))
+            .or_else(|| read_pressure(&mut self.pressure, &mut self.text));
         let pods = self.pods_pressure.as_mut();
         reading.stats.pods_memory_pressure =
             pods.and_then(|file| read_pressure(file, &mut self.text));

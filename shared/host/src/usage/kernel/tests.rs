@@ -110,6 +110,25 @@ async fn a_node_that_is_bounded_by_a_cgroup_has_what_that_may_use() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_bounded_by_a_cgroup_stalls_when_that_does() {
+    let stalls = |avg10: &str| {
+        let share = format!("avg10={avg10} avg60=0.00 avg300=0.00 total=0");
+        format!("some {share}\nfull {share}\n")
+    };
+    let mut tree = Tree::v2();
+    tree.write("proc/pressure/memory", &stalls("40.00"));
+    tree.write("cgroup/node/memory.pressure", &stalls("7.00"));
+    let some = |tree: &Tree| tree.read().stats.memory_pressure.map(|stalls| stalls.some_avg10);
+    assert_eq!(some(&tree), Some(40.0));
+    tree.places.node_cgroup = "/node".to_owned();
+    assert_eq!(some(&tree), Some(7.0), "not its neighbours'");
+    let mut hybrid = Tree::hybrid();
+    hybrid.write("proc/pressure/memory", &stalls("40.00"));
+    hybrid.places.node_cgroup = "/node".to_owned();
+    assert_eq!(some(&hybrid), Some(40.0), "version 1 tells of the machine alone");
+}
+
+#[tokio::test]
 async fn what_the_kernel_killed_is_counted_where_the_node_or_the_pods_are_bounded() {
     let mut tree = Tree::v2();
     let kills = |tree: &Tree| tree.read().stats.oom_kills;
