@@ -69,10 +69,53 @@ async fn the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_m
     let again = node.run(&PLAY).await?;
     assert!(again.contains("changed=0") && again.contains("failed=0"), "{again}");
 
+    writes_the_language_of_the_file(&node).await?;
+
     let other = PLAYBOOK.replace("reportsKept: 10", "runtime: process");
     node.write("/root/site.yaml", &other, 0o644)?;
     let refused = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
     assert!(refused.contains("This would leave the running pods to no agent"), "{refused}");
+    Ok(())
+}
+
+/// The kubelet of EKS has JSON, and a list by priority counts beside periods of 0s.
+async fn writes_the_language_of_the_file(node: &Node) -> TestResult {
+    let eks =
+        repository().join("programs/tests/data/kubelets/eks/etc/kubernetes/kubelet/config.json");
+    let of_eks = std::fs::read_to_string(eks)?;
+    let by_priority = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 7\n\
+                       shutdownGracePeriodByPodPriority:\n- priority: 0\n  shutdownGracePeriodSeconds: 9\n";
+    for (text, is_json) in [(of_eks.as_str(), true), (by_priority, false)] {
+        node.write("/root/kubelet", text, 0o600)?;
+        let line = "winddown_companion: true\n    winddown_kubelet_config: /root/kubelet";
+        let other = PLAYBOOK.replace("winddown_companion: true", line);
+        node.write("/root/site.yaml", other, 0o644)?;
+        let played = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
+        assert!(played.contains("failed=0"), "{played}");
+        let written = node.read("/root/kubelet")?;
+        match serde_json::from_str::<serde_json::Value>(&written) {
+            Ok(has) => {
+                assert!(is_json, "{written}");
+                assert_eq!(has["shutdownGracePeriod"], "0s", "{written}");
+                assert_eq!(has["kind"], "KubeletConfiguration", "{written}");
+            }
+            Err(error) => {
+                assert!(!is_json, "{error}: {written}");
+                let lines: Vec<_> = written.lines().collect();
+                for line in [
+                    "shutdownGracePeriod: 0s",
+                    "shutdownGracePeriodByPodPriority: []",
+                    "maxPods: 7",
+                ] {
+                    assert!(lines.contains(&line), "{written}");
+                }
+                assert!(!written.contains("priority:"), "{written}");
+            }
+        }
+        let mode = node.run(&["stat", "-c", "%a", "/root/kubelet"]).await?;
+        assert_eq!(mode.trim(), "600");
+    }
+    node.write("/root/site.yaml", PLAYBOOK, 0o644)?;
     Ok(())
 }
 
