@@ -282,8 +282,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             if refused.refusal.is_gone() {
                 return self.vanished(pod).await;
             }
-            // Whatever the reason, pods are not being stopped.
-            self.outage.failed(now);
+            self.note(&refused, now);
             let (pod_ref, why) = (pod.pod_ref(), why_refused(&refused));
             if refused.refusal != Refusal::NoAnswer && request.deletion_refused(&why) {
                 tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {why}");

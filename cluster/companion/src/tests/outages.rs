@@ -198,6 +198,15 @@ async fn a_server_that_forbids_a_deletion_is_quoted_and_not_called_unavailable()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_while_the_node_stays_up_is_no_outage() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1, Refusal::NotAllowed);
+    world.state().forbids_deletions = Some("policy keep denied the request");
+    assert!(waits(&core, "web", 60, 20).await, "it is asked again");
+    assert_eq!(core.trouble(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_breaks_late_in_a_stop_is_no_outage() {
     let pods = [pod("web", json!({}))];
     let (world, core) = World::with(pods, |config| config.eviction_timeout = Some(secs(30))).await;
