@@ -23,6 +23,8 @@ impl Core {
             Keeper::new(self.leases.clone(), self.name.clone(), times, self.clock.clone());
         let mut backoff = Backoff::new(RENEWAL_BACKOFF.0, RENEWAL_BACKOFF.1);
         let mut nodes = self.server.subscribe();
+        // Until then the API server may well be right that the node is ready: an earlier agent told it.
+        self.readiness_is_known().await;
         loop {
             let node = nodes.borrow_and_update().clone();
             let uid = node.as_ref().and_then(|node| node.metadata.uid.as_deref().map(Arc::from));

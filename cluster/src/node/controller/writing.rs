@@ -8,16 +8,21 @@ use super::writer::{Next, NodeWriter};
 use crate::node::ticker::Ticker;
 
 impl Core {
-    /// Reconciles the Node object forever.
-    pub(super) async fn keep_status(&self, mut ticker: Ticker) {
-        let mut answers = self.answers.clone();
-        let mut desired = self.desired.clone();
-        // The first answer decides whether the node begins as ready, and comes within the timeout. A shutdown does
-        // not wait for it.
+    /// Waits for the first answer to a ping, which decides whether the node begins as ready, and comes within the
+    /// timeout. A shutdown does not wait for it.
+    pub(super) async fn readiness_is_known(&self) {
+        let (mut answers, mut desired) = (self.answers.clone(), self.desired.clone());
         tokio::select! {
             _ = answers.wait_for(|answer| !answer.is_waiting()) => {}
             _ = desired.wait_for(|desired| desired.urgent > 0) => {}
         }
+    }
+
+    /// Reconciles the Node object forever.
+    pub(super) async fn keep_status(&self, mut ticker: Ticker) {
+        self.readiness_is_known().await;
+        let mut answers = self.answers.clone();
+        let mut desired = self.desired.clone();
         let mut facts = self.facts.clone();
         let mut nodes = self.server.subscribe();
         let mut writer = NodeWriter::new(self);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::*;
 use crate::node::{NodeSettings, Ping};
@@ -225,16 +226,35 @@ async fn a_deleted_node_stays_deleted_unless_it_is_wanted_again() {
     }
 }
 
+/// Answers after a second, like a runtime that is asked which pods run.
+struct Slow;
+
+impl Ping for Slow {
+    async fn ping(&self) -> Result<(), String> {
+        sleep(Duration::from_secs(1)).await;
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_renews_the_lease_of_a_ready_node_without_a_complaint() {
+    let server = ApiServer::in_memory().unwrap();
+    Agent::ready(&server).await.stop.cancel();
+    let (_facts, told) = watch::channel(facts());
+    let (controller, handle) =
+        NodeController::builder(client(&server), NAME, told, clock()).ping(Slow).build().unwrap();
+    handle.set_ready(Ok(()));
+    tokio::spawn(controller.run(CancellationToken::new()));
+    let mut state = handle.state();
+    let complaint = state.wait_for(|state| state.lease_problem.is_some());
+    let complaint = timeout(Duration::from_secs(60), complaint).await;
+    assert!(complaint.is_err(), "{complaint:?}");
+    assert!(handle.state().borrow().lease_renewals >= 5);
+}
+
 /// After a restart of the agent, the watch lists the node before what runs the pods has answered.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_the_watch_finds_first_is_registered_and_stays_deleted_when_it_is() {
-    struct Slow;
-    impl Ping for Slow {
-        async fn ping(&self) -> Result<(), String> {
-            sleep(Duration::from_secs(1)).await;
-            Ok(())
-        }
-    }
     let server = ApiServer::in_memory().unwrap();
     Agent::ready(&server).await.stop.cancel();
     let (_facts, told) = watch::channel(facts());
