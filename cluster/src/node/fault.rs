@@ -11,6 +11,8 @@ pub(super) enum Fault {
     Timeout(Duration),
     #[error("{}", refusal::text(.0))]
     Api(kube::Error),
+    #[error("without the labels {refused}: {cause}")]
+    Labels { refused: String, cause: Box<Fault> },
 }
 
 impl Fault {
@@ -18,6 +20,12 @@ impl Fault {
         match self {
             Self::Timeout(_) => Refusal::NoAnswer,
             Self::Api(error) => Refusal::of(error),
+            Self::Labels { cause, .. } => cause.refusal(),
         }
+    }
+
+    /// Whether the server refuses the request itself, so that another one may be accepted.
+    pub(super) fn is_for_good(&self) -> bool {
+        matches!(self.refusal(), Refusal::NotAllowed | Refusal::Invalid)
     }
 }

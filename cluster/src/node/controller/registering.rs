@@ -42,7 +42,7 @@ impl Core {
         let node = self.to_create(true);
         let mut created = self.create(&node).await;
         if let Err(fault) = &created
-            && matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid)
+            && fault.is_for_good()
         {
             // One forbidden label must not prevent the registration. Taints can be set only now.
             warn!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use winddown_shared::error_chain;
@@ -139,7 +139,10 @@ impl<'a> NodeWriter<'a> {
             // One write per round: each creates a new version of the node, which the next one
             // needs.
             if let Some(patch) = patch {
-                let written = self.core.patch(kind, &patch).await;
+                let written = match kind {
+                    WriteKind::Metadata => self.core.patch_metadata(patch).await,
+                    _ => self.core.patch(kind, &patch).await,
+                };
                 self.note(kind, written, &node, heartbeat).await;
                 return Next::Again;
             }
@@ -277,7 +280,7 @@ impl<'a> NodeWriter<'a> {
             }
             Err(fault) => {
                 let refusal = fault.refusal();
-                if matches!(refusal, Refusal::NotAllowed | Refusal::Invalid) {
+                if fault.is_for_good() {
                     self.refused[kind as usize] = true;
                 }
                 let first = attempt.failed(refusal, now);
@@ -336,6 +339,39 @@ impl Core {
             }
             _ => self.bounded(self.api.patch(&self.name, &params, &patch)).await,
         }
+    }
+
+    /// Writes labels and annotations. One label that the server refuses does not cost the node the others: each is then
+    /// written alone, and the error names those that are missing.
+    async fn patch_metadata(&self, mut patch: Value) -> Result<Node, Fault> {
+        let whole = self.patch(WriteKind::Metadata, &patch).await;
+        let Err(fault) = whole else { return whole };
+        let labels = patch["metadata"].as_object_mut().and_then(|all| all.remove("labels"));
+        let labels = labels.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        if !fault.is_for_good() || labels.is_empty() {
+            return Err(fault);
+        }
+        let mut refused = Vec::new();
+        for (name, value) in labels {
+            let alone = json!({ "metadata": {
+                "uid": patch["metadata"]["uid"], "labels": { &*name: value },
+            } });
+            match self.patch(WriteKind::Metadata, &alone).await {
+                Ok(node) => self.server.offer(node, None),
+                Err(fault) if fault.is_for_good() => refused.push(name),
+                Err(fault) => return Err(fault),
+            }
+        }
+        if refused.is_empty() || patch["metadata"].get("annotations").is_some() {
+            let rest = self.patch(WriteKind::Metadata, &patch).await;
+            if refused.is_empty() {
+                return rest;
+            }
+            if let Ok(node) = rest {
+                self.server.offer(node, None);
+            }
+        }
+        Err(Fault::Labels { refused: refused.join(", "), cause: Box::new(fault) })
     }
 
     /// Updates the view of the node after a refusal.
@@ -398,7 +434,7 @@ impl Core {
     }
 
     fn note_failed(&self, kind: WriteKind, fault: &Fault) {
-        let refused = matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid);
+        let refused = fault.is_for_good();
         self.state.send_modify(|state| match kind {
             WriteKind::Status => state.outage = Some(fault.to_string().into()),
             _ if refused => state.refused = Some(fault.to_string().into()),
