@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
+use winddown_shared::display::bytes;
 
 use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
@@ -261,7 +262,8 @@ impl fmt::Display for DecisionOutcome {
         match self {
             Self::Reclaiming => f.write_str("reclaiming unused disk space"),
             Self::Reclaimed(back) => {
-                write!(f, "gave back {} items, {} bytes", back.items, back.bytes)
+                let items = if back.items == 1 { "item" } else { "items" };
+                write!(f, "gave back {} {items}, {}", back.items, bytes(back.bytes))
             }
             Self::Alternative(what) => f.write_str(what),
             Self::Evicting => f.write_str("asked to terminate"),

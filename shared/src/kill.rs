@@ -57,7 +57,7 @@ impl KillReason {
         match self {
             Self::Shutdown => "the node shuts down".into(),
             Self::Preemption => "a critical pod needs the room".into(),
-            Self::Eviction => "the node runs out of a resource".into(),
+            Self::Eviction => "it is evicted".into(),
             Self::Drain => "the node is drained".into(),
             Self::Operator => "requested by an operator".into(),
             Self::Removed => "it was removed or replaced at its source".into(),

@@ -36,8 +36,13 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     }
     for pod in &plan.pressure.pending_readmission {
         let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
-        let when = seconds(pod.readmission_in_seconds);
-        text.push_str(&format!("{name} was evicted and is readmitted in {when} at the earliest\n"));
+        let delay = match pod.readmission_in_seconds {
+            delay if delay > 0.0 => format!(", in {} at the earliest", seconds(delay)),
+            _ => String::new(),
+        };
+        text.push_str(&format!(
+            "{name} was evicted and is readmitted when the pressure is over{delay}\n"
+        ));
     }
     if !plan.history.is_empty() {
         text.push_str(&format!("\n{}\n", paint.with(HEAD, "DECISIONS")));

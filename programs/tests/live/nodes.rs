@@ -123,7 +123,7 @@ pub(crate) fn short() -> Status {
     }
     status.decisions.push(decision(
         "11:59:58",
-        "batch/report-builder-8d116ece-6cad4 asked to terminate within 1s (the node runs out of a resource)",
+        "batch/report-builder-8d116ece-6cad4 asked to terminate within 1s (it is evicted)",
     ));
     status
 }

@@ -18,6 +18,7 @@ pub(crate) struct StatusProblem {
 
 // The commands that a status can tell to type. A test types each on a node.
 const PLAN_PREEMPTION: &str = "winddown plan preemption";
+const PLAN_EVICTION: &str = "winddown plan eviction";
 /// Followed by a pod.
 const DESCRIBE: &str = "winddown describe";
 const STATUS_WIDE: &str = "winddown status -o wide";
@@ -28,8 +29,8 @@ const DOCTOR: &str = "winddown doctor";
 const JOURNAL: &str = "journalctl -u winddown -e";
 
 /// All commands that a status can tell to type.
-pub const COMMANDS: [&str; 7] =
-    [PLAN_PREEMPTION, STATUS_WIDE, DRAIN, UNDRAIN, RELOAD, DOCTOR, JOURNAL];
+pub const COMMANDS: [&str; 8] =
+    [PLAN_PREEMPTION, PLAN_EVICTION, STATUS_WIDE, DRAIN, UNDRAIN, RELOAD, DOCTOR, JOURNAL];
 
 /// The number of manifest problems that are shown unless all are requested.
 const SHOWN_MANIFEST_PROBLEMS: usize = 20;
@@ -49,9 +50,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
                 clean(&pod.reason),
                 clean(&pod.message)
             ),
-            next: format!(
-                "correct its manifest, or see who has what it lacks: `{PLAN_PREEMPTION}`"
-            ),
+            next: next_for_rejected(&pod.reason),
         });
     }
     for pod in &status.pods {
@@ -78,6 +77,16 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
         found.push(StatusProblem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
+}
+
+/// What to do about a pod that was rejected for this reason. Most are names of what the pod does not fit, which grow with
+/// the kubelet's.
+fn next_for_rejected(reason: &str) -> String {
+    match reason {
+        "Evicted" => format!("it starts when the pressure is over: `{PLAN_EVICTION}`"),
+        "PodFeatureUnsupported" => "correct its manifest".to_owned(),
+        _ => format!("correct its manifest, or see who has what it lacks: `{PLAN_PREEMPTION}`"),
+    }
 }
 
 /// A directory on whose disk too little is left.

@@ -90,6 +90,20 @@ fn a_pod_that_a_drain_keeps_out_has_no_manifest_to_correct() {
 }
 
 #[test]
+fn what_to_do_about_a_rejected_pod_depends_on_why_it_was() {
+    let mut node = broken_manifests();
+    for (reason, next) in [
+        ("Evicted", "it starts when the pressure is over: `winddown plan eviction`"),
+        ("PodFeatureUnsupported", "correct its manifest"),
+        ("OutOfcpu", "see who has what it lacks: `winddown plan preemption`"),
+    ] {
+        node.rejected[0].reason = reason.to_owned();
+        let screen = status(&node, &View { width: None, ..SCREEN });
+        assert!(screen.contains(next), "{screen}");
+    }
+}
+
+#[test]
 fn of_very_many_broken_manifests_some_are_shown_and_a_wide_screen_has_them_all() {
     let mut node = broken_manifests();
     node.manifests.problems = vec![node.manifests.problems[1].clone(); 1000];
