@@ -1,6 +1,6 @@
-//! The state of a group of a shutdown, in the same words wherever it is shown.
+//! The state of a group of a shutdown or a drain in progress, in the same words wherever it is shown.
 
-use winddown_control::api::{GroupProgress, Phase};
+use winddown_control::api::GroupProgress;
 
 /// The state of a group of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,21 +9,14 @@ pub(crate) enum GroupState {
     TimeIsOver,
     Ending,
     Waits,
-    /// The group was asked to stop, but the shutdown was cancelled before it had stopped.
-    CalledOff,
-    /// The group had not been asked to stop when the shutdown was cancelled.
-    Spared,
 }
 
 impl GroupState {
-    pub(crate) fn of(group: &GroupProgress, phase: Phase) -> Self {
-        let is_called_off = phase == Phase::Cancelled;
+    pub(crate) fn of(group: &GroupProgress) -> Self {
         match (group.started, group.finished) {
             (_, true) if group.terminated >= group.pods => Self::Done,
             // Its pods were gone when the agent came back.
             (false, _) if group.pods > 0 && group.terminated >= group.pods => Self::Done,
-            (true, _) if is_called_off => Self::CalledOff,
-            (false, _) if is_called_off => Self::Spared,
             (_, true) => Self::TimeIsOver,
             (true, false) => Self::Ending,
             (false, false) => Self::Waits,
@@ -36,8 +29,6 @@ impl GroupState {
             Self::TimeIsOver => "time is over",
             Self::Ending => "terminating",
             Self::Waits => "waits",
-            Self::CalledOff => "cancelled",
-            Self::Spared => "spared",
         }
     }
 }
@@ -47,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_whose_shutdown_was_called_off_is_neither_late_nor_waiting() {
+    fn a_group_is_done_when_its_pods_are_and_late_only_when_its_time_is_over() {
         let group = |started, finished, terminated| GroupProgress {
             priority: 0,
             name: None,
@@ -56,18 +47,14 @@ mod tests {
             started,
             finished,
         };
-        for (group, phase, wanted) in [
-            (group(false, false, 0), Phase::Running, "waits"),
-            (group(false, false, 2), Phase::Done, "done"),
-            (group(true, false, 1), Phase::Running, "terminating"),
-            (group(true, true, 2), Phase::Running, "done"),
-            (group(true, true, 1), Phase::Done, "time is over"),
-            (group(true, true, 2), Phase::Cancelled, "done"),
-            (group(true, true, 1), Phase::Cancelled, "cancelled"),
-            (group(true, false, 1), Phase::Cancelled, "cancelled"),
-            (group(false, false, 0), Phase::Cancelled, "spared"),
+        for (group, wanted) in [
+            (group(false, false, 0), "waits"),
+            (group(false, false, 2), "done"),
+            (group(true, false, 1), "terminating"),
+            (group(true, true, 2), "done"),
+            (group(true, true, 1), "time is over"),
         ] {
-            assert_eq!(GroupState::of(&group, phase).as_str(), wanted, "{group:?} {phase:?}");
+            assert_eq!(GroupState::of(&group).as_str(), wanted, "{group:?}");
         }
     }
 }

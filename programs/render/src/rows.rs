@@ -44,7 +44,7 @@ pub(super) fn rows(status: &Status, times: Times<'_>) -> Vec<Row> {
         let text = format!("closed, no new pod is admitted: {}", reasons.join(", "));
         rows.add("admission", &text, WARN);
     }
-    if status.shutdown.phase == Phase::Idle {
+    if !status.shutdown.phase.is_under_way() {
         rows.add("plan", &plan(status), if status.shutdown_plan.enabled { PLAIN } else { BAD });
     }
     if let Some(cluster) = &status.cluster {
@@ -86,7 +86,7 @@ impl Rows {
 /// The shutdown or, if there is none, the drain in progress.
 pub(super) fn run(status: &Status) -> &ShutdownProgress {
     match &status.drain {
-        Some(drain) if status.shutdown.phase == Phase::Idle => &drain.progress,
+        Some(drain) if !status.shutdown.phase.is_under_way() => &drain.progress,
         _ => &status.shutdown,
     }
 }
@@ -94,20 +94,25 @@ pub(super) fn run(status: &Status) -> &ShutdownProgress {
 /// The shutdown or the drain, and its groups.
 fn shutdown_rows(status: &Status, times: Times<'_>, rows: &mut Rows) {
     let running = status.shutdown.phase == Phase::Running;
-    let is_calm = status.shutdown.phase == Phase::Idle && status.shutdown.scheduled.is_none();
+    let is_under_way = status.shutdown.phase.is_under_way();
+    let is_calm = !is_under_way && status.shutdown.scheduled.is_none();
     let style = if is_calm { PLAIN } else { WARN };
     rows.add("shutdown", &shutdown(status, times), style);
-    if status.shutdown.phase != Phase::Idle && status.shutdown.pods_unknown {
+    if is_under_way && status.shutdown.pods_unknown {
         rows.add("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
     }
     let run = run(status);
-    if status.shutdown.phase == Phase::Idle && run.phase != Phase::Idle {
-        rows.add("drain", &progress(run, times), WARN);
+    if let (false, Some(drain)) = (is_under_way, &status.drain) {
+        let text = match drain.progress.phase {
+            Phase::Running => under_way(&drain.progress, times),
+            _ => being_drained(drain),
+        };
+        rows.add("drain", &text, WARN);
     }
     let shown =
-        |group: &&winddown_control::api::GroupProgress| run.phase != Phase::Idle && group.pods > 0;
+        |group: &&winddown_control::api::GroupProgress| run.phase.is_under_way() && group.pods > 0;
     for group in run.groups.iter().filter(shown) {
-        let how = GroupState::of(group, run.phase).as_str();
+        let how = GroupState::of(group).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
         let text = format!("{title}: {how}, {} of {} terminated", group.terminated, group.pods);
         rows.add("", &text, PLAIN);
@@ -211,29 +216,22 @@ fn lock(status: &Status, times: Times<'_>) -> (String, Style) {
 }
 
 fn shutdown(status: &Status, times: Times<'_>) -> String {
-    match status.shutdown.phase {
-        Phase::Idle => match &status.shutdown.scheduled {
-            None => "none under way".to_owned(),
-            Some(scheduled) => self::scheduled(scheduled, times),
-        },
-        _ => progress(&status.shutdown, times),
+    match (status.shutdown.phase, &status.shutdown.scheduled) {
+        (Phase::Running, _) => under_way(&status.shutdown, times),
+        (Phase::Done, _) => "done, the node goes down".to_owned(),
+        (Phase::Unknown, _) => "unknown".to_owned(),
+        (Phase::Idle | Phase::Cancelled, Some(scheduled)) => self::scheduled(scheduled, times),
+        (Phase::Cancelled, None) => "none under way, the last one was cancelled".to_owned(),
+        (Phase::Idle, None) => "none under way".to_owned(),
     }
 }
 
-/// The progress of a shutdown or a drain.
-fn progress(shutdown: &ShutdownProgress, times: Times<'_>) -> String {
-    match shutdown.phase {
-        Phase::Idle => String::new(),
-        Phase::Running => {
-            let since = shutdown.since.filter(|_| !times.brief);
-            let for_long = since.map(|then| format!(" for {}", times.age(then)));
-            let left = shutdown.deadline.map(|end| format!(", at most {} left", times.left(end)));
-            format!("UNDER WAY{}{}", for_long.unwrap_or_default(), left.unwrap_or_default())
-        }
-        Phase::Cancelled => "cancelled".to_owned(),
-        Phase::Done => "done, the node goes down".to_owned(),
-        Phase::Unknown => "unknown".to_owned(),
-    }
+/// The time of a shutdown or a drain in progress.
+fn under_way(run: &ShutdownProgress, times: Times<'_>) -> String {
+    let since = run.since.filter(|_| !times.brief);
+    let for_long = since.map(|then| format!(" for {}", times.age(then)));
+    let left = run.deadline.map(|end| format!(", at most {} left", times.left(end)));
+    format!("UNDER WAY{}{}", for_long.unwrap_or_default(), left.unwrap_or_default())
 }
 
 /// A shutdown that is scheduled: what, when, and the message of its author.

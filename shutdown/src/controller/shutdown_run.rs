@@ -324,7 +324,10 @@ impl<K: EndingPods> ShutdownController<K> {
         let unknown = left_pods == 0 && run.outcome() == Outcome::Incomplete;
         let until = self.report_deadline(started + budget.report_until(), budget);
         self.note_end(end, &mut journal, &run.groups, signals).await;
-        self.parts.progress.phase(ProgressPhase::Ended);
+        // Of any other end, pods go on.
+        if end == RunEnd::Finished {
+            self.parts.progress.phase(ProgressPhase::Ended);
+        }
         let groups = run.groups.clone();
         let (mut kept, mut last_report) = (false, None);
         let (not_told, until) = match end {

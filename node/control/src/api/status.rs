@@ -359,13 +359,23 @@ pub enum Phase {
     Idle,
     /// Pods are being stopped.
     Running,
-    /// The shutdown was cancelled; pods of groups that had already started still stop.
+    /// The last shutdown was cancelled; pods of groups that had already started still stop.
     Cancelled,
     /// All pods have stopped, or the time is over; the node goes down.
     Done,
     /// A value that this version does not know.
     #[serde(other)]
     Unknown,
+}
+
+impl Phase {
+    /// Whether a shutdown is in progress. One that was cancelled is in the past: this phase stays until the next one.
+    pub const fn is_under_way(self) -> bool {
+        match self {
+            Self::Running | Self::Done | Self::Unknown => true,
+            Self::Idle | Self::Cancelled => false,
+        }
+    }
 }
 
 /// The progress of one group of a shutdown.

@@ -15,7 +15,7 @@ use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
 use winddown_control::api::{
-    LockState, NodeStage, NodeStatus, Phase, ProtectionReason, ProtectionState, Status,
+    LockState, NodeStage, NodeStatus, ProtectionReason, ProtectionState, Status,
 };
 
 /// Before this version the SysV commands, run as root, bypassed logind (systemd#22058).
@@ -460,8 +460,7 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
 }
 
 pub(crate) fn is_going_down(status: &Status) -> bool {
-    status.lock.state == LockState::Released
-        || matches!(status.shutdown.phase, Phase::Running | Phase::Done)
+    status.lock.state == LockState::Released || status.shutdown.phase.is_under_way()
 }
 
 /// Whether nothing ends the pods, on whatever way the node goes down. Where only the lock is missing, the unit's stop

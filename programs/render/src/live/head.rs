@@ -17,11 +17,12 @@ const LOW_SCREEN_ROWS: usize = 14;
 
 /// The rows of `winddown status` that are shown here, most important first: all that have a label, except the node,
 /// which is the title, and the configuration's file.
-const SHOWN: [&str; 14] = [
+const SHOWN: [&str; 15] = [
     "shutdown",
     "drain",
     "notice",
     "lock",
+    "protected",
     "guard",
     "admission",
     "start",
@@ -34,7 +35,7 @@ const SHOWN: [&str; 14] = [
     "last boot",
 ];
 /// The number of these that are always shown.
-const ALWAYS_SHOWN: usize = 4;
+const ALWAYS_SHOWN: usize = 5;
 
 impl Page<'_> {
     pub(super) fn head(&mut self, status: &Status, height: usize) {
@@ -49,7 +50,7 @@ impl Page<'_> {
                     "plan" => height >= LOW_SCREEN_ROWS,
                     // A shutdown's own row says enough.
                     "admission" => {
-                        height >= LOW_SCREEN_ROWS || status.shutdown.phase == Phase::Idle
+                        height >= LOW_SCREEN_ROWS || !status.shutdown.phase.is_under_way()
                     }
                     _ => number < ALWAYS_SHOWN || height >= LOW_SCREEN_ROWS || wrong,
                 };
@@ -77,9 +78,9 @@ impl Page<'_> {
         let mut text = row.text.clone();
         let shutdown = run(status);
         let room = self.columns.saturating_sub(LABEL_COLUMNS + text.len() + 2).min(30);
-        let label = match status.shutdown.phase {
-            Phase::Idle => "drain",
-            _ => "shutdown",
+        let label = match status.shutdown.phase.is_under_way() {
+            false => "drain",
+            true => "shutdown",
         };
         if let (true, Phase::Running, Some(since), Some(deadline), 8..) =
             (row.label == label, shutdown.phase, shutdown.since, shutdown.deadline, room)

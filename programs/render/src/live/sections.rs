@@ -11,7 +11,7 @@ use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
 use crate::rows::run;
 use crate::status::problems::{self, StatusProblem};
 use crate::{Column, Table, group_title, wrap};
-use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
+use winddown_control::api::{GroupProgress, Status, ThresholdStatus};
 
 /// The minimum height of a section: its blank line, its heading and one line.
 const MIN_SECTION_ROWS: usize = 3;
@@ -60,7 +60,7 @@ impl Page<'_> {
     fn groups(&self, status: &Status) -> Vec<Line> {
         let shutdown = run(status);
         let mut groups = shutdown.groups.iter().filter(|group| group.pods > 0).peekable();
-        if shutdown.phase == Phase::Idle || groups.peek().is_none() {
+        if !shutdown.phase.is_under_way() || groups.peek().is_none() {
             return Vec::new();
         }
         let mut table = Table::new([
@@ -70,7 +70,7 @@ impl Page<'_> {
             Column::words(""),
         ]);
         for group in groups {
-            table.row(self.group(group, shutdown.phase));
+            table.row(self.group(group));
         }
         self.titled(&table)
     }
@@ -82,13 +82,13 @@ impl Page<'_> {
         lines
     }
 
-    fn group(&self, group: &GroupProgress, phase: Phase) -> [(String, Option<Style>); 4] {
-        let state = GroupState::of(group, phase);
+    fn group(&self, group: &GroupProgress) -> [(String, Option<Style>); 4] {
+        let state = GroupState::of(group);
         let style = match state {
             GroupState::Done => GOOD,
             GroupState::TimeIsOver => BAD,
-            GroupState::Ending | GroupState::CalledOff => WARN,
-            GroupState::Waits | GroupState::Spared => DIM,
+            GroupState::Ending => WARN,
+            GroupState::Waits => DIM,
         };
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let width = if self.columns < 60 { 8 } else { 20 };

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::{PodOrder, Scene, counts_down, live};
-use crate::painted;
 use crate::rows::rows;
 use crate::tests::fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use crate::times::Times;
+use crate::{PODS_UNKNOWN, View, painted};
 use winddown_control::api::{
     BlockingPod, ClosedBy, DrainStatus, GroupProgress, GuardStatus, LastBootStatus, LockState,
-    NoticeStatus, Phase, PluginStatus, PodState, PressureStatus, StartStatus, Status,
-    ThresholdStatus,
+    NoticeStatus, Phase, PluginStatus, PodState, PressureStatus, ScheduledStatus, StartStatus,
+    Status, ThresholdStatus,
 };
 
 fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
@@ -72,6 +72,41 @@ fn a_drain_is_shown_as_a_shutdown_is() {
     assert!(drain.contains(&format!("drain     {row}")), "{drain:#?}");
     assert!(drain.contains(&"shutdown  none under way".to_owned()), "{drain:#?}");
     assert_eq!(counts_down(&node, Duration::ZERO), counts_down(&down, Duration::ZERO));
+}
+
+/// The rows of the head in both views.
+fn heads(node: &Status) -> [Vec<String>; 2] {
+    let plain = crate::status(node, &View::default());
+    [shown(node, 120, 50), plain.lines().map(|line| line.replacen(' ', "", 1)).collect()]
+}
+
+#[test]
+fn a_shutdown_that_was_cancelled_hides_neither_the_plan_nor_what_begins_after_it() {
+    let mut node = shutting_down();
+    node.shutdown.phase = Phase::Cancelled;
+    node.shutdown.pods_unknown = true;
+    for head in heads(&node) {
+        let has = |start: &str| head.iter().any(|line| line.starts_with(start));
+        assert!(has("shutdown  none under way, the last one was cancelled"), "{head:#?}");
+        assert!(has("plan      at most"), "{head:#?}");
+        assert!(!head.iter().any(|line| line.contains("ordinary pods: ")), "{head:#?}");
+        assert!(!has("GROUP") && !head.iter().any(|line| line.contains(PODS_UNKNOWN)), "{head:#?}");
+    }
+    node.shutdown.scheduled =
+        Some(ScheduledStatus { at: at("12:30:00"), kind: "reboot".to_owned(), message: None });
+    for head in heads(&node) {
+        let scheduled = |line: &String| line.starts_with("shutdown  reboot scheduled for");
+        assert!(head.iter().any(scheduled), "{head:#?}");
+    }
+    node.shutdown.scheduled = None;
+    let progress = shutting_down().shutdown;
+    node.drain = Some(DrainStatus { pods_remaining: 2, progress, ..DrainStatus::default() });
+    for head in heads(&node) {
+        assert!(head.iter().any(|line| line.starts_with("drain     UNDER WAY")), "{head:#?}");
+        let stale = |line: &String| line.contains("spared") || line.ends_with("cancelled");
+        assert_eq!(head.iter().filter(|line| stale(line)).count(), 1, "{head:#?}");
+    }
+    assert!(counts_down(&node, Duration::ZERO), "the drain has a deadline");
 }
 
 /// A node with two pods of which one holds shutdowns and the other waits for it.

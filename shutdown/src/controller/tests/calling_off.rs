@@ -247,6 +247,8 @@ async fn pods_are_let_in_when_a_shutdown_is_called_off_however_long_its_report_t
         node.login.fake.cancel();
         at_once().await;
         assert!(node.gate.check().is_ok(), "ended: {ended}");
+        let phase = node.progress.subscribe().borrow().phase;
+        assert_ne!(phase, ProgressPhase::Ended, "its pods have not terminated");
         let ready = node.killer.lame_duck_calls().last().map(|&(_, on, _)| !on);
         assert_eq!(ready, Some(true), "ended: {ended}");
         let is_told =
