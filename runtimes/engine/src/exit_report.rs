@@ -68,7 +68,7 @@ fn unreported<D: Driver>(
             exit: end.exit.clone(),
             log: logs.join(files::run_log(&container.name, run.attempt)),
             failure: run.probe_state.failure().map(Into::into),
-            again_in: restart.applies_to(end.exit.exit_code).then_some(wait),
+            again_in: restart.applies_to(end.exit.deciding_code(container.kind)).then_some(wait),
         });
     }
     exits

@@ -472,6 +472,26 @@ mod tests {
         (state, pod)
     }
 
+    /// Its first process may have survived the one that was killed.
+    #[test]
+    fn an_init_container_that_ran_out_of_memory_has_failed_although_it_exited_with_0() {
+        for (policy, starts, is_over) in
+            [("Always", &[0][..], false), ("OnFailure", &[0], false), ("Never", &[], true)]
+        {
+            let (mut state, pod) = over(policy, 0, false);
+            for regular in state.containers.iter_mut().skip(1) {
+                regular.run = None;
+            }
+            state.containers[0].run.as_mut().unwrap().end.as_mut().unwrap().exit.reason =
+                "OOMKilled".into();
+            let rules = Place::rules(&pod);
+            let plan = container_plan::plan(&rules, &state.seen(&rules, Instant::now()));
+            assert_eq!((&*plan.start, plan.done), (starts, is_over), "{policy}");
+            let status = crate::status::status(&state, "x");
+            assert!(!status.containers[0].ready, "{policy}");
+        }
+    }
+
     #[test]
     fn a_container_that_its_pods_stop_asked_to_exit_has_not_done_its_job() {
         let is_done = |policy, code, asked| {

@@ -35,7 +35,7 @@ pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntim
         .collect();
     let initialized = is_initialized(all.iter().map(|one| {
         let counts = one.run.filter(|_| !one.is_past);
-        (one.container.kind, counts.map(progress))
+        (one.container.kind, counts.map(|run| progress(one.container.kind, run)))
     }));
     let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
     let mut status = PodRuntimeStatus::new(containers);
@@ -79,7 +79,7 @@ impl<B: RunScope> Shown<'_, B> {
         status.last_exit = own_end.map(|end| &end.exit).or(container.last_exit.as_ref()).cloned();
         status.restart_count = newest.map_or(0, |run| run.attempt);
         status.started = running.is_some_and(|run| run.probe_state.started);
-        status.ready = is_ready(container.kind, self.run.map(progress));
+        status.ready = is_ready(container.kind, self.run.map(|run| progress(container.kind, run)));
         status
     }
 
@@ -92,7 +92,9 @@ impl<B: RunScope> Shown<'_, B> {
         let end = self.run.and_then(|run| run.end.as_ref());
         let will_restart = self.is_past
             || self.seen == Some(ContainerObservation::Outdated)
-            || end.is_some_and(|end| self.restart.applies_to(end.exit.exit_code));
+            || end.is_some_and(|end| {
+                self.restart.applies_to(end.exit.deciding_code(self.container.kind))
+            });
         let trouble = self.container.trouble.as_ref().filter(|_| !state.stopping);
         match (running.and_then(|run| run.started_at), end, trouble) {
             (Some(started_at), ..) => ContainerState::Running { started_at },
@@ -118,12 +120,12 @@ struct Progress {
     started: bool,
     /// Whether its readiness probe passed.
     ready: bool,
-    /// Its exit code, if it has exited.
+    /// The exit code that decides, if it has exited.
     exit_code: Option<i32>,
 }
 
-fn progress<B: RunScope>(run: &Run<B>) -> Progress {
-    let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
+fn progress<B: RunScope>(kind: ContainerKind, run: &Run<B>) -> Progress {
+    let exit_code = run.end.as_ref().map(|end| end.exit.deciding_code(kind));
     let ProbeState { started, ready, .. } = &run.probe_state;
     Progress { started: *started, ready: *ready, exit_code }
 }

@@ -111,4 +111,13 @@ impl ContainerExit {
             finished_at: None,
         }
     }
+
+    /// The code that decides what becomes of the container and its pod: an init container that ran out of memory has
+    /// failed, also if only a child process was killed and its first process exited with 0, as with a kubelet.
+    pub fn deciding_code(&self, kind: ContainerKind) -> i32 {
+        match (kind, self.exit_code, &*self.reason) {
+            (ContainerKind::Init, 0, "OOMKilled") => 137,
+            (_, code, _) => code,
+        }
+    }
 }

@@ -122,10 +122,10 @@ fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<PodPhase> {
         return None;
     }
     let failed_for_good = restart == Restart::Never
-        && status.containers.iter().any(|c| {
-            c.kind == ContainerKind::Init
-                && matches!(&c.state, ContainerState::Exited(e) if e.exit_code != 0)
-        });
+        && status
+            .containers
+            .iter()
+            .any(|c| c.kind == ContainerKind::Init && code(c).is_some_and(|code| code != 0));
     if failed_for_good {
         return Some(PodPhase::Failed);
     }
@@ -144,11 +144,17 @@ pub(super) fn has_regular_started(status: &PodRuntimeStatus) -> bool {
 /// Whether this container lets the next one start; regular containers always do.
 pub(super) fn is_init_done(container: &ContainerStatus) -> bool {
     match container.kind {
-        ContainerKind::Init => {
-            matches!(&container.state, ContainerState::Exited(e) if e.exit_code == 0)
-        }
+        ContainerKind::Init => code(container) == Some(0),
         ContainerKind::Sidecar => container.started,
         ContainerKind::Regular | ContainerKind::Ephemeral => true,
+    }
+}
+
+/// The code that decides, of a container that has exited.
+fn code(container: &ContainerStatus) -> Option<i32> {
+    match &container.state {
+        ContainerState::Exited(exit) => Some(exit.deciding_code(container.kind)),
+        _ => None,
     }
 }
 

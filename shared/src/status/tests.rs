@@ -18,6 +18,8 @@ enum Is {
     New,
     Up,
     Done(i32),
+    /// A child process was killed, and the first one exited with 0.
+    OutOfMemory,
     CrashLoop(i32),
 }
 
@@ -36,6 +38,10 @@ fn container(name: &str, kind: ContainerKind, is: Is) -> ContainerStatus {
         Is::New => (waiting("ContainerCreating"), None),
         Is::Up => (ContainerState::Running { started_at: WallTime::UNIX_EPOCH }, None),
         Is::Done(code) => (ContainerState::Exited(exit(code)), None),
+        Is::OutOfMemory => {
+            let exit = ContainerExit { reason: "OOMKilled".into(), ..exit(0) };
+            (ContainerState::Exited(exit), None)
+        }
         Is::CrashLoop(code) => (waiting("CrashLoopBackOff"), Some(exit(code))),
     };
     let up = matches!(is, Is::Up);
@@ -104,7 +110,7 @@ fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> PodPhase {
 #[test]
 fn the_phase_follows_from_containers_and_restart_policy() {
     use ContainerKind::{Init, Sidecar};
-    use Is::{CrashLoop, Done, New, Up};
+    use Is::{CrashLoop, Done, New, OutOfMemory, Up};
     type Row<'a> = (&'a str, &'a [(ContainerKind, Is)], &'a [Is], PodPhase);
     let rows: &[Row<'_>] = &[
         ("Always", &[], &[New], PodPhase::Pending),
@@ -123,6 +129,9 @@ fn the_phase_follows_from_containers_and_restart_policy() {
         ("Never", &[(Init, Done(1))], &[New], PodPhase::Failed),
         ("Always", &[(Init, Done(1))], &[New], PodPhase::Pending),
         ("Always", &[(Init, Done(0))], &[Up], PodPhase::Running),
+        ("Never", &[(Init, OutOfMemory)], &[New], PodPhase::Failed),
+        ("OnFailure", &[(Init, OutOfMemory)], &[New], PodPhase::Pending),
+        ("Never", &[], &[OutOfMemory], PodPhase::Succeeded),
         ("Always", &[(Sidecar, Up)], &[Up], PodPhase::Running),
         ("Always", &[(Sidecar, New)], &[New], PodPhase::Pending),
         // A sidecar that still runs does not keep a job from completing.

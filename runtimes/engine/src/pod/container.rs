@@ -216,7 +216,7 @@ impl<B: RunScope> Container<B> {
                 Some(_) => run.probe_state.seen(is_outdated),
             };
         };
-        let exit_code = end.exit.exit_code;
+        let exit_code = end.exit.deciding_code(rule.kind);
         if is_outdated && run.ending {
             ContainerObservation::Outdated
         } else if run.undone {
