@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER,
-    TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
+    TRAILER, TRANSFER_ENCODING, USER_AGENT,
 };
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
@@ -300,6 +300,12 @@ fn read(action: &api::HTTPGetAction) -> Result<(PathAndQuery, HeaderMap), String
             headers.try_append(name, value).map_err(too_many)?;
         }
     }
+    // As with the kubelet, any kind of answer is welcome unless the spec says otherwise; an empty value leaves it out.
+    if headers.get(ACCEPT).is_some_and(HeaderValue::is_empty) {
+        headers.remove(ACCEPT);
+    } else if !headers.contains_key(ACCEPT) {
+        headers.try_insert(ACCEPT, HeaderValue::from_static("*/*")).map_err(too_many)?;
+    }
     // The host, the user agent and the connection follow.
     headers.try_reserve(3).map_err(too_many)?;
     Ok((path, headers))
@@ -414,7 +420,28 @@ mod tests {
         result.unwrap();
         let lines: Vec<&str> = request.lines().collect();
         let agent = format!("User-Agent: kube-probe/{PROGRAM}");
-        assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", &agent, "Connection: close", ""]);
+        assert_eq!(
+            lines,
+            ["GET / HTTP/1.1", "Host: 7", "Accept: */*", &agent, "Connection: close", ""]
+        );
+    }
+
+    #[tokio::test]
+    async fn any_kind_of_answer_is_accepted_unless_the_spec_says_otherwise() {
+        for (given, sent) in [
+            (&[][..], &["Accept: */*"][..]),
+            (&["text/plain"], &["Accept: text/plain"]),
+            (&["text/plain", "text/html"], &["Accept: text/plain", "Accept: text/html"]),
+            (&[""], &[]),
+        ] {
+            let headers: Vec<_> =
+                given.iter().map(|value| json!({"name": "accept", "value": value})).collect();
+            let (result, request) = asked(json!({"httpHeaders": headers})).await;
+            result.unwrap();
+            let lines: Vec<&str> =
+                request.lines().filter(|line| line.starts_with("Accept")).collect();
+            assert_eq!(lines, sent, "{given:?}");
+        }
     }
 
     #[test]
@@ -724,8 +751,8 @@ mod tests {
             Ok::<_, String>(request.headers().len())
         };
         let most = 24_576;
-        assert_eq!(sent(most - 3), Ok(most));
-        for count in most - 2..=most + 1 {
+        assert_eq!(sent(most - 4), Ok(most));
+        for count in most - 3..=most + 1 {
             assert_eq!(sent(count), Err("httpGet.httpHeaders are too many".to_owned()));
         }
     }
