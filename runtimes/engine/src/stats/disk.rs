@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, openat, statat};
+use rustix::io::Errno;
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
@@ -17,8 +18,8 @@ pub(crate) struct WalkBudget {
     /// The number of files and directories.
     pub(crate) entries: u64,
     pub(crate) until: Instant,
-    /// Whether a walk ended for lack of time.
-    pub(crate) is_late: bool,
+    /// Whether a walk left something out, for lack of time or because it could not be read.
+    pub(crate) is_partial: bool,
 }
 
 /// The number of entries between two checks of the clock.
@@ -27,14 +28,16 @@ const ENTRIES_PER_CLOCK_CHECK: u64 = 256;
 const MAX_OPEN_DIRECTORIES: usize = 64;
 
 /// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
-/// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
+/// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist, or
+/// cannot be read. Blocks.
 ///
-/// When the budget is used up, or a directory many levels down is moved meanwhile, the result is what was found: less
-/// than there is, never more.
+/// When the budget is used up, something cannot be read, or a directory many levels down is moved meanwhile, the result is
+/// what was found: less than there is, never more.
 pub(crate) fn walk(root: &Path, budget: &mut WalkBudget) -> Option<DiskUse> {
-    let found = statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let found = budget.read(statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW))?;
     let mut walk = Walk::new(&found, budget);
-    if let Ok(directory) = openat(CWD, root, OPEN, Mode::empty()) {
+    let opened = openat(CWD, root, OPEN, Mode::empty());
+    if let Some(directory) = walk.budget.read(opened) {
         walk.enter(directory);
         walk.finish();
     }
@@ -86,17 +89,18 @@ impl<'a> Walk<'a> {
 
     fn go_down(&mut self, name: &CStr) {
         let Some(above) = self.deep.as_ref().or(self.open.last()) else { return };
-        // A directory that is removed meanwhile takes no space.
-        if let Ok(below) = openat(above, name, OPEN, Mode::empty()) {
+        let opened = openat(above, name, OPEN, Mode::empty());
+        if let Some(below) = self.budget.read(opened) {
             self.enter(below);
         }
     }
 
     /// Adds up what is in a directory.
     fn enter(&mut self, directory: OwnedFd) {
-        let Ok(own) = fstat(&directory) else { return };
+        let Some(own) = self.budget.read(fstat(&directory)) else { return };
         let mut left = Vec::new();
-        for entry in Dir::read_from(&directory).into_iter().flatten().flatten() {
+        for entry in self.budget.read(Dir::read_from(&directory)).into_iter().flatten() {
+            let Some(entry) = self.budget.read(entry) else { break };
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
@@ -106,7 +110,7 @@ impl<'a> Walk<'a> {
                 return;
             }
             let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if found.is_ok_and(|found| self.count(&found)) {
+            if self.budget.read(found).is_some_and(|found| self.count(&found)) {
                 left.push(name.to_owned());
             }
         }
@@ -150,11 +154,18 @@ impl<'a> Walk<'a> {
 }
 
 impl WalkBudget {
+    /// What is removed meanwhile, or replaced by something else than a directory, takes no space. What cannot be read may.
+    fn read<T>(&mut self, read: rustix::io::Result<T>) -> Option<T> {
+        let is_nothing = |error| matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+        self.is_partial |= read.as_ref().is_err_and(|&error| !is_nothing(error));
+        read.ok()
+    }
+
     fn take(&mut self) -> bool {
         let Some(entries) = self.entries.checked_sub(1) else { return false };
         self.entries = entries;
         if entries % ENTRIES_PER_CLOCK_CHECK == 0 && Instant::now() >= self.until {
-            (self.entries, self.is_late) = (0, true);
+            (self.entries, self.is_partial) = (0, true);
         }
         true
     }
@@ -176,7 +187,7 @@ mod tests {
     use super::*;
 
     fn budget(entries: u64) -> WalkBudget {
-        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600), is_late: false }
+        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600), is_partial: false }
     }
 
     #[test]
@@ -205,7 +216,22 @@ mod tests {
     fn other_file_systems_are_left_out_and_a_file_is_a_tree_too() {
         let proc = walk(Path::new("/proc/self/status"), &mut budget(10)).unwrap();
         assert_eq!(proc.inodes, 1);
-        assert_eq!(walk(Path::new("/nowhere"), &mut budget(10)), None);
+        let mut missing = budget(10);
+        assert_eq!(walk(Path::new("/nowhere"), &mut missing), None);
+        assert!(!missing.is_partial);
+    }
+
+    /// For example because no file descriptor is left.
+    #[test]
+    fn what_cannot_be_read_does_not_count_as_empty() {
+        let mut unreadable = budget(10);
+        assert_eq!(walk(Path::new(&"x".repeat(5000)), &mut unreadable), None);
+        assert!(unreadable.is_partial);
+        for (error, expected) in [(Errno::MFILE, true), (Errno::IO, true), (Errno::NOENT, false)] {
+            let mut budget = budget(10);
+            assert_eq!(budget.read::<()>(Err(error)), None);
+            assert_eq!(budget.is_partial, expected, "{error}");
+        }
     }
 
     /// A path ends at 4096 bytes; a container that goes on from there must not hide what it stores.
@@ -257,8 +283,8 @@ mod tests {
         let mut small = budget(10);
         assert_eq!(walk(root.path(), &mut small).unwrap().inodes, 11);
         assert_eq!(small.entries, 0);
-        let mut late = WalkBudget { entries: 257, until: Instant::now(), is_late: false };
+        let mut late = WalkBudget { entries: 257, until: Instant::now(), is_partial: false };
         assert!(walk(root.path(), &mut late).unwrap().inodes < 10);
-        assert!(late.is_late && !small.is_late);
+        assert!(late.is_partial && !small.is_partial);
     }
 }

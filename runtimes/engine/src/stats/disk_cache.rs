@@ -116,7 +116,7 @@ impl DiskCache {
                     return;
                 }
                 let entries = MAX_ENTRIES_PER_POD;
-                let disk = measure(&pod, WalkBudget { entries, until, is_late: false });
+                let disk = measure(&pod, WalkBudget { entries, until, is_partial: false });
                 note(&mut known.lock(), pod.uid, began, disk);
             }
         };
@@ -156,7 +156,7 @@ fn measure(pod: &PodDirs, mut budget: WalkBudget) -> PodDisk {
     for path in &pod.other {
         disk.on_disk = disk.on_disk.and(walk(path, &mut budget).unwrap_or_default());
     }
-    disk.is_partial = budget.is_late;
+    disk.is_partial = budget.is_partial;
     disk
 }
 
@@ -236,7 +236,7 @@ mod tests {
             fs::write(pod.other[0].join(n.to_string()), "x").unwrap();
         }
         let began = Instant::now();
-        let walked = |until| measure(&pod, WalkBudget { entries: 1000, until, is_late: false });
+        let walked = |until| measure(&pod, WalkBudget { entries: 1000, until, is_partial: false });
         let (all, part) = (|| walked(began + MEASURE_TIMEOUT), || walked(began));
         assert!(part().on_disk.inodes < all().on_disk.inodes);
         let mut known = Known::default();
