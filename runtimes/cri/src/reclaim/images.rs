@@ -78,7 +78,7 @@ impl SeenImage {
         for image in images {
             let known = self.since.get(&image.id).copied().unwrap_or(first);
             let is_this = |pulled: &&(String, Instant)| {
-                names(image).any(|name| means(&resolved(&pulled.0), name)) || pulled.0 == image.id
+                names(image).any(|name| agree(&resolved(&pulled.0), name)) || pulled.0 == image.id
             };
             let pulled = self.pulled.iter().find(is_this).map(|(_, at)| *at);
             since.insert(image.id.clone(), pulled.map_or(known, |at| at.max(known)));
@@ -93,7 +93,7 @@ fn names(image: &api::Image) -> impl Iterator<Item = &str> {
 }
 
 fn is_meant(name: &str, needed: &[String]) -> bool {
-    needed.iter().any(|short| means(short, name))
+    needed.iter().any(|needed| agree(needed, name))
 }
 
 /// A name as runtimes resolve it: a digest makes a tag meaningless, and images of Docker Hub without an owner are in
@@ -120,17 +120,16 @@ fn resolved(name: &str) -> String {
     full
 }
 
-/// Whether a short name (`nginx`) may refer to an image's full name
-/// (`docker.io/library/nginx:latest`). It errs on the safe side: an image that stays costs
-/// space, one that is removed costs a pod.
-fn means(short: &str, full: &str) -> bool {
-    if short.is_empty() {
-        return false;
-    }
-    let untagged = full.strip_suffix(":latest").unwrap_or(full);
-    [full, untagged].iter().any(|full| {
-        full.strip_suffix(short).is_some_and(|before| before.is_empty() || before.ends_with('/'))
-    })
+/// Whether two names may refer to the same image. Pods may use the short one (`nginx`) and the runtime the full one
+/// (`docker.io/library/nginx:latest`), or the other way round, as cri-dockerd does. It errs on the safe side: an image
+/// that stays costs space, one that is removed costs a pod.
+fn agree(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|name| name.strip_suffix(":latest").unwrap_or(name));
+    let is_short_for = |short: &str, full: &str| {
+        let before = full.strip_suffix(short).filter(|_| !short.is_empty());
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    is_short_for(one, other) || is_short_for(other, one)
 }
 
 /// Whether this is the sandboxes' image, for runtimes that do not pin it.
@@ -172,12 +171,25 @@ mod tests {
                 repo_digests: vec!["quay.io/db@sha256:0123".to_owned()],
                 ..image("i", "", 9)
             },
+            // As cri-dockerd names them.
+            image("j", "busybox:1.36", 10),
+            image("k", "alpine:latest", 11),
+            image("l", "own/alpine:3", 12),
         ];
-        let all = ["nginx", "app:2", "d", "", "docker.io/redis:7", "quay.io/db:1.2@sha256:0123"];
+        let all = [
+            "nginx",
+            "app:2",
+            "d",
+            "",
+            "docker.io/redis:7",
+            "quay.io/db:1.2@sha256:0123",
+            "docker.io/library/busybox:1.36",
+            "docker.io/alpine",
+        ];
         let needed = all.map(str::to_owned);
-        assert_eq!(ids(&ages.unused(&images, &needed, Duration::ZERO)), ["g", "c"]);
+        assert_eq!(ids(&ages.unused(&images, &needed, Duration::ZERO)), ["l", "g", "c"]);
         let none = ages.unused(&images, &[], Duration::ZERO);
-        assert_eq!(ids(&none), ["i", "h", "g", "d", "c", "b", "a"]);
+        assert_eq!(ids(&none), ["l", "k", "j", "i", "h", "g", "d", "c", "b", "a"]);
     }
 
     #[tokio::test(start_paused = true)]
