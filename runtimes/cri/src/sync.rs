@@ -24,6 +24,8 @@ pub(super) async fn sync(
     if has_lost_its_sandbox(entry) {
         ensure_sandbox(context, entry, pod).await?;
     }
+    // An earlier agent started what runs: without the address its probes would ask this node.
+    sandbox::know_addresses(context, entry, pod).await?;
     let again_in = sync::pass(context, entry, pod).await?;
     garbage::prune(context, entry);
     let ignored = entry.lock().own.ignored.clone();
@@ -132,25 +134,57 @@ pub(super) async fn ensure_sandbox(
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
+    use std::path::Path;
+
     use serde_json::json;
+    use winddown_engine::driver::Driver as _;
+    use winddown_engine::probe_client::ProbeHost;
     use winddown_runtimes_tests::{FakeCri, Fault};
     use winddown_shared::{Runtime as _, WallClock, WallTime};
 
     use super::*;
     use crate::{CriConfig, CriRuntime};
 
-    #[tokio::test]
-    async fn no_container_starts_before_its_pod_knows_the_address_of_the_new_sandbox() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut config = CriConfig::below(dir.path());
+    /// A runtime, and a pod for it.
+    async fn scene(dir: &Path) -> (FakeCri, CriConfig, CriRuntime, Pod) {
+        let mut config = CriConfig::below(dir);
         // What started at 0 counts as never started.
         config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
-        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        let cri = FakeCri::start(&dir.join("cri.sock"), config.wall.clone());
         cri.set_image("app:1", true);
-        let runtime = CriRuntime::open(config).await.unwrap();
+        let runtime = CriRuntime::open(config.clone()).await.unwrap();
         let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
             "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        (cri, config, runtime, pod)
+    }
+
+    /// They would ask the node, get no answer, and have the container restarted.
+    #[tokio::test]
+    async fn the_probes_of_an_adopted_container_wait_for_the_address_of_its_pod() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, config, runtime, pod) = scene(dir.path()).await;
+        runtime.sync_pod(&pod).await.unwrap();
+        drop(runtime);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        // One call is of the listing, which does not need the answer.
+        cri.script("PodSandboxStatus", 2, Fault::Error("too busy"));
+        let host = || {
+            let entry = runtime.context.pods.get(pod.uid()).unwrap();
+            let state = entry.lock();
+            let run = state.containers[0].run.as_ref().unwrap();
+            (run.probe_state.probed, runtime.context.probe_host(&state))
+        };
+        runtime.sync_pod(&pod).await.unwrap_err();
+        assert!(!host().0);
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(host(), (true, ProbeHost::Named("10.88.0.2".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn no_container_starts_before_its_pod_knows_the_address_of_the_new_sandbox() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, _, runtime, pod) = scene(dir.path()).await;
         let hosts = dir.path().join("state/pods/u/etc-hosts");
         std::fs::create_dir_all(hosts.parent().unwrap()).unwrap();
         std::fs::write(&hosts, "of an earlier sandbox").unwrap();
