@@ -7,12 +7,14 @@
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if the run was asked to stop
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.unready  exists if the run was not ready
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  the run's first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
 use std::path::PathBuf;
 
+use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::files;
 use winddown_shared::{Pod, PodUid};
 
@@ -71,6 +73,19 @@ pub(crate) fn termination_log(
 /// The file that marks a run as asked to stop, so that another agent does not signal it a second time.
 pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
     termination_log(config, uid, container, attempt).with_extension("asked")
+}
+
+/// The file that marks a run as not ready, so that another agent does not take it for ready.
+pub(crate) fn unready(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+    termination_log(config, uid, container, attempt).with_extension("unready")
+}
+
+/// What an earlier agent has noted about a run.
+pub(crate) fn noted(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> NotedRun {
+    NotedRun {
+        asked: asked(config, uid, container, attempt).exists(),
+        unready: unready(config, uid, container, attempt).exists(),
+    }
 }
 
 /// The directory of the pod's logs.

@@ -212,7 +212,7 @@ pub(super) fn remove_files(
     logs: &Path,
     (name, attempt): (&str, u32),
 ) {
-    for path in [dirs::termination_log, dirs::asked, dirs::process] {
+    for path in [dirs::termination_log, dirs::asked, dirs::unready, dirs::process] {
         files::remove_note(&path(config, uid, name, attempt));
     }
     files::remove_log(&logs.join(files::run_log(name, attempt)));

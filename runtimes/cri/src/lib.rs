@@ -166,8 +166,8 @@ pub(crate) struct CriContext {
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::LastMeasurement,
     pub(crate) images: Images,
-    /// Writes the files that mark runs as asked to stop.
-    pub(crate) asked: Notes,
+    /// Writes the files that mark runs as asked to stop, or as not ready.
+    pub(crate) notes: Notes,
     pub(crate) messages: TerminationMessages,
     pub(crate) termination_notices: TerminationNotices,
     pub(crate) pods: Pods<InSandbox>,
@@ -377,6 +377,10 @@ impl Driver for CriContext {
         }
     }
 
+    fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {
+        self.notes.set(dirs::unready(&self.config, entry.uid(), name, attempt), !ready);
+    }
+
     async fn exec(
         self: &Arc<Self>,
         _: &Arc<PodEntry>,
@@ -437,7 +441,7 @@ impl CriContext {
                 ages: reclaim::ImageAges::default(),
                 changed: Notify::new(),
             },
-            asked: Notes::start(),
+            notes: Notes::start(),
             messages: TerminationMessages::default(),
             termination_notices: TerminationNotices::start(
                 config.paths.notices.clone(),

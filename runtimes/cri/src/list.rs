@@ -215,13 +215,13 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
     }
 }
 
-/// Adopts a container that ran before this agent started: its start hook has run, and it counts as ready until its
-/// probe says otherwise.
+/// Adopts a container that ran before this agent started: its start hook has run, and it is as ready as the
+/// earlier agent found it until its probe says otherwise.
 fn adopt(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     if let Some(run) = entry.lock().run(name, id)
         && run.started_at.is_none()
     {
-        run.adopt(dirs::asked(&context.config, entry.uid(), name, run.attempt).exists());
+        run.adopt(dirs::noted(&context.config, entry.uid(), name, run.attempt));
         // Until the runtime says when.
         run.started_at = Some(context.config.wall.now());
     }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::{files, stopping};
 use winddown_host::{cgroups_of, kernel};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
@@ -26,7 +27,7 @@ struct FoundContainer {
     name: String,
     attempt: u32,
     note: Note,
-    was_asked: bool,
+    noted: NotedRun,
 }
 
 /// Stops the containers of the pod that are known without the runtime.
@@ -82,7 +83,7 @@ pub(super) async fn stop(
 }
 
 fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[FoundContainer]) {
-    for FoundContainer { name, attempt, note, was_asked } in found {
+    for FoundContainer { name, attempt, note, noted } in found {
         {
             let mut state = entry.lock();
             state.take_pod(pod);
@@ -93,7 +94,7 @@ fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[F
             let backoff = std::time::Duration::ZERO;
             let mut run = pod::created(&note.id, *attempt, &note.sandbox, backoff);
             run.started_at = Some(context.config.wall.now());
-            run.adopt(*was_asked);
+            run.adopt(*noted);
             pod::begin(container, run);
         }
         let process = observe::FirstProcess { pid: note.pid, is_plain: true };
@@ -114,8 +115,8 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<FoundContainer> {
             let read = read.and_then(|json| serde_json::from_slice(&json).ok());
             let Some(note): Option<Note> = read else { continue };
             if cgroups_of(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
-                let was_asked = dirs::asked(config, uid, &name, attempt).exists();
-                found.push(FoundContainer { name: name.clone(), attempt, note, was_asked });
+                let noted = dirs::noted(config, uid, &name, attempt);
+                found.push(FoundContainer { name: name.clone(), attempt, note, noted });
             }
         }
     }

@@ -83,7 +83,9 @@ pub(super) fn prepare_run(
     directory(&pods, file.parent().unwrap_or(&pods), 0o711)?;
     // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again if their logs are
     // gone too: what an earlier run left says nothing about this one.
-    remove_file(config, &dirs::asked(config, pod.uid(), container, attempt))?;
+    for note in [dirs::asked, dirs::unready] {
+        remove_file(config, &note(config, pod.uid(), container, attempt))?;
+    }
     // Any user of the container may write to it.
     write(&pods, &file, 0o666, b"")
         .map_err(|e| caused(format!("cannot make {}", file.display()), e))

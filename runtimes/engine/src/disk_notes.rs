@@ -1,4 +1,4 @@
-//! Notes on disk, written in the background: each is an empty file.
+//! Notes about runs on disk, written in the background: each is an empty file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,15 @@ use tokio::sync::mpsc;
 use winddown_shared::error_chain;
 
 use crate::files;
+
+/// What an earlier agent has noted about a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotedRun {
+    /// Whether it was sent the stop signal.
+    pub asked: bool,
+    /// Whether its probes had not found it ready.
+    pub unready: bool,
+}
 
 /// The maximum number of notes in a batch.
 const MAX_BATCH_NOTES: usize = 256;
@@ -15,33 +24,40 @@ const MAX_BATCH_NOTES: usize = 256;
 ///
 /// They are not synced: the processes they refer to do not outlive the machine either.
 #[derive(Clone, Debug)]
-pub struct Notes(mpsc::UnboundedSender<PathBuf>);
+pub struct Notes(mpsc::UnboundedSender<Note>);
+
+/// A note, and whether it holds.
+type Note = (PathBuf, bool);
 
 impl Notes {
     /// Starts the writer, which stops when the last clone is dropped. Must be called inside a tokio runtime.
     pub fn start() -> Self {
         let (notes, mut queue) = mpsc::unbounded_channel();
         tokio::spawn(async move {
-            let mut batch: Vec<PathBuf> = Vec::new();
+            let mut batch: Vec<Note> = Vec::new();
             while queue.recv_many(&mut batch, MAX_BATCH_NOTES).await > 0 {
-                let paths = std::mem::take(&mut batch);
-                let write_all = move || paths.iter().for_each(|path| write(path));
+                let notes = std::mem::take(&mut batch);
+                let write_all = move || {
+                    for (path, holds) in &notes {
+                        if *holds { write(path) } else { files::remove_note(path) }
+                    }
+                };
                 let _ = tokio::task::spawn_blocking(write_all).await;
             }
         });
         Self(notes)
     }
 
-    /// Queues the note at `path` to be written.
-    pub fn take(&self, path: PathBuf) {
+    /// Queues the note at `path` to be written, or to be removed if it does not hold any more.
+    pub fn set(&self, path: PathBuf, holds: bool) {
         // The task only ends with the tokio runtime.
-        let _ = self.0.send(path);
+        let _ = self.0.send((path, holds));
     }
 }
 
 fn write(path: &Path) {
     if let Err(error) = files::write_note(path, b"") {
-        // Without it the next agent would send the container the stop signal a second time.
+        // Without it the next agent would send the container a second stop signal, or take it for ready.
         tracing::debug!(error = error_chain(&error), path = %path.display(), "cannot write a record");
     }
 }

@@ -54,6 +54,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Where the pod's hooks and probes connect.
     fn probe_host(&self, state: &EnginePodState<Self::RunScope>) -> ProbeHost;
 
+    /// Notes for the next agent whether the run with this number of a container is ready. Returns at once.
+    fn note_ready(&self, entry: &Entry<Self>, run: (&str, u32), ready: bool);
+
     /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///
     /// # Errors

@@ -381,6 +381,7 @@ mod tests {
     use winddown_shared::{CONFIG_SPEC_ANNOTATION, ContainerExit};
 
     use super::*;
+    use crate::disk_notes::NotedRun;
 
     /// Whether signals of a run are recorded is its state.
     #[derive(Debug, Default)]
@@ -436,7 +437,10 @@ mod tests {
             is_undisturbed(&state)
         };
         let unknown: [fn(&mut EnginePodState<Place>); 4] = [
-            |state| state.containers[1].run.as_mut().unwrap().adopt(true),
+            |state| {
+                let noted = NotedRun { asked: true, ..NotedRun::default() };
+                state.containers[1].run.as_mut().unwrap().adopt(noted);
+            },
             |state| state.containers[1].run.as_mut().unwrap().own = false,
             // It may have ended because it was asked.
             |state| state.containers[2].run.as_mut().unwrap().started_at = None,

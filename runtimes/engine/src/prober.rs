@@ -43,6 +43,9 @@ pub(crate) fn begin<D: Driver>(
             return;
         };
         run.probe_state.begin(&probes, is_awaited, well);
+        if !probes.is_empty() && !run.probe_state.serves() {
+            driver.note_ready(entry, (name, run.attempt), false);
+        }
         let age = run.started_at.map(|at| driver.termination_notices().now().duration_since(at));
         // None if the clock was set back meanwhile.
         let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
@@ -91,8 +94,13 @@ impl<D: Driver> Probed for ProbedRun<D> {
     fn note(&self, found: ProbeFinding) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, &self.id) else { return };
+        let (served, attempt) = (run.probe_state.serves(), run.attempt);
         let is_changed = run.probe_state.note(found);
+        let serves = run.probe_state.serves();
         drop(state);
+        if serves != served {
+            self.driver.note_ready(&self.entry, (&self.name, attempt), serves);
+        }
         if is_changed {
             self.entry.announce();
         }

@@ -9,10 +9,10 @@
 //!   gone, so that a pod that no longer serves gets no more requests (k8s#105780). A container whose startup probe had
 //!   not passed until then is not asked whether it is ready either. All of this as with a kubelet
 //!   (`StopLivenessAndStartup`).
-//! * After a restart of the agent a container counts as started and ready until its probes say otherwise: an agent's
-//!   restart is no reason to take a pod out of service. Its startup probe runs again before its liveness probe does,
-//!   since the container may have been in the middle of its start. The startup probe of a sidecar has to pass again
-//!   if no regular container has started yet, because those wait for it.
+//! * After a restart of the agent a container is as ready as the earlier agent found it until its probes say otherwise:
+//!   an agent's restart is no reason to take a pod out of service, or to put it in. Its startup probe runs again before
+//!   its liveness probe does, since the container may have been in the middle of its start. The startup probe of a
+//!   sidecar has to pass again if no regular container has started yet, because those wait for it.
 //!
 //! One task per container that has probes; it sleeps between them.
 
@@ -126,9 +126,15 @@ struct ProbeVerdict {
 // === impl ProbeState ===
 
 impl ProbeState {
-    /// The state of a run that an earlier agent started: its earlier results are unknown.
-    pub const ADOPTED: Self =
-        Self { started: true, ready: true, probed: false, failing: None, output: None };
+    /// The state of a run that an earlier agent started, which was `ready` or not.
+    pub(crate) const fn adopted(ready: bool) -> Self {
+        Self { started: true, ready, probed: false, failing: None, output: None }
+    }
+
+    /// Whether the container is ready for requests.
+    pub(crate) fn serves(&self) -> bool {
+        self.started && self.ready
+    }
 
     /// Whether the run was started by an earlier agent and has no prober yet.
     pub fn is_adopted(&self) -> bool {
@@ -138,8 +144,8 @@ impl ProbeState {
     /// Records that the run's probes run from now on. `is_awaited`: other containers start only once it has started.
     /// `well`: its postStart hook succeeded.
     pub(crate) fn begin<A>(&mut self, probes: &Probes<A>, is_awaited: bool, well: bool) {
-        // What waits for it must not start too soon.
-        let was = self.started && !is_awaited;
+        // What waits for it must not start too soon. Without a readiness probe, one that was not ready had not started.
+        let was = self.started && !is_awaited && (self.ready || probes.readiness.is_some());
         self.probed = true;
         self.failing = (!well).then_some(EndCause::PostStart);
         self.started = well && (was || probes.startup.is_none());

@@ -65,8 +65,8 @@ pub(crate) struct ProgramContext<D> {
     pub(crate) starts: Semaphore,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) boot_id: String,
-    /// Records on disk which attempts were sent the stop signal.
-    pub(crate) asked: Notes,
+    /// Records on disk which attempts were sent the stop signal, and which are not ready.
+    pub(crate) notes: Notes,
     pub(crate) termination_notices: TerminationNotices,
     pub(crate) driver: D,
 }
@@ -193,6 +193,11 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         ProbeHost::Node(self.config.node.host_address())
     }
 
+    fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {
+        let container = paths::container(&self.config, entry.uid(), name);
+        self.notes.set(paths::unready(&container.join(attempt.to_string())), !ready);
+    }
+
     async fn exec(
         self: &Arc<Self>,
         entry: &Arc<PodEntry>,
@@ -284,7 +289,7 @@ impl<D> ProgramContext<D> {
         Self {
             pods: Pods::default(),
             starts: Semaphore::new(config.parallel_starts.max(1)),
-            asked: Notes::start(),
+            notes: Notes::start(),
             termination_notices: TerminationNotices::start(
                 config.notice_dir.clone(),
                 config.wall.clone(),

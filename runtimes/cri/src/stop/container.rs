@@ -157,7 +157,7 @@ impl<'a> ContainerEnding<'a> {
         hold_mounts(self.entry, direct, self.name, self.id);
         let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
         // In the background: other containers must be signalled first.
-        self.context.asked.take(asked);
+        self.context.notes.set(asked, true);
         true
     }
 

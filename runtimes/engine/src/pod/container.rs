@@ -9,6 +9,7 @@ use winddown_shared::{ContainerExit, ContainerKind, ContainerState, WallTime};
 
 use super::RunScope;
 use crate::container_plan::{ContainerObservation, ContainerRule, CrashBackoff};
+use crate::disk_notes::NotedRun;
 use crate::probing::ProbeState;
 
 /// The kubelet's reason for an image that could not be pulled.
@@ -260,9 +261,9 @@ impl<B: RunScope> Run<B> {
 
     /// Records that an earlier agent started it. The time of the stop signal is unknown, but not whether it was sent:
     /// it is not sent twice.
-    pub fn adopt(&mut self, asked: bool) {
-        self.probe_state = ProbeState::ADOPTED;
-        self.signalled_at = asked.then(Instant::now);
+    pub fn adopt(&mut self, noted: NotedRun) {
+        self.probe_state = ProbeState::adopted(!noted.unready);
+        self.signalled_at = noted.asked.then(Instant::now);
     }
 
     /// Begins its preStop hook, which runs for as long as `turn` lives. Returns false if it runs or has run.

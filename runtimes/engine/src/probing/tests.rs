@@ -207,7 +207,7 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
     };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
     for (is_awaited, goes_on) in [(false, true), (true, false)] {
-        let mut probe_state = ProbeState::ADOPTED;
+        let mut probe_state = ProbeState::adopted(true);
         assert!(probe_state.is_adopted());
         probe_state.begin(&startup, is_awaited, true);
         assert_eq!(
@@ -224,6 +224,28 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
     assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, None));
     assert!(fresh.note(ProbeFinding::Ready(true)) && !fresh.note(ProbeFinding::Ready(true)));
     assert!(fresh.note(ProbeFinding::Failing(ProbeKind::Startup)) && fresh.failing.is_some());
+}
+
+#[test]
+fn what_was_not_ready_is_not_ready_after_a_restart_of_the_agent_before_its_probes_say_so() {
+    let probe = k8s::Probe::default();
+    let of = |kind| Probe {
+        kind,
+        action: (),
+        schedule: Schedule::of(&probe),
+        verdict: ProbeVerdict::of(&probe),
+    };
+    let (startup, readiness) = (of(ProbeKind::Startup), of(ProbeKind::Readiness));
+    let found = [ProbeFinding::Started { ready: true }, ProbeFinding::Ready(true)];
+    for (probes, found) in [
+        (Probes { startup: Some(startup), readiness: None, liveness: None }, found[0]),
+        (Probes { startup: None, readiness: Some(readiness), liveness: None }, found[1]),
+    ] {
+        let mut probe_state = ProbeState::adopted(false);
+        probe_state.begin(&probes, false, true);
+        assert!(!probe_state.serves(), "{found:?}");
+        assert!(probe_state.note(found) && probe_state.serves(), "{found:?}");
+    }
 }
 
 #[test]

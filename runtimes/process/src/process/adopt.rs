@@ -279,12 +279,12 @@ fn resume(
     let started_at = started.map_or(found.record.created_at, |started| started.started_at);
     let backoff = Duration::from_millis(found.record.backoff_ms);
     let is_of_earlier_boot = started.is_none_or(|started| started.boot_id != context.boot_id);
-    let asked = paths::asked(&found.dir).exists();
-    let mut run = pod::adopted((uid, name, found.number), (started_at, backoff), asked);
+    let noted = paths::noted(&found.dir);
+    let mut run = pod::adopted((uid, name, found.number), (started_at, backoff), noted);
     run.own.cgroups.clone_from(&found.record.cgroups);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
     let Some(supervisor) = found.supervisor else {
-        exits::enter_past(config, &mut run, found.exit, asked);
+        exits::enter_past(config, &mut run, found.exit, noted.asked);
         return Ok((run, None));
     };
     if let Some(started) = started.filter(|_| !is_of_earlier_boot) {

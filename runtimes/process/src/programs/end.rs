@@ -34,7 +34,7 @@ pub(super) async fn end<D: ProgramDriver>(
         // The exit of a container that is only being restarted is a crash, also to the next agent.
         if is_stop {
             let container = paths::container(&context.config, entry.uid(), &target.name);
-            context.asked.take(paths::asked(&container.join(target.attempt.to_string())));
+            context.notes.set(paths::asked(&container.join(target.attempt.to_string())), true);
         }
         grace.expired().await;
     };

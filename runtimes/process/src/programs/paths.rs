@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_engine::disk_notes::NotedRun;
 use winddown_shared::PodUid;
 
 use super::config::ProcessConfig;
@@ -19,6 +20,16 @@ pub(crate) fn pod(config: &ProcessConfig, uid: &PodUid) -> PathBuf {
 /// The directory of a container's records.
 pub(crate) fn container(config: &ProcessConfig, uid: &PodUid, name: &str) -> PathBuf {
     pod(config, uid).join(name)
+}
+
+/// What an earlier agent has noted about an attempt.
+pub(crate) fn noted(attempt: &Path) -> NotedRun {
+    NotedRun { asked: asked(attempt).exists(), unready: unready(attempt).exists() }
+}
+
+/// The file that marks an attempt as not ready, so that it is not taken for ready after a restart of the agent.
+pub(crate) fn unready(attempt: &Path) -> PathBuf {
+    attempt.join("unready")
 }
 
 /// The file that marks an attempt as having been sent the stop signal. An agent that was killed in the middle of a stop

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::files;
 use winddown_engine::pod::{self, RunScope};
 use winddown_shared::{PodUid, WallTime};
@@ -67,15 +68,15 @@ pub(crate) fn run(of: (&PodUid, &str, u32), started_at: WallTime, backoff: Durat
     run
 }
 
-/// Returns a run that an earlier agent started; `asked`: the agent also stopped its pod.
+/// Returns a run that an earlier agent started. One that was asked was stopped with its pod.
 pub(crate) fn adopted(
     of: (&PodUid, &str, u32),
     (started_at, backoff): (WallTime, Duration),
-    asked: bool,
+    noted: NotedRun,
 ) -> Run {
     let mut run = run(of, started_at, backoff);
-    run.adopt(asked);
-    run.own.was_asked = asked;
+    run.adopt(noted);
+    run.own.was_asked = noted.asked;
     run
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
+use winddown_engine::disk_notes::NotedRun;
 use winddown_shared::{ContainerKind, RuntimeError, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
@@ -28,7 +29,7 @@ pub(crate) struct FoundAttempt {
     record: AttemptRecord,
     unit: UnitRecord,
     exit: Option<ExitRecord>,
-    asked: bool,
+    noted: NotedRun,
 }
 
 /// Reads the records of all pods on disk. Blocks.
@@ -49,8 +50,8 @@ pub(crate) fn find(
             return Ok(None);
         };
         let exit = record::try_read(&attempt.dir.join(record::EXIT)).map_err(unusable)?;
-        let asked = paths::asked(&attempt.dir).exists();
-        Ok(Some(FoundAttempt { attempt, record, unit, exit, asked }))
+        let noted = paths::noted(&attempt.dir);
+        Ok(Some(FoundAttempt { attempt, record, unit, exit, noted }))
     })
 }
 
@@ -170,19 +171,19 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
     if !is_loaded && one.exit.is_none() && !one.unit.started && !is_of_earlier_boot {
         return None;
     }
-    let mut run = run_of(&one.record, &one.attempt, one.asked);
+    let mut run = run_of(&one.record, &one.attempt, one.noted);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
     run.own.survives = one.unit.survives;
     if !is_loaded {
-        exits::enter_past(&context.config, &mut run, one.exit.clone(), one.asked);
+        exits::enter_past(&context.config, &mut run, one.exit.clone(), one.noted.asked);
     }
     Some(run)
 }
 
 /// Returns an adopted run that still runs.
-fn run_of(record: &AttemptRecord, attempt: &UnitAttempt, asked: bool) -> Run {
+fn run_of(record: &AttemptRecord, attempt: &UnitAttempt, noted: NotedRun) -> Run {
     let id = (&attempt.uid, &*attempt.container, attempt.number);
-    pod::adopted(id, (record.created_at, Duration::from_millis(record.backoff_ms)), asked)
+    pod::adopted(id, (record.created_at, Duration::from_millis(record.backoff_ms)), noted)
 }
 
 /// Adds a run that may have no record. Returns false if it or a newer one of its container is known.
@@ -207,8 +208,8 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &UnitAtt
             boot_id: context.boot_id.clone(),
             cgroups: Vec::new(),
         });
-    let asked = paths::asked(&attempt.dir).exists();
-    pod::enter(entry, &attempt.container, run_of(&record, attempt, asked));
+    let run = run_of(&record, attempt, paths::noted(&attempt.dir));
+    pod::enter(entry, &attempt.container, run);
     true
 }
 

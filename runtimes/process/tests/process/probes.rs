@@ -159,6 +159,30 @@ async fn an_adopted_container_stays_ready_and_is_probed_again() {
 }
 
 #[tokio::test]
+async fn an_adopted_container_that_was_not_ready_is_not_ready_before_its_probe_says_so() {
+    let bed = Bed::new();
+    let mark = bed.path("ready");
+    std::fs::write(&mark, "").unwrap();
+    let pod = probed(&bed, "readinessProbe", &file_probe(mark.to_str().unwrap(), &json!({})));
+    let note = bed.path(&format!("state/pods/{}/main/0/unready", pod.uid()));
+    let first = bed.open().await;
+    sync_until(&first, &pod, |c| c[0].ready).await;
+    eventually("it is noted as ready", || !note.exists()).await;
+    std::fs::remove_file(&mark).unwrap();
+    status_until(&first, &pod, |c| !c[0].ready).await;
+    eventually("it is noted as not ready", || note.exists()).await;
+    drop(first);
+    let second = bed.open().await;
+    let status = winddown_shared::Runtime::pod_status(&second, pod.uid()).await.unwrap();
+    let found = status.containers;
+    assert!(is_running(&found[0]) && !found[0].ready, "before any probe has run");
+    std::fs::write(&mark, "").unwrap();
+    sync_until(&second, &pod, |c| c[0].ready).await;
+    stop(&second, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
 async fn readiness_is_probed_until_the_container_is_gone_and_the_others_only_until_the_request() {
     let (bed, runtime) = Bed::with_runtime().await;
     let (ready, alive, let_go) = (bed.path("ready"), bed.path("alive"), bed.path("go"));

@@ -73,6 +73,23 @@ async fn a_start_that_was_given_up_before_the_agent_came_does_not_fail_the_pod()
 }
 
 #[tokio::test]
+async fn what_was_not_ready_under_an_earlier_agent_is_not_ready_before_its_probe_says_so() {
+    let stage = Fake::set().await;
+    let mut container = container_of("main", POLITE);
+    let delay = json!({"tcpSocket": {"port": 1}, "initialDelaySeconds": 3600});
+    container["readinessProbe"] = delay;
+    let pod = pod("web", &json!({"containers": [container]}));
+    let runtime = stage.open_now().await;
+    run(&runtime, &pod).await;
+    let note = stage.dir.path().join(format!("state/pods/{}/messages/main/0.unready", pod.uid()));
+    eventually("it is noted as not ready", || note.exists()).await;
+    drop(runtime);
+    let runtime = reopened(&stage).await;
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert!(is_running(&seen[0]) && !seen[0].ready, "{seen:?}");
+}
+
+#[tokio::test]
 async fn what_was_made_although_its_name_is_said_to_be_taken_is_used() {
     for call in ["RunPodSandbox", "CreateContainer"] {
         let stage = Fake::set().await;
