@@ -65,6 +65,12 @@ impl KillReason {
         }
     }
 
+    /// Whether all pods of the node are terminated for this reason, which show as not ready from before their SIGTERM on.
+    #[must_use]
+    pub(crate) const fn is_of_node(self) -> bool {
+        matches!(self, Self::Shutdown | Self::Drain)
+    }
+
     /// When a static pod that was terminated for this reason starts again. An API pod never does, unless its request
     /// says so ([`StatusOverride::restarts_on_node`]): it has failed, and its controller creates another one.
     #[must_use]

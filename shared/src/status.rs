@@ -3,7 +3,7 @@
 mod conditions;
 mod containers;
 mod generate;
-mod lame_duck;
+pub(crate) mod lame_duck;
 pub(crate) mod phase;
 mod store;
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn is_ready(status: &PodStatus) -> bool {
 
 /// Makes the status not ready. Conditions that were not ready in `shown` keep their transition
 /// time; the others change `now`, or at the time in the condition itself if `now` is `None`.
-pub(super) fn unready(status: &mut PodStatus, shown: Option<&PodStatus>, now: Option<WallTime>) {
+pub(crate) fn unready(status: &mut PodStatus, shown: Option<&PodStatus>, now: Option<WallTime>) {
     for condition in status.conditions.iter_mut().flatten().filter(|c| speaks_of_readiness(c)) {
         if condition.status == "True" {
             "False".clone_into(&mut condition.status);

@@ -14,7 +14,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::base::lock::Mutex;
-use crate::status::{PodPhase, StatusInput, StatusStore, generate, pending_containers, phase};
+use crate::status::{
+    PodPhase, StatusInput, StatusStore, generate, lame_duck, pending_containers, phase,
+};
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{
     PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
@@ -161,8 +163,21 @@ impl<R: Runtime> RuntimeSyncer<R> {
         stopped: bool,
         words: Option<&StatusOverride>,
     ) -> Option<PodPhase> {
+        let status = self.status_of(pod, runtime, stopped, words);
+        let phase = PodPhase::of(&status);
+        self.statuses.set(pod.clone(), status);
+        phase
+    }
+
+    fn status_of(
+        &self,
+        pod: &Pod,
+        runtime: &PodRuntimeStatus,
+        stopped: bool,
+        words: Option<&StatusOverride>,
+    ) -> k8s::PodStatus {
         let previous = self.statuses.probed(pod.uid());
-        let status = generate(StatusInput {
+        generate(StatusInput {
             pod,
             runtime,
             previous: previous.as_deref(),
@@ -170,10 +185,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             ended_by_agent: words,
             host_ips: &(self.host_ips)(),
             now: self.wall.now(),
-        });
-        let phase = PodPhase::of(&status);
-        self.statuses.set(pod.clone(), status);
-        phase
+        })
     }
 
     /// Publishes the first status of a pod, however long its start takes.
@@ -191,8 +203,9 @@ impl<R: Runtime> RuntimeSyncer<R> {
     /// Publishes the status of a pod whose termination begins, and then each change of its readiness. Never resolves.
     ///
     /// As with a kubelet, whose status manager follows the readiness probes alone while containers are killed, a
-    /// container that exits is shown when all have: a pod that still serves its last requests stays ready.
-    async fn follow_stop(&self, pod: &Pod) -> Infallible {
+    /// container that exits is shown when all have: a pod that still serves its last requests stays ready. Not so where
+    /// all pods of the node are terminated, which nothing makes ready again, not even the end of a drain.
+    async fn follow_stop(&self, pod: &Pod, reason: Option<KillReason>) -> Infallible {
         let changes = self.stops.follow(pod.uid());
         let mut shown: Option<PodRuntimeStatus> = None;
         loop {
@@ -200,7 +213,11 @@ impl<R: Runtime> RuntimeSyncer<R> {
                 && now.any_running()
                 && shown.as_mut().is_none_or(|shown| shown.take_readiness(&now))
             {
-                self.publish(pod, shown.get_or_insert(now), false, None);
+                let mut status = self.status_of(pod, shown.get_or_insert(now), false, None);
+                if reason.is_some_and(KillReason::is_of_node) {
+                    lame_duck::unready(&mut status, self.statuses.get(pod.uid()).as_deref(), None);
+                }
+                self.statuses.set(pod.clone(), status);
             }
             changes.next().await;
         }
@@ -281,10 +298,11 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
+        let reason = stop.until.reason();
         let stopped = tokio::select! {
             biased;
             stopped = self.runtime.stop_pod(pod.uid(), Some(&pod), stop.until) => stopped,
-            never = self.follow_stop(&pod) => match never {},
+            never = self.follow_stop(&pod, reason) => match never {},
         };
         let stopped = stopped.map_err(|e| SyncError::caused_by("error killing pod", e))?;
         let left =
@@ -437,6 +455,45 @@ mod tests {
         assert_eq!(shown(), is("True", "", 2));
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(shown(), is("False", "", 0));
+        workers.shut_down().await;
+        tokio::time::timeout(Duration::from_secs(1), forwarding).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_a_drain_terminates_is_not_ready_again_when_the_drain_is_cancelled() {
+        let (runtime, statuses) = (FakeRuntime::default(), StatusStore::default());
+        let recorder = Arc::new(FakeRecorder::default());
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let shared = Arc::new(runtime.clone());
+        let workers = PodWorkers::new(
+            RuntimeSyncer::new(shared, statuses.clone(), recorder.clone(), wall),
+            recorder,
+        );
+        let forwarding = tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
+        let settle = || tokio::time::sleep(Duration::from_millis(1));
+        let pods = ["asked", "spared"].map(|name| pod_with(name, name, |_| {}));
+        let is_ready = |pod: &Pod| {
+            let status = statuses.get(pod.uid()).unwrap();
+            status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        for pod in &pods {
+            workers.update(UpdateKind::Create, pod.clone(), None);
+            runtime.stop_takes(pod.uid(), Duration::from_secs(20));
+        }
+        let [asked, spared] = &pods;
+        settle().await;
+        workers.lame_duck(GateReason::Drain, true);
+        workers.request_kill(asked.clone(), &KillRequest::new(KillReason::Drain));
+        settle().await;
+        assert!(!is_ready(asked) && !is_ready(spared));
+        workers.lame_duck(GateReason::Drain, false);
+        settle().await;
+        assert!(!is_ready(asked) && is_ready(spared));
+        for ready in [false, true] {
+            runtime.set_ready(asked.uid(), "main", ready);
+            settle().await;
+            assert!(!is_ready(asked), "its probe found it ready: {ready}");
+        }
         workers.shut_down().await;
         tokio::time::timeout(Duration::from_secs(1), forwarding).await.unwrap().unwrap();
     }

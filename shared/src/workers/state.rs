@@ -195,8 +195,8 @@ impl WorkersState {
         let shortened = record.shorten(grace, request.until.is_some(), now);
         if let Some(ending) = record.ending.as_mut() {
             // A shutdown or drain of the whole node does not replace an earlier status of this pod.
-            let is_of_node = matches!(request.reason, KillReason::Shutdown | KillReason::Drain);
-            if request.status.is_some() && !(is_of_node && ending.status.is_some()) {
+            if request.status.is_some() && !(request.reason.is_of_node() && ending.status.is_some())
+            {
                 ending.status.clone_from(&request.status);
             }
             ending.reason.get_or_insert(request.reason);
