@@ -446,6 +446,12 @@ pub trait PodStateProvider: Send + Sync + 'static {
         None
     }
 
+    /// What is left of the grace period of a terminating pod; `None` while it is not terminating, or if that is not known.
+    fn grace_left(&self, uid: &PodUid) -> Option<Duration> {
+        let _ = uid;
+        None
+    }
+
     /// Whether the pod, as it was started, would keep running through a soft-reboot of the node.
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         let _ = uid;

@@ -311,6 +311,10 @@ impl<S: PodSyncer> PodStateProvider for PodWorkers<S> {
         self.inner.state.lock().records.get(uid)?.ending.as_ref()?.reason
     }
 
+    fn grace_left(&self, uid: &PodUid) -> Option<Duration> {
+        self.inner.state.lock().records.get(uid)?.grace_left(Instant::now())
+    }
+
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
         self.inner.syncer.unseen_end(uid).await
     }

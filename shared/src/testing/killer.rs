@@ -219,6 +219,12 @@ impl PodStateProvider for FakeKiller {
         let call = state.calls.iter().find(|call| call.pod.uid() == uid);
         call.map(|call| call.request.reason)
     }
+
+    fn grace_left(&self, uid: &PodUid) -> Option<Duration> {
+        let state = self.0.lock();
+        let call = state.calls.iter().find(|call| call.pod.uid() == uid)?;
+        Some(call.request.grace?.saturating_sub(call.at.elapsed()))
+    }
 }
 
 impl NodeEndListener for FakeKiller {

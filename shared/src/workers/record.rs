@@ -211,7 +211,10 @@ impl Record {
         let end = instant_after(now, grace);
         let is_shorter = match is_promised {
             true => ending.kill_at.is_none_or(|at| end < at),
-            false => ending.grace.is_none_or(|g| grace < g),
+            // A shorter length from now may end later than the one in progress.
+            false => ending
+                .grace
+                .is_none_or(|given| grace < given && ending.kill_at.is_none_or(|at| end < at)),
         };
         if !is_shorter {
             return false;

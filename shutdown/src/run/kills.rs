@@ -108,7 +108,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             if !again {
                 report.stays_on_reboot =
                     comes_back && report.prior_reason.is_none() && self.plan.may_stay(&pod);
-                let wants = pod.termination_grace_period().unwrap_or(allowed);
+                let own = pod.termination_grace_period().unwrap_or(allowed);
+                // No request lengthens the time of a pod that is terminating already.
+                let wants = self.killer.grace_left(pod.uid()).map_or(own, |left| left.min(own));
                 report.asked = Some(offset);
                 report.grace = wants.min(room);
                 report.wanted_grace = Some(wants).filter(|wants| *wants > report.grace);

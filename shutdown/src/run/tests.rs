@@ -265,9 +265,11 @@ async fn who_had_asked_a_pod_to_end_before_the_run_is_in_its_report() {
     let killer = FakeKiller::with(pods.clone());
     killer.takes(pods[0].uid(), secs(3));
     let max_age = KillReason::Plugin(PluginName::new("max-age"));
-    killer.begin_kill(pods[0].clone(), KillRequest::new(max_age));
+    killer.begin_kill(pods[0].clone(), KillRequest::new(max_age).with_grace(secs(5)));
+    sleep(secs(1)).await;
     let report = Scene::new(killer, two_fields(30, 10)).run().await;
     assert_eq!(of(&report, "old").prior_reason.as_deref(), Some("max-age"));
+    assert_eq!(of(&report, "old").grace, secs(4), "what it had left");
     assert_eq!(of(&report, "app").prior_reason, None);
     assert_eq!(report.outcome(), Outcome::Clean);
 }

@@ -6,7 +6,8 @@ use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
 use crate::testing::{Script, SyncCall, SyncStep};
 use crate::workers::grace::effective;
 use crate::{
-    Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, RuntimePod, UpdateKind,
+    Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, PodStateProvider, RuntimePod,
+    UpdateKind,
 };
 
 fn secs(s: u64) -> Duration {
@@ -37,6 +38,19 @@ async fn a_pod_whose_grace_is_shortened_late_counts_as_leaving_and_not_as_stuck(
     assert_eq!((occupants.leaving.len(), occupants.stuck.len()), (1, 0));
     tokio::time::sleep(secs(21)).await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_grace_that_would_end_later_changes_nothing() {
+    let b = bench();
+    b.syncer.script(&uid("a"), Script { stop_fails: 8, ..Script::default() });
+    b.workers.request_kill(pod("a"), &with_grace(30));
+    tokio::time::sleep(secs(25)).await;
+    b.workers.request_kill(pod("a"), &with_grace(20));
+    assert_eq!(b.workers.grace_left(&uid("a")), Some(secs(5)));
+    tokio::time::sleep(secs(21)).await;
+    // 45 s after the request, as if there had been no other.
+    assert_eq!(b.workers.places().stuck.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
