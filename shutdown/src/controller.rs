@@ -273,7 +273,7 @@ impl<K: EndingPods> ShutdownController<K> {
             }
             // Shutdowns stopped no pods when the notice came. The policy may have changed since.
             Stage::Done { epoch: None, record: None, report: None, .. }
-                if signal.login.preparing =>
+                if signal.login.preparing || self.parts.policy.borrow().is_enabled() =>
             {
                 Transition::Done(Stage::Idle)
             }
@@ -397,7 +397,10 @@ impl<K: EndingPods> ShutdownController<K> {
         if epoch.is_some() {
             self.parts.inhibitor.release().await;
         }
-        self.parts.progress.phase(ProgressPhase::Released);
+        // A notice that terminates no pod releases nothing.
+        if epoch.is_some() || record.is_some() || report.is_some() {
+            self.parts.progress.phase(ProgressPhase::Released);
+        }
         Transition::Done(Stage::done(epoch, record, report))
     }
 

@@ -30,6 +30,9 @@ pub(super) struct SignalState {
 pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
     policy: watch::Receiver<Arc<Policy>>,
+    was_enabled: bool,
+    /// When the policy was enabled, if it was not at the start. Notices from before have begun no run.
+    enabled_at: Option<Instant>,
     unit_stop: watch::Receiver<Option<UnitStop>>,
     /// None once all sources of notices are gone.
     notices: Option<Notices>,
@@ -144,9 +147,12 @@ impl ShutdownSignals {
         unit_stop: watch::Receiver<Option<UnitStop>>,
     ) -> Self {
         let (machine, notices) = (MachineState::Unknown, Some(notices));
+        let was_enabled = policy.borrow().is_enabled();
         Self {
             states,
             policy,
+            was_enabled,
+            enabled_at: None,
             unit_stop,
             notices,
             kept: None,
@@ -187,8 +193,13 @@ impl ShutdownSignals {
         self.kept.take_if(|kept| {
             !in_effect.is_empty() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
         });
+        let (now, policy) = (Instant::now(), Arc::clone(&self.policy.borrow_and_update()));
+        if !std::mem::replace(&mut self.was_enabled, policy.is_enabled()) && policy.is_enabled() {
+            self.enabled_at = Some(now);
+        }
         let notices = in_effect.into_iter().chain(self.kept.clone());
-        let notice = least_time(notices, self.policy.borrow().delay_wanted(), Instant::now());
+        let notices = notices.map(|notice| counted_from(notice, self.enabled_at));
+        let notice = least_time(notices, policy.delay_wanted(), now);
         SignalState { login, notice, is_unit_stop: unit_stop.is_some(), machine: self.machine }
     }
 
@@ -201,6 +212,7 @@ impl ShutdownSignals {
         tokio::select! {
             changed = self.states.changed() => self.closed = changed.is_err(),
             Ok(()) = self.unit_stop.changed() => {}
+            Ok(()) = self.policy.changed() => {}
             lost = news(&mut self.notices) => if lost { self.notices = None },
             () = until(forgotten) => {}
         }
@@ -237,6 +249,14 @@ fn least_time(
         let gone = gone_at(notice, own);
         (gone <= now, gone)
     })
+}
+
+/// The notice, as if it had been given when the policy was enabled if it is from before.
+fn counted_from(notice: Arc<Notice>, enabled_at: Option<Instant>) -> Arc<Notice> {
+    match enabled_at.filter(|at| notice.since < *at) {
+        Some(since) => Arc::new(Notice { since, ..Notice::clone(&notice) }),
+        None => notice,
+    }
 }
 
 /// When the node goes down by `notice`. A time that was over when it was first heard of means "at any moment", which may

@@ -398,6 +398,26 @@ async fn a_policy_that_ends_no_pods_does_so_under_a_notice_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_that_is_enabled_while_a_notice_is_in_effect_ends_the_pods_from_then_on() {
+    // One that leaves enough time, one that says no time, which leaves the policy's own.
+    for (left, app, at_most) in [(130, 20.0, 30), (0, 20.0, 32), (110, 9.0, 20)] {
+        let (mut site, agent) = started(stubborn(20, 10)).await;
+        site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+        site.give_notice(secs(left));
+        site.until(secs(90)).await;
+        let phase = agent.progress.subscribe().borrow().phase;
+        assert_eq!((phase, agent.gate.is_shut()), (ProgressPhase::Idle, false), "no run yet");
+        site.policy.send_replace(std::sync::Arc::new(two_fields(30, 10)));
+        site.start = tokio::time::Instant::now();
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert!(took <= secs(at_most), "{left}: {took:?}");
+        assert_eq!(site.asked()[0], ("app".to_owned(), 0.0, app), "{left}");
+        assert!(agent.gate.is_shut() && site.lock.fake.is_held());
+        assert_eq!(site.reports.all()[0].took, took);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_policy_that_ends_no_pods_when_a_notice_comes_may_do_so_when_the_node_goes_down() {
     let (mut site, _agent) = started(stubborn(1, 1)).await;
     site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
