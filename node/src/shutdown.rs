@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use winddown_host::OneThread;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
@@ -28,7 +28,7 @@ use crate::core::Core;
 use crate::links::Objection;
 use crate::plugin::{Lead, NodePlugin, PluginRegistry};
 use crate::protection::{AgentRole, KubeletFacts};
-use drain::DrainState;
+use drain::OperatorDrain;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
 
@@ -69,7 +69,7 @@ struct Joined<R: Runtime> {
     kept: StoredFiles,
     trigger: Trigger,
     lock: Lock,
-    drain: Drain,
+    drain: OperatorDrain,
     offered: OnceLock<Offered>,
     kubelet: LastKubeletLook,
 }
@@ -86,13 +86,6 @@ struct Lock {
     inhibitor: Arc<dyn Inhibitor>,
     refused_signals: RefusedSignals,
     held_since: watch::Sender<Option<WallTime>>,
-}
-
-/// An operator's drain.
-struct Drain {
-    /// Allows one at a time.
-    turn: Arc<Semaphore>,
-    state: watch::Sender<DrainState>,
 }
 
 /// The state on disk.
@@ -245,7 +238,10 @@ impl Shutdown {
             core.wall.clone(),
             core.boot_clock.clone(),
         );
-        let records = running::places(&state, self.volatile_directory.as_deref());
+        let volatile = self.volatile_directory.as_deref();
+        let records = running::places(&state, volatile, std::convert::identity);
+        let of_drain = running::places(&state, volatile, RecordFile::of_drain);
+        let drain = OperatorDrain::of_boot(of_drain, boot_id, operator.earlier_drain().as_ref());
         let carried = running::pick_up(&records, boot_id, &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
             operator.restore(deadline, text);
@@ -277,7 +273,7 @@ impl Shutdown {
                 refused_signals: self.refused_signals,
                 held_since: watch::Sender::new(None),
             },
-            drain: Drain { turn: Arc::new(Semaphore::new(1)), state: watch::Sender::default() },
+            drain,
             offered: OnceLock::new(),
             kubelet: LastKubeletLook::new(self.kubelet_inspector, role(&core)),
             core,

@@ -17,7 +17,7 @@ use crate::{
     AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordStore,
     ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
 };
-use signals::{ShutdownSignals, SignalState, before_now, until};
+use signals::{ShutdownSignals, SignalState, until};
 
 mod admission;
 mod fallback;
@@ -29,6 +29,7 @@ mod signals;
 mod tests;
 
 pub(crate) use shutdown_run::status_of_ended;
+pub(crate) use signals::before_now;
 
 /// Returns what speaks against a shutdown, in one sentence for each reason.
 pub type Objections = Arc<dyn Fn() -> Vec<String> + Send + Sync>;

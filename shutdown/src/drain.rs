@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    GateReason, KillReason, NodeEnding, Pod, Recorder, RequestReport, ShutdownKind, StatusOverride,
-    WallClock,
+    BootClock, GateReason, KillReason, NodeEnding, Pod, Recorder, RequestReport, ShutdownKind,
+    StatusOverride, WallClock,
 };
 
 use crate::EndingPods;
+use crate::controller::before_now;
+use crate::journal::Journal;
+use crate::plan::plan_on;
 use crate::policy::MAX_GROUPS_TOTAL;
 use crate::report::{Ended, ReportHeader};
+use crate::run::{RunParams, carry_out};
 use crate::{
-    Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
-    RunStop, ShutdownReport, Trigger, plan, run_plan,
+    Budget, BudgetReport, GroupPeriod, GroupReport, Plan, Policy, ProgressPhase, ProgressSender,
+    RecordStore, RunOrder, RunPhase, RunRecord, RunStop, ShutdownReport, Trigger,
 };
 
 #[cfg(test)]
@@ -41,8 +44,14 @@ pub struct DrainOrder {
     pub progress: ProgressSender,
     /// The clock for the times in the report.
     pub clock: WallClock,
-    /// The kernel's boot id, for the report.
+    /// The clock that all agents of one boot share.
+    pub boot_clock: BootClock,
+    /// The kernel's boot id, for the report and the record.
     pub boot_id: String,
+    /// The places for the record, as in [`ShutdownParts`](crate::ShutdownParts).
+    pub records: Vec<Arc<dyn RecordStore>>,
+    /// The record of an earlier agent that had begun this drain, whose clock has stood since.
+    pub carried: Option<RunRecord>,
 }
 
 /// Stops all active pods in shutdown order and returns a report.
@@ -51,29 +60,27 @@ pub struct DrainOrder {
 /// first, or the drain chases pods that come back until its time is over. Pods turn not ready at once
 /// and stay so afterwards; undo both to end the drain. With a disabled policy, ordinary and critical pods
 /// get half of the time each (of 60 s if `time` is none). Cancelling `cancel` spares the pods that have
-/// not been requested to stop yet. The report is not stored anywhere.
+/// not been requested to stop yet. The report is not stored anywhere. The record is not closed: who stores the report
+/// knows when the drain is over.
 pub async fn drain<K: EndingPods>(
     killer: &Arc<K>,
     order: DrainOrder,
     cancel: &CancellationToken,
 ) -> ShutdownReport {
-    let started = Instant::now();
-    let started_at = order.clock.now();
+    let gone = order.gone();
+    let started = before_now(gone);
     let plan = order.plan(&killer.running().into_pods());
     let budget = Budget::of_drain(&order.policy, plan.deadline);
-    let endpoint_drain = Some(plan.endpoint_drain).filter(|drain| !drain.is_zero());
-    let header = ReportHeader {
-        trigger: Trigger::Drain,
-        node_action: ShutdownKind::Unknown,
-        boot_id: order.boot_id,
-        started_at,
-        budget: BudgetReport::new(budget, None),
-        requested_by: order.requested_by,
-        notice: None,
-        endpoint_drain,
-        resumed: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let header = order.header(&plan, budget);
+    let started_boot = order.boot_clock.now().saturating_sub(gone);
+    let (clock, requested_by) = (order.clock.clone(), header.requested_by.clone());
+    let mut journal = Journal::new(header, clock, (started, started_boot), &order.records);
+    let mut params = RunParams::default();
+    if let Some(record) = order.carried {
+        journal = journal.after(record.sequence, record.phase);
+        params.first_group = Some(Duration::from_millis(record.first_group_ms));
+        params.carried = Some(record.report.groups);
+    }
     let run_order = RunOrder {
         reason: Trigger::Drain.kill_reason(),
         status: Some(StatusOverride::failed("Terminated", MESSAGE, Some(MESSAGE.into()))),
@@ -86,12 +93,14 @@ pub async fn drain<K: EndingPods>(
         reason: KillReason::Drain,
         node_action: None,
         deadline: started + budget.pods,
-        requested_by: header.requested_by.clone(),
+        requested_by,
         notice: None,
     };
     killer.announce(GateReason::Drain, ending);
     killer.lame_duck(GateReason::Drain, true);
-    let run = run_plan(killer, plan, &run_order, cancel).await;
+    params.journal = Some(&mut journal);
+    let run = carry_out(killer, plan, &run_order, params, cancel).await;
+    journal.note(RunPhase::Reporting, &run.groups).await;
     order.progress.phase(match run.stop {
         RunStop::Cancelled => {
             killer.lame_duck(GateReason::Drain, false);
@@ -100,7 +109,7 @@ pub async fn drain<K: EndingPods>(
         _ => ProgressPhase::Ended,
     });
     let ended = Ended { at: order.clock.now(), took: started.elapsed() };
-    ShutdownReport::new(header, run, ended)
+    ShutdownReport::new(journal.header, run, ended)
 }
 
 impl DrainOrder {
@@ -109,20 +118,49 @@ impl DrainOrder {
         if policy.is_enabled() { policy.requested() } else { DEFAULT_DRAIN_TIME }
     }
 
+    /// How much of its time the drain has used under earlier agents.
+    fn gone(&self) -> Duration {
+        self.carried.as_ref().map_or(Duration::ZERO, |record| record.report.took)
+    }
+
     /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
         let time =
             self.time.map_or_else(|| Self::default_time(&self.policy), |t| t.min(MAX_GROUPS_TOTAL));
+        let (time, groups) = match &self.carried {
+            Some(record) => (record.budget().pods, &*record.report.groups),
+            None => (time, &[][..]),
+        };
+        let left = time.saturating_sub(self.gone());
         let halved;
         let policy = if self.policy.is_enabled() {
             &*self.policy
         } else {
-            halved = halves(time);
+            halved = halves(left);
             &halved
         };
-        let mut plan = plan(pods, policy, Some(time));
+        let priorities = GroupReport::priorities_of_ordinary_pods(groups);
+        let mut plan = plan_on(pods, policy, &[], Some(left), &priorities).begun_after(self.gone());
         plan.extend_to(time);
         plan
+    }
+
+    fn header(&self, plan: &Plan, budget: Budget) -> ReportHeader {
+        if let Some(record) = &self.carried {
+            return record.header(self.gone());
+        }
+        ReportHeader {
+            trigger: Trigger::Drain,
+            node_action: ShutdownKind::Unknown,
+            boot_id: self.boot_id.clone(),
+            started_at: self.clock.now(),
+            budget: BudgetReport::new(budget, None),
+            requested_by: self.requested_by.clone(),
+            notice: None,
+            endpoint_drain: Some(plan.endpoint_drain).filter(|drain| !drain.is_zero()),
+            resumed: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 }
 

@@ -435,7 +435,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
             controller_of(&pod).is_some_and(|one| !self.discovery.controllers.insert(one));
         let reports = &mut self.groups[group].pods;
         let place = ReportPosition { group, pod: reports.len() };
-        let earlier = self.killer.prior_reason(pod.uid()).filter(|by| *by != KillReason::Shutdown);
+        let earlier = self.killer.prior_reason(pod.uid()).filter(|by| *by != self.order.reason);
         reports.push(PodReport {
             prior_reason: earlier.map(|by| by.as_str().to_owned()),
             remark: (has_begun && is_known).then(|| MADE_ANEW.to_owned()),

@@ -1,13 +1,12 @@
 //! Drains: ends all pods while the node stays up.
 
-use std::convert::Infallible;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{
@@ -15,7 +14,8 @@ use winddown_shared::{
     critical,
 };
 use winddown_shutdown::{
-    DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, ShutdownReport, drain,
+    DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, RecordStore, RunRecord,
+    ShutdownReport,
 };
 
 use super::Joined;
@@ -25,6 +25,17 @@ use winddown_control::api::{DrainEvent, DrainStatus, ErrorCode};
 
 /// How long the end of a drain waits for its run, which may be waiting for a disk.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The operator's drain.
+pub(super) struct OperatorDrain {
+    /// Allows one at a time.
+    turn: Arc<Semaphore>,
+    pub(super) state: watch::Sender<DrainState>,
+    /// Where the record of its run is kept.
+    records: Vec<Arc<dyn RecordStore>>,
+    /// The run of this boot that an earlier agent was in the middle of, until it goes on.
+    carried: Mutex<Option<RunRecord>>,
+}
 
 /// What has become of the operator's drain.
 #[derive(Default)]
@@ -56,6 +67,25 @@ impl From<&DrainState> for Draining {
     }
 }
 
+// === impl OperatorDrain ===
+
+impl OperatorDrain {
+    /// Finds how far the drain has come that an `earlier` agent of this boot has not finished. Blocks on the disk.
+    pub(super) fn of_boot(
+        records: Vec<Arc<dyn RecordStore>>,
+        boot_id: &str,
+        earlier: Option<&Drain>,
+    ) -> Self {
+        let earlier = earlier.filter(|drain| !drain.is_over);
+        let carried = earlier.and_then(|drain| {
+            let found = RunRecord::of_boot(&records, boot_id);
+            found.filter(|record| Duration::from_millis(record.started_boot_ms) >= drain.begun)
+        });
+        let (turn, state) = (Arc::new(Semaphore::new(1)), watch::Sender::default());
+        Self { turn, state, records, carried: Mutex::new(carried) }
+    }
+}
+
 impl<R: Runtime> Joined<R> {
     /// Closes admission and starts a drain that may take `time`, as a task of its own: it continues
     /// without its caller, until [`end_drain`](Self::end_drain) calls it off.
@@ -63,6 +93,16 @@ impl<R: Runtime> Joined<R> {
         self: &Arc<Self>,
         time: Option<Duration>,
         requested_by: Option<RequestReport>,
+    ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
+        let begun = self.core.boot_clock.now();
+        self.go_on_with(Drain { time, begun, is_over: false, requested_by }, None)
+    }
+
+    /// Starts the rest of a drain, of which an earlier agent may have `carried` out a part.
+    fn go_on_with(
+        self: &Arc<Self>,
+        mut drain: Drain,
+        carried: Option<RunRecord>,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         if self.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
@@ -75,16 +115,13 @@ impl<R: Runtime> Joined<R> {
         let run = DrainRun::default();
         self.drain.state.send_replace(DrainState::InProgress(run.clone()));
         // The next agent may have another policy, but the drain still has the time that it was given.
-        let time = time.unwrap_or_else(|| DrainOrder::default_time(&self.policy.borrow()));
-        let kept =
-            |is_over| Drain { time: Some(time), is_over, requested_by: requested_by.clone() };
-        let (begun, over) = (kept(false), kept(true));
+        drain.time.get_or_insert_with(|| DrainOrder::default_time(&self.policy.borrow()));
         let node = Arc::clone(self);
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.operator.store_drain(Some(begun)).await;
+            node.operator.store_drain(Some(drain.clone())).await;
             // An agent that stops leaves the drain to the next one.
-            let Some(report) = node.run_drain(time, requested_by, &run, &tx).await else { return };
+            let Some(report) = node.run_drain(&drain, carried, &run, &tx).await else { return };
             if report.outcome == Outcome::Cancelled {
                 // Pods that come back do not wait for the disk.
                 node.lift_drain().await;
@@ -92,7 +129,7 @@ impl<R: Runtime> Joined<R> {
                 node.keep(report.clone()).await;
             } else {
                 node.keep(report.clone()).await;
-                node.operator.store_drain(Some(over)).await;
+                node.operator.store_drain(Some(Drain { is_over: true, ..drain })).await;
                 node.drain.state.send_replace(DrainState::Done);
                 drop(turn);
             }
@@ -143,9 +180,9 @@ impl<R: Runtime> Joined<R> {
     /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
         let found = self.operator.earlier_drain();
-        if let Some(Drain { time, is_over: false, requested_by }) = found
+        if let Some(drain) = found.filter(|drain| !drain.is_over)
             && self.core.gate.reasons().contains(GateReason::Drain)
-            && let Err(error) = self.start_drain(time, requested_by)
+            && let Err(error) = self.go_on_with(drain, self.drain.carried.lock().take())
         {
             tracing::info!("cannot continue the drain that an earlier agent began: {error}");
         }
@@ -164,8 +201,8 @@ impl<R: Runtime> Joined<R> {
     /// Returns `None` if the agent stops meanwhile.
     async fn run_drain(
         &self,
-        time: Duration,
-        requested_by: Option<RequestReport>,
+        drain: &Drain,
+        carried: Option<RunRecord>,
         run: &DrainRun,
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> Option<ShutdownReport> {
@@ -176,12 +213,15 @@ impl<R: Runtime> Joined<R> {
         });
         let order = DrainOrder {
             policy: Arc::clone(&self.policy.borrow()),
-            time: Some(time),
-            requested_by: requested_by.clone(),
+            time: drain.time,
+            requested_by: drain.requested_by.clone(),
             recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
             progress: run.progress.clone(),
             clock: self.core.wall.clone(),
+            boot_clock: self.core.boot_clock.clone(),
             boot_id: self.core.identity.boot_id.clone(),
+            records: self.drain.records.clone(),
+            carried,
         };
         let running = self.core.workers.running();
         let pods_unknown = !running.known;
@@ -199,38 +239,13 @@ impl<R: Runtime> Joined<R> {
             async move { tell.follow().await }
         });
         let workers = Arc::new(self.core.workers.clone());
-        let report = async {
-            tokio::select! {
-                report = drain(&workers, order, &run.cancel) => report,
-                never = self.keep_time(time, requested_by, &run.progress) => match never {},
-            }
-        };
         // Workers that stop give up on every pod: the run would end at once, with all pods left.
+        let report = winddown_shutdown::drain(&workers, order, &run.cancel);
         let report = self.core.stop.run_until_cancelled(report).await;
         following.abort();
         let report = report?;
         tell.pods_so_far();
         Some(report)
-    }
-
-    /// Stores what is left of `time` whenever a group is asked to end: that is what the next agent has for it.
-    async fn keep_time(
-        &self,
-        time: Duration,
-        requested_by: Option<RequestReport>,
-        progress: &ProgressSender,
-    ) -> Infallible {
-        let (begun, mut progress, mut asked) = (Instant::now(), progress.subscribe(), 0);
-        while progress.changed().await.is_ok() {
-            let groups = progress.borrow_and_update().groups.clone();
-            let now = groups.iter().filter(|group| group.started.is_some()).count();
-            if now > std::mem::replace(&mut asked, now) {
-                let time = Some(time.saturating_sub(begun.elapsed()));
-                let requested_by = requested_by.clone();
-                self.operator.store_drain(Some(Drain { time, is_over: false, requested_by })).await;
-            }
-        }
-        pending().await
     }
 
     /// Tells the caller what the next agent will not know.

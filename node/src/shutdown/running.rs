@@ -18,15 +18,19 @@ use winddown_shutdown::{
 use super::Joined;
 use crate::core::FIRST_WORD;
 
-/// Where the record of a shutdown is kept: in the state directory, which survives a reboot, and in one
-/// that needs no disk.
-pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordStore>> {
+/// Where the record of a run is kept: in the state directory, which survives a reboot, and in one that needs no disk.
+/// `file` names the file, in such a directory, of this kind of run.
+pub(crate) fn places(
+    state: &Path,
+    volatile: Option<&Path>,
+    file: fn(RecordFile) -> RecordFile,
+) -> Vec<Arc<dyn RecordStore>> {
     let second = volatile.map(|directory| match is_in_memory(directory) {
         true => RecordFile::in_memory(directory),
         false => RecordFile::in_directory(directory),
     });
     let files = [Some(RecordFile::in_directory(state)), second].into_iter().flatten();
-    files.map(|file| Arc::new(file) as Arc<dyn RecordStore>).collect()
+    files.map(|place| Arc::new(file(place)) as Arc<dyn RecordStore>).collect()
 }
 
 /// The run of this boot that an earlier agent began, unless it was cancelled. If there is one, the gate is

@@ -465,9 +465,9 @@ async fn what_was_said_of_a_pods_end_before_a_shutdown_stays_with_and_without_a_
 #[test]
 fn a_record_that_needs_no_disk_is_not_forced_to_one() {
     let volatile = |directory: &str| -> Vec<bool> {
-        let directory = std::path::Path::new(directory);
-        let places =
-            crate::shutdown::running::places(std::path::Path::new("/var"), Some(directory));
+        let (state, directory) = (std::path::Path::new("/var"), std::path::Path::new(directory));
+        let file = std::convert::identity;
+        let places = crate::shutdown::running::places(state, Some(directory), file);
         places.iter().map(|place| place.is_volatile()).collect()
     };
     // A tmpfs on every Linux, in which the directory need not exist; and a directory that is on none.

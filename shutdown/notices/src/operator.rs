@@ -37,9 +37,11 @@ pub enum Deadline {
 /// A drain by an operator: no pod is admitted until it is called off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it may take from now on; `None` if that is not known. No time passes while no agent runs: the node stays
-    /// up, so nothing is gained by cutting its pods short.
+    /// How long it may take; `None` if that is not known. No time passes while no agent runs: the node stays up, so
+    /// nothing is gained by cutting its pods short.
     pub time: Option<Duration>,
+    /// When it began, in time since the boot. The record of its run is not older.
+    pub begun: Duration,
     /// Whether the pods have stopped or their time is up.
     pub is_over: bool,
     /// Who asked for it, and why.
@@ -83,8 +85,10 @@ enum KeptDeadline {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptDrain {
-    /// What was left when this was written, rounded up.
+    /// Rounded up.
     time_seconds: Option<u64>,
+    #[serde(default)]
+    begun_boot_ms: u64,
     is_over: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     requested_by: Option<RequestReport>,
@@ -181,7 +185,7 @@ impl OperatorSource {
         self.0.store(Subject::Notice, Some(kept), next).await;
     }
 
-    /// The drain that an earlier agent of this boot left behind, with what was left of its time.
+    /// The drain that an earlier agent of this boot left behind.
     pub fn earlier_drain(&self) -> Option<Drain> {
         self.0.earlier_drain.clone()
     }
@@ -196,6 +200,7 @@ impl OperatorSource {
         };
         let kept = drain.map(|drain| KeptDrain {
             time_seconds: drain.time.map(seconds_up),
+            begun_boot_ms: millis(drain.begun),
             is_over: drain.is_over,
             requested_by: drain.requested_by,
         });
@@ -296,6 +301,7 @@ impl OperatorShared {
 impl KeptDrain {
     fn drain(self) -> Drain {
         let time = self.time_seconds.map(Duration::from_secs);
-        Drain { time, is_over: self.is_over, requested_by: self.requested_by }
+        let begun = Duration::from_millis(self.begun_boot_ms);
+        Drain { time, begun, is_over: self.is_over, requested_by: self.requested_by }
     }
 }

@@ -230,11 +230,7 @@ impl<K: EndingPods> ShutdownController<K> {
             }
             let rest = budget.pods.saturating_sub(late);
             let groups = carried.map_or(&[][..], |carried| &carried.groups);
-            let ordinary: Vec<i32> = groups
-                .iter()
-                .filter(|group| group.is_of_ordinary_pods())
-                .map(|group| group.priority)
-                .collect();
+            let ordinary = GroupReport::priorities_of_ordinary_pods(groups);
             let policy = &shutdown_run.policy;
             let plan = plan_on(&pods, policy, &work, Some(rest), &ordinary).begun_after(late);
             let first_group = late + plan.endpoint_drain;

@@ -282,7 +282,7 @@ pub(super) async fn until(at: Option<Instant>) {
 }
 
 /// Returns the instant `ago` before now, or now if the clock does not reach back that far.
-pub(super) fn before_now(ago: Duration) -> Instant {
+pub(crate) fn before_now(ago: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(ago).unwrap_or(now)
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
-use winddown_shared::{KillReason, WallClock};
+use winddown_shared::{BootClock, KillReason, WallClock};
 
 use super::{DrainOrder, drain};
 use crate::tests::{pod, secs};
@@ -18,7 +19,10 @@ fn order(policy: Policy, time: Option<u64>) -> DrainOrder {
         recorder: Arc::new(FakeRecorder::default()),
         progress: ProgressSender::new(),
         clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+        boot_clock: BootClock::new(Duration::default),
         boot_id: "boot".into(),
+        records: Vec::new(),
+        carried: None,
     }
 }
 

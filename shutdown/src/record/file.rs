@@ -9,11 +9,12 @@ use winddown_host::Durability;
 use super::{RecordStore, RunRecord, VERSION};
 use crate::json_file::{FileError, JsonFile};
 
-/// The file's name in its directory.
+/// The file's name in its directory, for the run of a shutdown and for that of a drain.
 const NAME: &str = "shutdown.json";
+const NAME_OF_DRAIN: &str = "drain.json";
 
 const FILE: JsonFile =
-    JsonFile { what: "the record of a shutdown", largest: 64 << 20, is_public: false };
+    JsonFile { what: "the record of a run", largest: 64 << 20, is_public: false };
 
 /// A record stored as `shutdown.json` in a directory. The file is always complete or absent.
 #[derive(Clone, Debug)]
@@ -31,6 +32,12 @@ impl RecordFile {
     /// Uses the file in `directory`, which must be in memory (`tmpfs`): writes are not synced to disk.
     pub fn in_memory(directory: impl AsRef<Path>) -> Self {
         Self { volatile: true, ..Self::in_directory(directory) }
+    }
+
+    /// Uses `drain.json` instead: a shutdown may begin while the node is drained.
+    #[must_use]
+    pub fn of_drain(self) -> Self {
+        Self { path: self.path.with_file_name(NAME_OF_DRAIN), ..self }
     }
 
     /// The file's path.

@@ -124,9 +124,9 @@ fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other
     newer["version"] = 2.into();
     newer.as_object_mut().unwrap().remove("report");
     let cases = [
-        ("{".to_owned(), format!("{path} is not the record of a shutdown; remove it: EOF")),
-        ("[]".to_owned(), format!("{path} is not the record of a shutdown; remove it: ")),
-        (r#"{"version":1}"#.to_owned(), format!("{path} is not the record of a shutdown; ")),
+        ("{".to_owned(), format!("{path} is not the record of a run; remove it: EOF")),
+        ("[]".to_owned(), format!("{path} is not the record of a run; remove it: ")),
+        (r#"{"version":1}"#.to_owned(), format!("{path} is not the record of a run; ")),
         (newer.to_string(), format!("{path} has format version 2, this agent knows 1; remove it")),
     ];
     for (content, expected) in cases {

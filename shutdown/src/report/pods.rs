@@ -136,9 +136,12 @@ impl GroupReport {
         self.started.is_none() && self.pods.iter().any(is_left)
     }
 
-    /// Whether this is a group of ordinary pods, in an order by roles.
-    pub(crate) fn is_of_ordinary_pods(&self) -> bool {
-        self.name.as_deref().is_some_and(|name| name.starts_with(Role::Ordinary.name()))
+    /// The priorities of the groups of ordinary pods, in an order by roles.
+    pub(crate) fn priorities_of_ordinary_pods(groups: &[Self]) -> Vec<i32> {
+        let name = Role::Ordinary.name();
+        let is_ordinary =
+            |group: &&Self| group.name.as_deref().is_some_and(|group| group.starts_with(name));
+        groups.iter().filter(is_ordinary).map(|group| group.priority).collect()
     }
 
     /// Creates the report of a group that has not started, without its pods.
