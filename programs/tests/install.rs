@@ -294,16 +294,33 @@ fn uninstall_keeps_the_configuration_the_manifests_and_the_state() {
 
 #[test]
 fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
-    for (boot_id, purge, said) in [("b1", false, true), ("b0", false, false), ("b1", true, false)] {
+    const STATE: &str = "var/lib/winddown";
+    const RUN: &str = "run/winddown";
+    // Where the drain is, whether it was withdrawn, of which boot; whether the state is purged; and what is said.
+    for (place, withdrawn, boot_id, purge, said) in [
+        (STATE, false, "b1", false, true),
+        (STATE, true, "b1", false, false),
+        (STATE, false, "b0", false, false),
+        (STATE, false, "b1", true, false),
+        (RUN, false, "b1", false, true),
+        (RUN, false, "b1", true, true),
+    ] {
         let image = Image::new();
         image.install().unwrap();
         fs::create_dir_all(image.path("proc/sys/kernel/random")).unwrap();
         fs::write(image.path("proc/sys/kernel/random/boot_id"), "b1\n").unwrap();
-        let drain = format!("{{\"version\":1,\"bootId\":\"{boot_id}\"}}");
-        fs::write(image.path("var/lib/winddown/operator-drain.json"), drain).unwrap();
+        let mut drain = serde_json::json!({"version": 1, "bootId": boot_id});
+        match withdrawn {
+            true => drain["withdrawn"] = true.into(),
+            false => drain["isOver"] = true.into(),
+        }
+        fs::create_dir_all(image.path(place)).unwrap();
+        // Spaces between: it is read as JSON.
+        let drain = serde_json::to_string_pretty(&drain).unwrap();
+        fs::write(image.path(&format!("{place}/operator-drain.json")), drain).unwrap();
         let report = uninstall_on(&image.removal(purge), Some(&Recorder::default())).unwrap();
         let drained = report.notes.iter().any(|note| note.contains("until `winddown undrain`"));
-        assert_eq!(drained, said, "{boot_id} {purge} {report}");
+        assert_eq!(drained, said, "{place} {withdrawn} {boot_id} {purge} {report}");
     }
 }
 

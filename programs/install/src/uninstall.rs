@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use winddown_config::{Config, LAST_IN_FORCE};
-use winddown_host::regular;
+use winddown_host::{machine, regular};
+use winddown_notices::drain_of_boot;
 
 use super::assets::{
     CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,
@@ -18,6 +19,9 @@ use super::plan::{self, InstallWork, PlannedStep};
 use super::record::{InstallRecord, InstalledEntry, RECORD};
 use super::report::{ChangeAction, InstallReport, PathChange};
 use super::tree::{FoundPath, Tree};
+
+/// The directory of the control socket, in which an agent keeps what has to outlive it in this boot.
+const RUN: &str = "/run/winddown";
 
 /// The agent's drop-ins for logind.
 const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
@@ -107,7 +111,7 @@ pub fn uninstall_on(
     }
     if stopped {
         let group_stays = record.entries.contains_key(SYSUSERS) && !unit_stays;
-        let is_drained = !options.purge && is_drained(&tree);
+        let is_drained = is_drained(&tree, options);
         let notes = [(pods_outlive, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
     }
@@ -185,16 +189,15 @@ const GROUP: &str = "group winddown stays; `groupdel winddown` removes it";
 const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot \
                        admits no pod until `winddown undrain`";
 
-/// Whether the state directory has a drain of this boot, which the next agent continues.
-fn is_drained(tree: &Tree) -> bool {
-    let read = |path: &str| {
-        regular::read_to_string(&tree.resolve(path).ok()?, regular::MAX_CONFIGURATION_BYTES).ok()
-    };
-    let drain = read(&format!("{STATE}/operator-drain.json"));
-    let boot_id = read("/proc/sys/kernel/random/boot_id");
-    drain.zip(boot_id).is_some_and(|(drain, boot_id)| {
-        drain.contains(boot_id.trim()) && !drain.contains("\"withdrawn\":true")
-    })
+/// Whether what stays has a drain of this boot, which the next agent continues.
+fn is_drained(tree: &Tree, options: &UninstallOptions) -> bool {
+    let stays = [Some(RUN), Some(STATE).filter(|_| !options.purge)].into_iter().flatten();
+    let places: Vec<PathBuf> = stays.filter_map(|path| tree.resolve(path).ok()).collect();
+    let boot_id = tree
+        .resolve("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|path| regular::read_to_string(&path, regular::MAX_CONFIGURATION_BYTES).ok());
+    boot_id.is_some_and(|id| drain_of_boot(&places, id.trim(), machine::boot_clock()).is_some())
 }
 
 /// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.

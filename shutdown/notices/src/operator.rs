@@ -19,6 +19,9 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
+/// The file of the drain.
+const DRAIN: &str = "operator-drain.json";
+
 /// Publishes the notice that an operator gives through the control socket. The notice lasts for this
 /// boot: it survives a restart of the agent, but not a reboot of the node. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -101,6 +104,20 @@ enum Subject {
     Drain,
 }
 
+/// The drain that an agent of the boot `boot_id` has left behind in one of `directories`, and nobody has ended. One that
+/// cannot be read is none. Blocks on the file system.
+pub fn drain_of_boot(directories: &[PathBuf], boot_id: &str, boot: BootClock) -> Option<Drain> {
+    read_drain(&Stored::in_directories(directories, DRAIN, boot_id, boot)).0
+}
+
+/// The drain, and why it is unknown.
+fn read_drain(stored: &Stored) -> (Option<Drain>, Option<String>) {
+    match stored.read::<KeptDrain>() {
+        (StoredWord::Content(drain), problem) => (Some(drain.drain()), problem),
+        (StoredWord::Withdrawn | StoredWord::Nothing, problem) => (None, problem),
+    }
+}
+
 // === impl OperatorSource ===
 
 impl OperatorSource {
@@ -113,17 +130,10 @@ impl OperatorSource {
         wall: WallClock,
         boot: BootClock,
     ) -> Self {
-        let stored = |name: &str| {
-            let places = directories.iter().map(|directory| directory.join(name)).collect();
-            Stored::new(places, boot_id, boot.clone())
-        };
-        let (notice, drain) = (stored("operator-notice.json"), stored("operator-drain.json"));
+        let stored = |name| Stored::in_directories(directories, name, boot_id, boot.clone());
+        let (notice, drain) = (stored("operator-notice.json"), stored(DRAIN));
         let (found, notice_problem) = notice.read::<StoredNotice>();
-        let (found_drain, drain_problem) = drain.read::<KeptDrain>();
-        let earlier_drain = match found_drain {
-            StoredWord::Content(drain) => Some(drain.drain()),
-            StoredWord::Withdrawn | StoredWord::Nothing => None,
-        };
+        let (earlier_drain, drain_problem) = read_drain(&drain);
         let was_withdrawn = matches!(found, StoredWord::Withdrawn);
         let (problems, given) = Default::default();
         let mut inner = OperatorShared {

@@ -47,8 +47,13 @@ struct WordInPlace<T> {
 // === impl Stored ===
 
 impl Stored {
-    pub(super) fn new(places: Vec<PathBuf>, boot_id: &str, boot: BootClock) -> Self {
-        let places = places.into_iter().map(KeptFile::at).collect();
+    pub(super) fn in_directories(
+        directories: &[PathBuf],
+        name: &str,
+        boot_id: &str,
+        boot: BootClock,
+    ) -> Self {
+        let places = directories.iter().map(|place| KeptFile::at(place.join(name))).collect();
         Self { places, boot_id: boot_id.to_owned(), boot }
     }
 
