@@ -43,14 +43,13 @@ pub(super) fn run(
     print(&diagnosis, args.output, out)
 }
 
-/// The path of this program; `None` if a shell finds one by its name.
+/// The path of this program as a word of a shell; `None` if a shell finds one by its name.
 fn program_without_name() -> Option<String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     if winddown_install::find_program("winddown".as_ref(), &search).is_some() {
         return None;
     }
-    let program = std::env::current_exe().ok()?.to_str()?.to_owned();
-    winddown_host::has_plain_characters(&program).then_some(program)
+    std::env::current_exe().ok().map(winddown_host::path_word)
 }
 
 /// Prints the findings; the worst one decides the exit code.

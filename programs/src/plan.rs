@@ -13,6 +13,7 @@ use super::{
 };
 use winddown_control::Client;
 use winddown_control::api::{ApiAnswer, Envelope, ShutdownPlan, StartPlan};
+use winddown_host::path_word;
 use winddown_node::ordered_start::{start_plan, start_view};
 use winddown_node::policy_of;
 use winddown_shared::Pod;
@@ -29,10 +30,9 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     if let Some(stray) = &args.stray {
-        let stray = stray.display();
-        let what = format!("{stray}: give the manifests with -f");
+        let what = format!("{}: give the manifests with -f", stray.display());
         return Err(CommandError::message(Exit::Usage, what)
-            .with_hint(format!("`winddown plan shutdown -f {stray}`")));
+            .with_hint(format!("`winddown plan shutdown -f {}`", path_word(stray))));
     }
     let Some(file) = args.file.as_deref() else {
         let client = Client::new(&global.socket);

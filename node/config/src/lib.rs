@@ -63,6 +63,7 @@ pub use shutdown::{
 
 pub use sockets::{answers, runtime_endpoints, with_scheme};
 pub use trust::{Exposed, Exposure, Trust, TrustedPath, exposed};
+use winddown_host::path_word;
 use winddown_yaml::{Problem, Problems};
 
 /// The default path of the configuration.
@@ -203,7 +204,7 @@ impl ConfigError {
         let Self::Read { path, source } = self else { return String::new() };
         match source.kind() {
             io::ErrorKind::NotFound => {
-                format!("`winddown config default > {}` writes one to start from", path.display())
+                format!("`winddown config default > {}` writes one to start from", path_word(path))
             }
             _ if path.is_dir() => {
                 format!("name the file: {}", path.join("config.yaml").display())

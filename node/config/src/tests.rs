@@ -275,6 +275,8 @@ fn a_missing_file_is_told_from_a_wrong_one() {
     let path = directory.path().join("config.yaml");
     let missing = Config::load(&path).unwrap_err();
     assert!(missing.is_missing());
+    let blank = Config::load(Path::new("/none/a b.yaml")).unwrap_err().hint();
+    assert_eq!(blank, "`winddown config default > '/none/a b.yaml'` writes one to start from");
     assert!(missing.to_string().ends_with("config.yaml"), "{missing}");
     std::fs::write(&path, "kind: 5").unwrap();
     assert!(!Config::load(&path).unwrap_err().is_missing());

@@ -22,7 +22,7 @@ use super::fix::Fix;
 /// Advice for what only the agent's log explains.
 const LOG: &str = "`journalctl -u winddown -e` says why";
 /// The command that shows a user what only root may see.
-pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
+const AS_ROOT: &str = "sudo winddown doctor";
 
 /// Maximum number of letters of an id: a column of the text.
 pub(crate) const LONGEST_ID: usize = 16;

@@ -119,16 +119,31 @@ impl Severity {
 // === impl Diagnosis ===
 
 impl Diagnosis {
-    /// The same for a machine on which `winddown` is no command yet: what installs it is typed by the path of `program`.
+    /// The same where a shell finds no program by the name `winddown`: each of its commands is typed by the path of
+    /// `program`, one word of a shell's.
     #[must_use]
     pub fn typed_by_path(mut self, program: &str) -> Self {
-        for line in self.findings.iter_mut().flat_map(|finding| &mut finding.fix) {
-            if let Some(install) = line.strip_prefix("winddown install") {
-                *line = format!("{program} install{install}");
+        for finding in &mut self.findings {
+            for line in &mut finding.fix {
+                *line = by_path(&format!("`{line}"), program).split_off(1);
             }
+            for sentence in &mut finding.advice {
+                *sentence = by_path(sentence, program);
+            }
+        }
+        if let Some(verdict) = &mut self.protection {
+            verdict.next = by_path(&verdict.next, program);
         }
         self
     }
+}
+
+/// The sentence with `program` in the place of `winddown` wherever a command begins with it.
+fn by_path(sentence: &str, program: &str) -> String {
+    let before = ["`", "&& ", "sudo "];
+    before.iter().fold(sentence.to_owned(), |sentence, before| {
+        sentence.replace(&format!("{before}winddown "), &format!("{before}{program} "))
+    })
 }
 
 // === impl Finding ===

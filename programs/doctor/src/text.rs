@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 use winddown_control::api::ProtectionState;
 use winddown_shared::display::clean;
 
-use super::checks::{AS_ROOT, LONGEST_ID};
+use super::checks::LONGEST_ID;
 use super::finding::{Diagnosis, Finding, Severity};
 use super::fix::Fix;
 use winddown_render::{Paint, View, hanging};
@@ -95,11 +95,15 @@ fn summary(diagnosis: &Diagnosis) -> String {
     let checks = diagnosis.findings.len();
     let name = clean(&diagnosis.node);
     let is_unseen = |finding: &&Finding| finding.fix_id == Some(Fix::NotPermitted);
-    let unseen = diagnosis.findings.iter().filter(is_unseen).count();
-    if counts.problem + counts.warning == 0 && unseen > 0 {
-        let seen = checks - unseen;
+    let unseen: Vec<_> = diagnosis.findings.iter().filter(is_unseen).collect();
+    if let (0, Some(first)) = (counts.problem + counts.warning, unseen.first()) {
+        let (seen, unseen) = (checks - unseen.len(), unseen.len());
         let need = if unseen == 1 { "needs" } else { "need" };
-        return format!("{name}: nothing wrong in {seen} checks; {unseen} {need} root: {AS_ROOT}");
+        let fix = first.fix.join("; ");
+        return format!(
+            "{name}: nothing wrong in {seen} checks; {unseen} {need} root: {}",
+            clean(&fix)
+        );
     }
     let verdict = diagnosis.protection.as_ref();
     let unknown = verdict.filter(|verdict| verdict.state == ProtectionState::Unknown);

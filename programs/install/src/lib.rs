@@ -544,7 +544,7 @@ fn typed_program(options: &InstallOptions, packaged: bool) -> String {
     let is_found = SEARCHED.iter().any(|directory| options.bin_dir == Path::new(directory));
     match packaged || is_found {
         true => "winddown".to_owned(),
-        false => options.bin_dir.join("winddown").display().to_string(),
+        false => path_word(options.bin_dir.join("winddown")),
     }
 }
 
