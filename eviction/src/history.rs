@@ -114,6 +114,9 @@ pub struct RankedPodStatus {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
     /// Its usage, in the signal's unit; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<i64>,
@@ -309,6 +312,7 @@ impl From<&Considered<'_>> for RankedPodStatus {
             name: pod.name().to_string(),
             uid: pod.uid().to_string(),
             priority: pod.priority_or_zero(),
+            has_no_priority: pod.priority().is_none(),
             usage,
             swap,
             zswap,

@@ -105,6 +105,9 @@ pub struct AnswerRank {
     pub name: String,
     /// `spec.priority`, 0 when unset.
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
     /// What it uses; null when it was not measured.
     pub usage: Option<i64>,
     /// What it requests.
@@ -135,6 +138,7 @@ fn explained(signal: Signal, ranked: &[Ranked<'_>]) -> Vec<AnswerRank> {
         namespace: ranked.pod.namespace().to_string(),
         name: ranked.pod.name().to_string(),
         priority: ranked.pod.priority_or_zero(),
+        has_no_priority: ranked.pod.priority().is_none(),
         usage: ranked.usage,
         request: ranked.request(signal),
         exceeds_request: ranked.exceeds(signal),

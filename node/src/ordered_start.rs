@@ -214,6 +214,7 @@ pub fn start_view(plan: &StartPlan, group_timeout: Duration) -> api::StartPlan {
         name: pod.name().to_string(),
         uid: pod.uid().to_string(),
         priority: pod.priority_or_zero(),
+        has_no_priority: pod.priority().is_none(),
     };
     let groups = plan.groups.iter().map(|group| StartingGroup {
         name: group.name.clone(),

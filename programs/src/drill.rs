@@ -34,6 +34,7 @@ use winddown_config::{Config, ConfigError};
 use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
 use winddown_node::{Configured, Node, NodeIdentity, PluginError, ShutdownHandle, policy_of};
+use winddown_render::priority_of;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// The node name of the rehearsal, in place of the machine's.
@@ -464,7 +465,7 @@ fn print_started(
             true => String::new(),
             false => format!("  not ready: {}", pod.phase),
         };
-        out.line(&format!("  {:>10}  {name}{note}", pod.priority))?;
+        out.line(&format!("  {:>10}  {name}{note}", priority_of(pod)))?;
     }
     for pod in &status.rejected {
         out.line(&format!("  refused     {}", refusal(pod)))?;

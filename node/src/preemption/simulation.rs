@@ -77,6 +77,7 @@ impl<R: Runtime> Rooms<R> {
                 namespace: entry.pod.namespace().to_string(),
                 name: entry.pod.name().to_string(),
                 priority: entry.pod.priority_or_zero(),
+                has_no_priority: entry.pod.priority().is_none(),
                 message: entry.status.message.clone().unwrap_or_default(),
             })
             .collect();
@@ -130,6 +131,7 @@ fn considered(one: &ConsideredVictim<'_>) -> ConsideredPod {
         pod: one.pod.pod_ref().to_string(),
         qos: one.pod.qos().as_str().to_owned(),
         priority: one.pod.priority_or_zero(),
+        has_no_priority: one.pod.priority().is_none(),
         distance: one.distance,
         why: one.verdict.code().to_owned(),
         text: one.verdict.to_string(),

@@ -7,7 +7,8 @@ use winddown_shared::WallTime;
 use winddown_shared::display::{clean, seconds};
 
 use super::plan::group_title;
-use super::status::{pod_state, priority};
+use super::priority_of;
+use super::status::pod_state;
 use super::times::Times;
 use super::{View, hanging, wrap};
 
@@ -54,7 +55,7 @@ impl Page<'_> {
         self.field(0, "Name", &pod.name);
         self.field(0, "Namespace", &pod.namespace);
         self.field(0, "UID", &pod.uid);
-        self.field(0, "Priority", &priority(pod));
+        self.field(0, "Priority", &priority_of(pod));
         self.field(0, "QoS Class", &pod.qos);
         self.field(0, "Node", &status.node.name);
         self.field(0, "Source", &pod.source);

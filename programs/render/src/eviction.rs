@@ -6,7 +6,7 @@ use winddown_shared::{Quantity, SYSTEM_CRITICAL_PRIORITY};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
-use super::{Column, Table, View, hanging};
+use super::{Column, Table, View, hanging, priority};
 use winddown_control::api::{
     EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus,
     ThresholdStatus,
@@ -160,7 +160,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         };
         let mut row = vec![
             (format!("{}/{}", pod.namespace, pod.name), None),
-            (pod.priority.to_string(), None),
+            (priority((!pod.has_no_priority).then_some(pod.priority)), None),
             (amount(signal, &pod.usage.map(|usage| usage.to_string())), None),
             (amount(signal, &Some(pod.request.to_string())), None),
             (what.to_owned(), style),
@@ -264,6 +264,7 @@ mod tests {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             usage: Some(96 << 20),
+            has_no_priority: name == "web",
             swap,
             verdict: "notNeeded".to_owned(),
             ..RankedPodStatus::default()
@@ -274,6 +275,11 @@ mod tests {
         plan.pods = vec![pod("hog", Some(0)), pod("web", None)];
         let text = eviction(&plan, &view);
         assert!(!text.to_lowercase().contains("swap"), "{text}");
+        let priority = |name| {
+            let row = text.lines().find(|line| line.starts_with(name));
+            row.and_then(|row| row.split_whitespace().nth(1))
+        };
+        assert_eq!((priority("default/hog"), priority("default/web")), (Some("0"), Some("-")));
         plan.pods = vec![pod("hog", Some(64 << 20)), pod("web", None)];
         plan.pressure.swap =
             Some(SwapStatus { total: 2 << 30, free: 1 << 30, ..SwapStatus::default() });

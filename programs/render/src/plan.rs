@@ -7,7 +7,7 @@ use std::time::Duration;
 use winddown_shared::display::{self, clean, seconds};
 use winddown_shutdown::{Outcome, PlanAnswer, Tone};
 
-use super::{Column, PODS_UNKNOWN, Table, View, hanging};
+use super::{Column, PODS_UNKNOWN, Table, View, hanging, priority};
 use winddown_control::api::{
     PlannedGroup, PlannedPodStatus, ReportEntry, ReportList, ShutdownPlan,
 };
@@ -239,14 +239,10 @@ fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
     let mut table = Table::new(columns);
     for pod in pods {
         let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), grace);
-        let priority = match pod.has_no_priority {
-            true => "-".to_owned(),
-            false => pod.priority.to_string(),
-        };
         let mut row = vec![
             (pod.namespace.clone(), None),
             (pod.name.clone(), None),
-            (priority, None),
+            (priority((!pod.has_no_priority).then_some(pod.priority)), None),
             (grace(pod.grace_seconds), None),
             (own, None),
         ];

@@ -6,7 +6,7 @@ use winddown_shared::display::{self, clean};
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, hanging, wrap};
+use super::{Column, Table, View, hanging, priority, wrap};
 use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
 /// The free resources, the pods that wait for room, and what would be done for the pod in the request.
@@ -107,7 +107,7 @@ fn considered(case: &PreemptionCase, view: &View) -> String {
         table.row([
             (one.pod.clone(), None),
             (one.qos.clone(), None),
-            (one.priority.to_string(), None),
+            (priority((!one.has_no_priority).then_some(one.priority)), None),
             (format!("{:.2}", one.distance), None),
             (one.text.clone(), place(&one.pod).map(|_| WARN)),
         ]);
@@ -206,7 +206,10 @@ hugepages-2Mi         0            0      0       0
             insufficient: vec![InsufficientResource { name: "cpu".to_owned(), amount: 1500 }],
             victims: vec!["default/web".to_owned()],
             considered: vec![
-                considered("default/a", 1.0, "kept: frees nothing of what is lacking"),
+                ConsideredPod {
+                    has_no_priority: true,
+                    ..considered("default/a", 1.0, "kept: frees nothing of what is lacking")
+                },
                 considered("default/web", 0.0, "victim 1"),
             ],
             ..PreemptionCase::default()
@@ -222,7 +225,7 @@ default/dns would start after the preemption of 1 pod (distance)
 
 POD          QOS        PRIORITY  DISTANCE  VERDICT
 default/web  Burstable         0      0.00  victim 1
-default/a    Burstable         0      1.00  kept: frees nothing of what is lacking
+default/a    Burstable         -      1.00  kept: frees nothing of what is lacking
 ";
         assert_eq!(preemption(&plan, &View { wide: true, ..VIEW }), expected);
         let short = preemption(&plan, &VIEW);

@@ -7,7 +7,7 @@ use winddown_node::ordered_start::{PodStart, StartOutcome, StartReport, StartedG
 use winddown_shared::display::{clean, duration, in_seconds, pod_count, seconds};
 
 use super::paint::{BAD, DIM, GOOD, Paint, WARN};
-use super::{Column, Table, View, hanging};
+use super::{Column, Table, View, hanging, priority};
 
 /// The plan of a start as text.
 pub fn start_plan(plan: &StartPlan, view: &View) -> String {
@@ -26,7 +26,8 @@ pub fn start_plan(plan: &StartPlan, view: &View) -> String {
             Column::numbers("PRIORITY"),
         ]);
         for pod in &group.pods {
-            let cells = [pod.namespace.clone(), pod.name.clone(), pod.priority.to_string()];
+            let priority = priority((!pod.has_no_priority).then_some(pod.priority));
+            let cells = [pod.namespace.clone(), pod.name.clone(), priority];
             table.row(cells.map(|cell| (cell, None)));
         }
         text.push_str(&table.indented(view));

@@ -7,7 +7,7 @@ use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, WAITING_FOR_PREEMPTION, WAITING_
 use super::paint::{BAD, DIM, HEAD, PLAIN, Paint, WARN};
 use super::rows::rows;
 use super::times::Times;
-use super::{Column, PODS_UNKNOWN, Table, View, hanging, wrap};
+use super::{Column, PODS_UNKNOWN, Table, View, hanging, priority_of, wrap};
 use winddown_control::api::{PodState, PodStatus, Status};
 
 pub(super) mod problems;
@@ -191,12 +191,6 @@ impl Page<'_> {
     }
 }
 
-/// The pod's priority; unknown for pods that only the runtime knows.
-pub(crate) fn priority(pod: &PodStatus) -> String {
-    let is_unknown = pod.source.is_empty() || pod.has_no_priority;
-    if is_unknown { "-".to_owned() } else { pod.priority.to_string() }
-}
-
 /// The time format relative to when the status was taken.
 fn times(status: &Status) -> Times<'_> {
     Times { status, now: status.time, clock: false, brief: false }
@@ -210,7 +204,7 @@ fn pod_row(pod: &PodStatus, times: Times<'_>, wide: bool) -> Vec<(String, Option
     let mut row = vec![
         (pod.namespace.clone(), None),
         (pod.name.clone(), None),
-        (priority(pod), None),
+        (priority_of(pod), None),
         (state, style),
         (ready, None),
         (pod.restarts.to_string(), None),

@@ -41,7 +41,7 @@ fn title(id: Option<&serde_json::Value>) -> String {
 fn candidate(pod: &AnswerCandidate) -> String {
     let AnswerCandidate { qos, distance, .. } = pod;
     let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
-    let priority = pod.priority.map_or_else(|| "-".to_owned(), |p| p.to_string());
+    let priority = winddown_render::priority(pod.priority);
     let ending = if pod.terminating { ", already terminating" } else { "" };
     let text = clean(&pod.text);
     format!("  {name:<30} {qos:<10} {priority:>10} {distance:>6.3}  {text}{ending}")
@@ -50,7 +50,8 @@ fn candidate(pod: &AnswerCandidate) -> String {
 fn rank(pod: &AnswerRank) -> String {
     let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
     let usage = pod.usage.map_or_else(|| "-".to_owned(), |usage| usage.to_string());
-    let (priority, request) = (pod.priority, pod.request);
+    let priority = winddown_render::priority((!pod.has_no_priority).then_some(pod.priority));
+    let request = pod.request;
     let text = match (pod.verdict, pod.exceeds_request) {
         ("chosen", Some(true)) => "evicted: it exceeds its request",
         ("chosen", _) => "evicted: it comes first of those that qualify",

@@ -45,6 +45,9 @@ pub struct WaitingPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
     /// What the pod waits for, human-readable.
     #[serde(default)]
     pub message: String,
@@ -89,6 +92,9 @@ pub struct ConsideredPod {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
     /// How much of the lacking resources stopping it would not free: 0 if it frees all of them, plus 1 for each
     /// resource of which it frees nothing.
     #[serde(default)]

@@ -44,6 +44,9 @@ pub struct StartingPod {
     pub uid: String,
     /// `spec.priority`, 0 when unset.
     pub priority: i32,
+    /// Whether `spec.priority` is unset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_priority: bool,
 }
 
 /// The state of an ordered start while pods still wait for others.

@@ -8,7 +8,8 @@ use anstyle::Style;
 use super::Page;
 use crate::line::Line;
 use crate::paint::{BAD, DIM, PLAIN, WARN};
-use crate::status::{pod_state, priority, ready, state_style};
+use crate::priority_of;
+use crate::status::{pod_state, ready, state_style};
 use crate::times::Times;
 use crate::{Column, PODS_UNKNOWN, Table};
 use winddown_control::api::{PodState, PodStatus, Status};
@@ -150,7 +151,7 @@ fn row(
         });
     }
     let since = pod.started_at.map_or_else(|| "-".to_owned(), |then| times.clock(then));
-    let numbers = [ready(pod), priority(pod), pod.restarts.to_string(), since];
+    let numbers = [ready(pod), priority_of(pod), pod.restarts.to_string(), since];
     row.extend(numbers.map(|text| (text, None)));
     if wide {
         row.extend([pod.qos.clone(), pod.source.clone()].map(|text| (text, None)));

@@ -181,11 +181,6 @@ pub(super) fn held_by(group: &GroupReport) -> Option<(&PodReport, Duration)> {
     (alone >= SHORTEST_MENTIONED).then_some((pod, alone))
 }
 
-/// A pod's priority; "-" if it has none.
-pub(super) fn priority(pod: &PodReport) -> String {
-    pod.priority.map_or_else(|| "-".to_owned(), |priority| priority.to_string())
-}
-
 /// The grace period that a pod got, with its own if that is longer.
 pub(super) fn grace(pod: &PodReport) -> String {
     let got = length(pod.grace);

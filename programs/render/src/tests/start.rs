@@ -10,11 +10,12 @@ const PLAIN: View = View { width: Some(80), color: false, wide: false };
 
 #[test]
 fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
-    let pod = |name: &str, priority| StartingPod {
+    let pod = |name: &str, priority: Option<i32>| StartingPod {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         uid: String::new(),
-        priority,
+        priority: priority.unwrap_or_default(),
+        has_no_priority: priority.is_none(),
     };
     let group = |name: &str, pods| StartingGroup {
         name: name.to_owned(),
@@ -23,14 +24,16 @@ fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
     };
     let mut plan = StartPlan { group_timeout_seconds: 30.0, ..Default::default() };
     plan.groups = vec![
-        group("system pods", vec![pod("dns", 2_000_000_000)]),
-        group("ordinary pods", vec![pod("web", 0), pod("\u{1b}[2J", 7)]),
+        group("system pods", vec![pod("dns", Some(2_000_000_000))]),
+        group("ordinary pods", vec![pod("web", Some(0)), pod("\u{1b}[2J", None)]),
     ];
     let text = start_plan(&plan, &PLAIN);
     let lines: Vec<&str> = text.lines().filter(|line| !line.contains("NAMESPACE")).collect();
     let head = "start: 3 pods, each group when the one before it is ready, or after 30s";
     assert_eq!((lines[0], lines[2], lines[5]), (head, "1. system pods: 1", "2. ordinary pods: 2"));
     assert!(lines[3].ends_with("dns   2000000000"), "{text}");
+    let ends: Vec<_> = lines[6..8].iter().map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(ends, [Some("0"), Some("-")], "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
     let mut plan = StartPlan { group_timeout_seconds: 0.0, ..Default::default() };
     plan.warnings = vec!["ordered start is off".to_owned()];

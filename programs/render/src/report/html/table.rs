@@ -5,6 +5,7 @@ use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
 use super::super::marks;
 use super::{Escaped, Markup, sentences};
+use crate::priority;
 
 /// The headings, which also label the cells where the table is folded.
 const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "Outcome"];
@@ -72,7 +73,7 @@ fn row(pod: &PodReport, out: &mut Markup) {
         Escaped(&name)
     ));
     let numbers = [
-        sentences::priority(pod),
+        priority(pod.priority),
         sentences::grace(pod),
         sentences::offset(pod.asked),
         sentences::offset(pod.sigterm),
