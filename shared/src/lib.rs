@@ -90,7 +90,7 @@ pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
     QuantityFormat, parse_duration, seconds_up,
 };
-pub use workers::runtime_syncer::RuntimeSyncer;
+pub use workers::runtime_syncer::{RuntimeSyncer, deadline::ActiveDeadlines};
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{
     PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,

@@ -6,7 +6,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::{KubePods, PodApi};
 use winddown_api_client::outage::Outage;
-use winddown_shared::{DesiredPods, Pod, PodUidMap};
+use winddown_shared::{ActiveDeadlines, DesiredPods, Pod, PodUidMap};
 
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
@@ -205,6 +205,7 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
             cancel: cancel.child_token(),
             unsettled: watch::Sender::new(PodUidMap::default()),
             api_outage: Outage::new("asking the API server about single pods"),
+            deadlines: ActiveDeadlines::default(),
         });
         let result = Running::start(parts, &state).await;
         let error = result.as_ref().err().cloned().map(Arc::new);

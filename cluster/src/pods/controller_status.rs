@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use winddown_shared::status::{StatusInput, generate, pending_containers};
-use winddown_shared::{ContainerState, Pod, PodRuntimeStatus, WallTime};
+use winddown_shared::{ContainerState, Pod, PodRuntimeStatus, StatusOverride, WallTime};
 
 use crate::status::end_unseen;
 
@@ -56,6 +56,14 @@ pub(crate) fn waiting(
     let (stopped, ended_by_agent, host_ips) = (false, None, &[] as &[_]);
     let input = StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now };
     Some(generate(input))
+}
+
+/// Returns the final status of a pod that waited for longer than it may be active.
+pub(crate) fn overdue(pod: &Pod, now: WallTime) -> api::PodStatus {
+    let runtime = &PodRuntimeStatus::new(pending_containers(pod));
+    let ended_by_agent = Some(&StatusOverride::deadline_exceeded());
+    let (previous, stopped, host_ips) = (pod.status.as_ref(), true, &[] as &[_]);
+    generate(StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now })
 }
 
 /// Returns the final status of a pod that the node does not know and that may not run (again).

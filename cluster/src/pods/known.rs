@@ -399,6 +399,17 @@ impl KnownPod {
         self.presence != ApiPresence::Gone && !self.is_deleting() && !is_terminal(&self.pod)
     }
 
+    /// Whether the node is to be given the pod and has not got it yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.given.is_none() && self.is_wanted()
+    }
+
+    /// When this node first reported the pod, perhaps in an earlier boot.
+    pub(crate) fn started(&self) -> Option<&Time> {
+        let statuses = [self.pod.status.as_ref(), self.submitted.as_deref()];
+        statuses.into_iter().flatten().find_map(|status| status.start_time.as_ref())
+    }
+
     /// Whether the API is deleting it.
     pub(crate) fn is_deleting(&self) -> bool {
         self.pod.metadata.deletion_timestamp.is_some()

@@ -21,6 +21,8 @@ pub(crate) struct PodView<'a> {
     pub(crate) is_over_here: bool,
     /// Whether it runs here although the node was not given it; `None` while that is unknown.
     pub(crate) runs: Option<bool>,
+    /// Whether its `activeDeadlineSeconds` have passed while it waited.
+    pub(crate) is_overdue: bool,
     /// What to do with pods that run here and that the API was never seen to have.
     pub(crate) orphans: OrphanPolicy,
 }
@@ -54,6 +56,8 @@ pub(crate) enum PodAction {
     Wait,
     /// Report that its fate is unknown.
     Lost,
+    /// Report that it has failed, because it waited for longer than it may be active.
+    Overdue,
     /// Remove its object from the API.
     Remove,
     /// Look up in the API whether it is gone.
@@ -81,7 +85,13 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
     if is_terminal(&known.pod) && known.runs() && !view.is_over_here {
         return ending(known);
     }
-    if is_terminal(&known.pod) || known.refused {
+    if is_terminal(&known.pod) {
+        return PodAction::Nothing;
+    }
+    if view.is_overdue && has_only_waited(view) {
+        return PodAction::Overdue;
+    }
+    if known.refused {
         return PodAction::Nothing;
     }
     match &known.given {
@@ -138,6 +148,14 @@ fn ending(known: &KnownPod) -> PodAction {
         (Some(_), None) => PodAction::Nothing,
         _ => PodAction::End,
     }
+}
+
+/// Whether nothing of the pod runs, and its end is not known. The node itself terminates what it was given.
+fn has_only_waited(view: PodView<'_>) -> bool {
+    view.known.given.is_none()
+        && !view.final_status
+        && view.runs == Some(false)
+        && !ran_and_may_not_run_again(view.known)
 }
 
 /// Whether the pod ran, but the node does not have it. With `Never` it must not run twice

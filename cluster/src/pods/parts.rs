@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::outage::Outage;
-use winddown_shared::{Backoff, Pod, PodUid, PodUidMap, WallTime};
+use winddown_shared::{ActiveDeadlines, Backoff, Pod, PodUid, PodUidMap, WallTime};
 
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
@@ -31,6 +31,8 @@ pub(crate) struct Parts<A, T, R> {
     /// Pods that ran here at the start, that the API was not seen to have, and that were not handled yet.
     pub(crate) unsettled: watch::Sender<PodUidMap<()>>,
     pub(crate) api_outage: Outage,
+    /// The active deadlines of pods that wait; the node has those of the others.
+    pub(crate) deadlines: ActiveDeadlines,
 }
 
 /// The two queues.

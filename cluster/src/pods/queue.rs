@@ -97,7 +97,6 @@ impl PodQueue {
     }
 
     /// Makes a pod due at `at`, unless it is due earlier.
-    #[cfg(test)]
     pub(crate) fn wake_at(&self, uid: &PodUid, at: Instant) {
         self.change(|schedule| schedule.wake(uid, at, false));
     }

@@ -144,7 +144,7 @@ impl MirrorSide for () {}
 
 /// Records which pods the node was given, for the next agent of this boot. `()` records nothing.
 pub trait KeepPods: Send + Sync + 'static {
-    /// Records a pod that the node is given, or its new state: a pod with a status has terminated.
+    /// Records a pod that the node is given, or its new state: a pod with a terminal phase has terminated.
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         let _ = pod;
         ready(()).boxed()

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
 use winddown_api_client::node_pods::PodApi;
 use winddown_shared::status::is_terminal;
-use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain};
+use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain, instant_after};
 
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
@@ -47,6 +47,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         self.note_end(uid).await;
         let Some(known) = self.known.get(uid) else { return Some(ItemOutcome::Done) };
         let namesakes = self.known.namesakes(&known.pod);
+        let left = self.active_time_left(&known);
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            self.queues.sync.wake_at(uid, instant_after(Instant::now(), left));
+        }
         let step = next_step(PodView {
             known: &known,
             has_predecessor: namesakes.first().is_some_and(|first| first != uid),
@@ -54,12 +58,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             final_status: known.final_submitted || self.statuses.final_status(uid).is_some(),
             is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal(&s)),
             runs: self.node.runs(uid),
+            is_overdue: left == Some(Duration::ZERO),
             orphans: self.config.orphans,
         });
         tracing::trace!(pod = %known.pod.pod_ref(), ?step, "next step");
         match step {
             PodAction::Nothing => Some(ItemOutcome::Done),
-            PodAction::Give => Some(self.give(&known.pod).await),
+            PodAction::Give => Some(self.give(&known).await),
             PodAction::Change => Some(self.change(&known.pod, known.given.as_ref()?).await),
             PodAction::End => {
                 if let Some(ending) = self.known.end(uid, Instant::now(), self.api_time()) {
@@ -76,6 +81,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 let status =
                     controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
                 self.submit(&known.pod, Arc::new(status), true);
+                None
+            }
+            PodAction::Overdue => {
+                self.overdue(&known).await;
                 None
             }
             PodAction::Remove => {
@@ -118,7 +127,25 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    async fn give(&self, pod: &Pod) -> ItemOutcome {
+    /// The rest of the time that a pod may be active which waits; the node counts that of the others.
+    fn active_time_left(&self, known: &KnownPod) -> Option<Duration> {
+        if !known.is_waiting() {
+            return None;
+        }
+        let started = known.started().map(|at| at.0);
+        self.deadlines.left(&known.pod, started, self.api_time(), Instant::now())
+    }
+
+    /// Fails a pod that has waited for longer than it may be active. It was never given to the node.
+    async fn overdue(&self, known: &KnownPod) {
+        let status = controller_status::overdue(&known.pod, self.api_time());
+        tracing::info!(pod = %known.pod.pod_ref(), "the pod waited for longer than its activeDeadlineSeconds");
+        self.submit(&known.pod, Arc::new(status), true);
+        self.prepare.forget(known.pod.uid()).await;
+    }
+
+    async fn give(&self, known: &KnownPod) -> ItemOutcome {
+        let pod = &known.pod;
         if let Some(hold_back) = &self.config.hold_back
             && let Some(why) = hold_back(pod.clone()).await
         {
@@ -127,7 +154,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
         match self.prepare.prepare(pod).await {
             Ok(prepared) => {
-                let prepared = lean(prepared.object().clone(), pod);
+                let mut object = prepared.object().clone();
+                if let Some(started) = known.started() {
+                    object.status.get_or_insert_default().start_time = Some(started.clone());
+                }
+                let prepared = lean(object, pod);
                 // Recorded first: an unknown pod that runs would be stopped after a restart. A
                 // failing disk is no reason not to run it.
                 self.keep.keep(prepared.clone()).await;
@@ -168,6 +199,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         self.prepare.forget(uid).await;
         self.statuses.gone(uid);
         self.queues.removal.forget(uid);
+        self.deadlines.forget(uid);
         for successor in successors {
             self.queues.sync.wake_fresh(&successor);
         }
@@ -239,7 +271,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     fn submit_waiting(&self, pod: &Pod, why: WaitReason, message: &str) {
-        if let Some(status) = controller_status::waiting(pod, why, message, self.api_time()) {
+        if let Some(mut status) = controller_status::waiting(pod, why, message, self.api_time()) {
+            // The API may not have the first such status yet, and its time counts.
+            let known = self.known.get(pod.uid());
+            let started = known.as_ref().and_then(KnownPod::started).cloned();
+            status.start_time = started.or(status.start_time);
             self.submit(pod, Arc::new(status), false);
         }
     }
@@ -260,7 +296,10 @@ fn lean(mut object: api::Pod, otherwise: &Pod) -> Pod {
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(CONFIG_SOURCE_ANNOTATION);
     }
-    object.status = None;
+    // A pod is as old as the API says, also after a boot.
+    let start_time = object.status.and_then(|status| status.start_time);
+    object.status =
+        start_time.map(|at| api::PodStatus { start_time: Some(at), ..api::PodStatus::default() });
     // It had a name and a UID before, so this cannot fail.
     Pod::new(object).unwrap_or_else(|_| otherwise.clone())
 }
@@ -277,11 +316,13 @@ mod tests {
             "name": "web", "namespace": "default", "uid": "u1",
             "annotations": {CONFIG_SOURCE_ANNOTATION: "file", "own": "stays"},
             "managedFields": [{"manager": "kubectl"}],
-        }});
+        }, "status": {"phase": "Running", "startTime": "2026-01-02T03:04:05Z"}});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let lean = lean(pod.object().clone(), &pod);
         assert_eq!(lean.metadata.managed_fields, None);
         assert!(!lean.is_static(), "what is written does not make it a static pod");
         assert_eq!(lean.metadata.annotations.as_ref().unwrap()["own"], "stays");
+        let status = lean.status.as_ref().unwrap();
+        assert!(status.start_time.is_some() && status.phase.is_none(), "{status:?}");
     }
 }

@@ -27,11 +27,11 @@ use crate::{
     RuntimePod, StatusOverride, UidHasher, UnsupportedField, WallClock,
 };
 
-mod deadline;
+pub(crate) mod deadline;
 mod resized;
 mod stops;
 
-use deadline::Deadlines;
+use deadline::ActiveDeadlines;
 use resized::GivenResources;
 use stops::Stops;
 
@@ -51,7 +51,7 @@ pub struct RuntimeSyncer<R> {
     wall: WallClock,
     host_ips: Box<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
     /// Active deadlines of pods; `None` where another agent enforces them.
-    deadlines: Option<Deadlines>,
+    deadlines: Option<ActiveDeadlines>,
     /// The resources that containers run with; `None` where another agent resizes them.
     given: Option<GivenResources>,
     /// The ignored fields of running pods that were last reported.
@@ -75,7 +75,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         wall: WallClock,
     ) -> Self {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
-        let (ignored, deadlines) = (Mutex::default(), Some(Deadlines::default()));
+        let (ignored, deadlines) = (Mutex::default(), Some(ActiveDeadlines::default()));
         let host_ips = Box::new(Vec::new);
         let given = Some(GivenResources::default());
         runtime.record_to(&recorder);
@@ -272,7 +272,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         let left = self.active_time_left(&pod).await;
         if left == Some(Duration::ZERO) {
             self.recorder.record(&Event::DeadlineExceeded { pod: pod.pod_ref().clone() });
-            let ended = Some(deadline::exceeded());
+            let ended = Some(StatusOverride::deadline_exceeded());
             return Ok(Synced { terminal: true, ended, again_in: None });
         }
         if self.statuses.get(pod.uid()).is_none() {

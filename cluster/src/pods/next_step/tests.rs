@@ -21,6 +21,7 @@ struct Case {
     final_status: bool,
     is_over_here: bool,
     runs: Option<bool>,
+    is_overdue: bool,
     orphans: OrphanPolicy,
 }
 
@@ -52,6 +53,7 @@ impl Case {
             final_status: false,
             is_over_here: false,
             runs: Some(false),
+            is_overdue: false,
             orphans: OrphanPolicy::Stop,
         }
     }
@@ -109,6 +111,7 @@ impl Case {
             final_status: self.final_status,
             is_over_here: self.is_over_here,
             runs: self.runs,
+            is_overdue: self.is_overdue,
             orphans: self.orphans,
         })
     }
@@ -121,6 +124,7 @@ fn a_pod_that_is_wanted() {
         object.metadata.labels = Some([("new".into(), String::new())].into());
         case.known.pod = Pod::new(object).unwrap();
     };
+    let overdue = |case: &mut Case| case.is_overdue = true;
     let rows = [
         ("unknown", Case::new("Pending"), PodAction::Give),
         ("unknown, ran, may run again", Case::new("Running"), PodAction::Give),
@@ -147,6 +151,28 @@ fn a_pod_that_is_wanted() {
             PodAction::Nothing,
         ),
         ("refused", Case::new("Pending").with(|c| c.known.refused = true), PodAction::Nothing),
+        ("overdue", Case::new("Pending").with(overdue), PodAction::Overdue),
+        (
+            "overdue, and refused",
+            Case::new("Pending").with(overdue).with(|c| c.known.refused = true),
+            PodAction::Overdue,
+        ),
+        (
+            "overdue, and it runs",
+            Case::new("Running").with(overdue).with(|c| c.runs = Some(true)),
+            PodAction::Give,
+        ),
+        (
+            "overdue, and it may run",
+            Case::new("Running").with(overdue).with(|c| c.runs = None),
+            PodAction::Give,
+        ),
+        ("overdue, ran, may not again", Case::never("Running").with(overdue), PodAction::Lost),
+        (
+            "overdue, and its end was said",
+            Case::new("Running").with(overdue).with(|c| c.final_status = true),
+            PodAction::Nothing,
+        ),
         ("T6: Failed", Case::new("Failed"), PodAction::Nothing),
         ("T7: Succeeded", Case::new("Succeeded"), PodAction::Nothing),
         ("Failed, and it runs", Case::new("Failed").given(false), PodAction::End),

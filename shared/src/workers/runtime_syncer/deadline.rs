@@ -11,7 +11,7 @@ use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
 ///
 /// Wall time is read once per pod and agent, to determine the pod's age: a clock that is set later terminates no pod.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(Mutex<PodUidMap<FirstSeen>>);
+pub struct ActiveDeadlines(Mutex<PodUidMap<FirstSeen>>);
 
 /// A pod's age when this agent first saw it.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +20,10 @@ struct FirstSeen {
     at: Instant,
 }
 
-impl Deadlines {
+impl ActiveDeadlines {
     /// The rest of the pod's time, zero when it is over; `None` if it has no deadline. `started` is
     /// the status's `startTime`, `None` for a pod that starts now.
-    pub(super) fn left(
+    pub fn left(
         &self,
         pod: &Pod,
         started: Option<WallTime>,
@@ -41,8 +41,16 @@ impl Deadlines {
     }
 
     /// Removes a pod that has terminated.
-    pub(super) fn forget(&self, uid: &PodUid) {
+    pub fn forget(&self, uid: &PodUid) {
         self.0.lock().remove(uid);
+    }
+}
+
+impl StatusOverride {
+    /// The status of a pod whose active deadline has passed, with the kubelet's wording.
+    pub fn deadline_exceeded() -> Self {
+        let message = "Pod was active on the node longer than the specified deadline";
+        Self::failed("DeadlineExceeded", message, None)
     }
 }
 
@@ -50,15 +58,6 @@ impl Deadlines {
 pub(super) fn of(pod: &Pod) -> Option<Duration> {
     let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-/// The status of a pod whose active deadline has passed, with the kubelet's wording.
-pub(super) fn exceeded() -> StatusOverride {
-    StatusOverride::failed(
-        "DeadlineExceeded",
-        "Pod was active on the node longer than the specified deadline",
-        None,
-    )
 }
 
 #[cfg(test)]
@@ -79,7 +78,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_time_counts_from_the_start_and_a_clock_that_is_set_changes_nothing() {
         let secs = Duration::from_secs;
-        let deadlines = Deadlines::default();
+        let deadlines = ActiveDeadlines::default();
         let left = |pod: &Pod, started, now| {
             deadlines.left(pod, Some(wall(started)), wall(now), Instant::now())
         };

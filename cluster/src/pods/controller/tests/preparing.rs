@@ -233,3 +233,55 @@ async fn t20_without_preparing_a_pod_reaches_the_node_as_it_is() {
     assert_eq!(env, Some(vec![variable]));
     assert_eq!(world.calls("create"), 1);
 }
+
+fn failure(world: &World) -> Option<String> {
+    let status = world.said("u1").pop()?.status;
+    (status.phase.as_deref() == Some("Failed")).then(|| status.reason.clone())?
+}
+
+/// A pod that may be active for a minute.
+fn for_a_minute() -> api::Pod {
+    let mut object = pod("a", "u1");
+    object.spec.as_mut().unwrap().active_deadline_seconds = Some(60);
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_is_active_and_fails_when_its_deadline_has_passed() {
+    let invalid = PrepareError::Invalid { field: "spec.volumes[0]".into(), why: "no".into() };
+    for why in [missing(true), invalid] {
+        let world = World::new();
+        let prepare = OneConfigMap::new(Some(why));
+        world.start_preparing(world.config(), prepare.clone()).ready().await;
+        let begun = world.since_start();
+        world.apply(for_a_minute());
+        world.until("it fails", |w| failure(w).as_deref() == Some("DeadlineExceeded")).await;
+        let took = (world.since_start() - begun).as_secs();
+        assert!((59..63).contains(&took), "{took}");
+        assert_eq!(prepare.logged().last().unwrap(), "forget u1");
+        *prepare.0.answer.lock().unwrap() = None;
+        world.relist();
+        world.holds_for(600 * S, "it never starts", |w| w.calls("create") == 0).await;
+    }
+}
+
+/// Whether the API has got the status of the pod that waited or not.
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_pod_waited_counts_when_it_runs() {
+    for acks in [true, false] {
+        let world = World::new();
+        world.acks(acks);
+        let prepare = OneConfigMap::new(Some(missing(false)));
+        world.start_preparing(world.config(), prepare.clone()).ready().await;
+        let begun = world.since_start();
+        world.apply(for_a_minute());
+        tokio::time::sleep(40 * S).await;
+        *prepare.0.answer.lock().unwrap() = None;
+        prepare.0.arrived.send(PodUid::new("u1")).await.unwrap();
+        world.until("it runs", |w| w.calls("create u1") == 1).await;
+        world.until("it ends", |w| w.calls("delete u1") == 1).await;
+        let took = (world.since_start() - begun).as_secs();
+        assert!((59..63).contains(&took), "{acks}: {took}");
+        world.until("it fails", |w| failure(w).as_deref() == Some("DeadlineExceeded")).await;
+    }
+}

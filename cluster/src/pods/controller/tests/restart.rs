@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::world::{Running, World, exited, once, phase, pod, running};
 use crate::pods::OrphanPolicy;
 
@@ -209,4 +211,28 @@ async fn a_deletion_that_was_under_way_goes_on_and_a_finished_one_is_only_remove
     world.until("it goes", |w| w.object("u1").is_none()).await;
     assert_eq!(world.calls("delete"), 0);
     assert_eq!(world.calls("create"), 0);
+}
+
+/// The runtime knows nothing of a pod that ran in an earlier boot; the API has its start time.
+#[tokio::test(start_paused = true)]
+async fn the_active_deadline_of_a_pod_counts_from_its_first_start_after_a_boot_too() {
+    for is_over in [false, true] {
+        let world = World::new();
+        let mut api = pod("a", "u1");
+        api.spec.as_mut().unwrap().active_deadline_seconds = Some(60);
+        let mut status = (*running()).clone();
+        let age = if is_over { 1000 } else { 50 };
+        status.start_time = Some(Time(world.clock().now() - age * S));
+        api.status = Some(status);
+        world.apply(api);
+        world.start().ready().await;
+        let failed = |w: &World| {
+            let status = w.object("u1")?.status?;
+            (status.phase.as_deref() == Some("Failed")).then_some(status.reason)?
+        };
+        world.until("it fails", |w| failed(w).as_deref() == Some("DeadlineExceeded")).await;
+        let ended = world.since_start().as_secs();
+        assert!(if is_over { ended < 2 } else { (9..15).contains(&ended) }, "{ended}");
+        assert_eq!(world.calls("create"), usize::from(!is_over));
+    }
 }
