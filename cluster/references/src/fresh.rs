@@ -1,5 +1,6 @@
 //! Refreshes the volumes of running pods. Sleeps while no pod has a volume that can change.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
-use super::object::FoundObject;
+use super::object::{FoundObject, ObjectKey};
 use super::problem::ReferenceProblem;
 use super::shared::ResolverShared;
 use super::{mounting, needs};
@@ -67,6 +68,11 @@ impl Freshener {
         let Some((volume_lock, tokens)) = inner.volume_lock(&uid) else { return };
         let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;
         inner.keep_tokens(&uid, &tokens);
+        let trouble = trouble(&objects, lacking.as_ref());
+        // The Node authorizer forbids what only a pod that is gone refers to. Its volumes go with its end.
+        if trouble.is_some() && matches!(inner.reader.pod(&pod).await, Ok(None)) {
+            return;
+        }
         let planned = mounting::plan(inner.node(), &inner.places, &pod, &objects, &tokens);
         let mut volumes = Vec::with_capacity(planned.len());
         for one in planned {
@@ -82,15 +88,7 @@ impl Freshener {
         if let Err(problem) = &written {
             tracing::warn!(pod = %pod.pod_ref(), ?problem, "cannot refresh a volume");
         }
-        let unread = objects.values().find_map(|found| match found {
-            FoundObject::Unreadable { error, .. } => Some(error.to_string()),
-            _ => None,
-        });
-        let refused = lacking.as_ref().and_then(|problem| match problem {
-            ReferenceProblem::Unreadable { message, .. } => Some(message.clone()),
-            _ => None,
-        });
-        inner.note_outage(unread.or(refused).as_deref());
+        inner.note_outage(trouble.as_deref());
         inner.look_again(&pod, &objects, &tokens);
         if lacking.is_some() || written.is_err() {
             self.again_soon(&uid);
@@ -102,11 +100,31 @@ impl Freshener {
     }
 }
 
+/// Why objects or tokens of a pod cannot be read, if that is so.
+fn trouble(
+    objects: &HashMap<ObjectKey, FoundObject>,
+    lacking: Option<&ReferenceProblem>,
+) -> Option<String> {
+    let unread = objects.values().find_map(|found| match found {
+        FoundObject::Unreadable { error, .. } => Some(error.to_string()),
+        _ => None,
+    });
+    let refused = lacking.and_then(|problem| match problem {
+        ReferenceProblem::Unreadable { message, .. } => Some(message.clone()),
+        _ => None,
+    });
+    unread.or(refused)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
+    use std::sync::atomic::Ordering;
+
     use serde_json::json;
+    use tokio::time::timeout;
+    use winddown_apiserver::ApiServer;
     use winddown_cluster::events::{Events, NodeRef};
     use winddown_cluster::pods::Prepare as _;
     use winddown_shared::{Pod, WallClock, WallTime};
@@ -143,5 +161,49 @@ mod tests {
         };
         tokio::join!(freshener.run(stop.clone()), frees);
         assert_eq!(std::fs::read_to_string(disk.join("u1/info/name")).unwrap(), "web");
+    }
+
+    /// The Node authorizer forbids a node what no pod that is bound to it refers to, and pods that are not there.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forbidden_because_its_pod_is_gone_is_no_outage() {
+        let hour = Duration::from_secs(3600);
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+            "spec": {"nodeName": "n1", "containers": [], "volumes": [
+                {"name": "config", "configMap": {"name": "m"}},
+            ]},
+        });
+        let pod = Pod::new(serde_json::from_value(object.clone()).unwrap()).unwrap();
+        for restarts in [false, true] {
+            let server = ApiServer::in_memory().unwrap();
+            server.restrict_nodes(true);
+            let node = server.new_identity("system:node:n1", &["system:nodes"], hour).unwrap();
+            server.apply(object.clone()).unwrap();
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "m", "namespace": "shop"}, "data": {"k": "1"}});
+            server.apply(map).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let agent = || {
+                let client = kube::Client::new(server.service_of(&node), "default");
+                let config =
+                    ResolverConfig::new(dir.path().join("disk"), dir.path().join("memory"));
+                let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+                let events = Events::unwritten(NodeRef::new("n1"), 10, wall.clone());
+                Resolver::new(client, config, events, wall)
+            };
+            let (mut resolver, mut freshener) = agent();
+            let given = resolver.prepare(&pod).await.unwrap();
+            server.remove("pods/shop/web");
+            if restarts {
+                (resolver, freshener) = agent();
+                resolver.adopt(&given);
+            }
+            let shared = Arc::clone(&freshener.0);
+            let _ = timeout(hour, freshener.run(CancellationToken::new())).await;
+            assert!(!shared.is_out.load(Ordering::Relaxed), "{restarts}");
+            assert_eq!(resolver.counts().kept_fresh, 0, "{restarts}");
+            assert!(dir.path().join("disk/u1/config/k").exists(), "the pod may still run");
+        }
     }
 }

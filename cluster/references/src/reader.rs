@@ -16,6 +16,7 @@ use super::object::{FoundObject, Object, ObjectKey, ObjectKind};
 use super::problem::ReferenceProblem;
 use super::services;
 use super::singleflight::SingleFlight;
+use winddown_api_client::node_pods::{KubePods, PodApi as _};
 use winddown_api_client::refusal::{self, Refusal};
 
 /// How many objects of one pod are read at once.
@@ -107,11 +108,19 @@ impl Reader {
     /// # Errors
     /// When it cannot be read.
     pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
-        let all = Api::<api::Pod>::namespaced(self.client.clone(), pod.namespace());
-        match bounded(self.limit, all.get(pod.name())).await {
-            Ok(object) => Ok(Pod::new(object).ok().filter(|found| found.uid() == pod.uid())),
-            Err(unread) if unread.is_missing => Ok(None),
-            Err(unread) => Err(unread),
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let pods = KubePods::new(self.client.clone(), node);
+        match timeout(self.limit, pods.get(pod.pod_ref())).await {
+            Ok(Ok(found)) => {
+                let found = found.and_then(|object| Pod::new(object).ok());
+                Ok(found.filter(|found| found.uid() == pod.uid()))
+            }
+            Ok(Err(refused)) => Err(Unread {
+                error: refusal::chain(&refused).into(),
+                after: refused.refusal.retry_after(),
+                is_missing: false,
+            }),
+            Err(_) => Err(Unread::late(self.limit)),
         }
     }
 
@@ -196,10 +205,7 @@ pub(crate) async fn bounded<T>(
     let error = match timeout(limit, request).await {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(error)) => error,
-        Err(_) => {
-            let error = format!("no answer within {limit:?}").into();
-            return Err(Unread { error, after: None, is_missing: false });
-        }
+        Err(_) => return Err(Unread::late(limit)),
     };
     let means = Refusal::of(&error);
     Err(Unread {
@@ -214,6 +220,11 @@ pub(crate) async fn bounded<T>(
 impl Unread {
     fn ending() -> Self {
         Self { error: Arc::from("the agent is stopping"), after: None, is_missing: false }
+    }
+
+    fn late(limit: Duration) -> Self {
+        let error = format!("no answer within {limit:?}").into();
+        Self { error, after: None, is_missing: false }
     }
 }
 

@@ -75,7 +75,7 @@ fn pods(
 ) -> Result<(), String> {
     let on_node = || {
         let key = Key::new(target.kind, target.namespace.as_deref(), &right.name);
-        store.get(&key).is_none_or(|pod| text(pod, "/spec/nodeName") == node)
+        store.get(&key).is_some_and(|pod| text(pod, "/spec/nodeName") == node)
     };
     let unrelated = || format!("no relationship found between node '{node}' and this object");
     match (right.subresource.as_str(), right.verb.as_str()) {

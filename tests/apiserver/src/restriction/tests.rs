@@ -60,6 +60,7 @@ fn a_node_reads_its_own_pods_and_what_they_name_and_nothing_else() {
         ("list", "pods", "", false),
         ("get", "pods/default/mine", "", true),
         ("get", "pods/default/theirs", "", false),
+        ("get", "pods/default/gone", "", false),
         ("patch", "pods/default/mine", "", false),
         ("patch", "pods/default/mine/status", "", true),
         ("get", "secrets/default/secret-of-mine", "", true),
