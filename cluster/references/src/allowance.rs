@@ -37,9 +37,10 @@ impl Allowance {
         let Some(left) = self.left.checked_sub(bytes) else {
             let most = self.all >> 20;
             let why = format!(
-                "the pod takes more than {most} MiB from the API: refer to fewer or smaller keys"
+                "the pod takes more than {most} MiB from the API: shorten the values of the ConfigMaps and Secrets that it \
+                 names, or replace it with a pod that names fewer of their keys"
             );
-            return Err(ReferenceProblem::Invalid { field: field.to_owned(), why });
+            return Err(ReferenceProblem::Unfit { field: field.to_owned(), why });
         };
         self.left = left;
         Ok(())

@@ -134,7 +134,9 @@ pub(super) fn to_event(pod: &Pod, volume: &str, problem: &ReferenceProblem) -> E
     let why = match problem {
         ReferenceProblem::Missing { message, .. }
         | ReferenceProblem::Unreadable { message, .. } => message.clone(),
-        ReferenceProblem::Invalid { field, why } => format!("{field}: {why}"),
+        ReferenceProblem::Invalid { field, why } | ReferenceProblem::Unfit { field, why } => {
+            format!("{field}: {why}")
+        }
     };
     let message = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
     EventDraft::warning(Subject::pod(pod.pod_ref()), "FailedMount", message)

@@ -243,7 +243,7 @@ impl Making<'_> {
         };
         if let Some(path) = self.files.keys().find(is_both) {
             let why = format!("{path:?} is below a path that is a file");
-            return Err(ReferenceProblem::Invalid { field: self.field, why });
+            return Err(ReferenceProblem::Unfit { field: self.field, why });
         }
         let group = group(self.known.pod);
         let mut files = self.files;

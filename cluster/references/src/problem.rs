@@ -26,6 +26,11 @@ pub(crate) enum ReferenceProblem {
         field: String,
         why: String,
     },
+    /// What the objects hold does not suit the pod: that can change without the pod.
+    Unfit {
+        field: String,
+        why: String,
+    },
 }
 
 impl From<ReferenceProblem> for PrepareError {
@@ -39,6 +44,9 @@ impl From<ReferenceProblem> for PrepareError {
                 Self::Unavailable { what: message, after }
             }
             ReferenceProblem::Invalid { field, why } => Self::Invalid { field, why },
+            ReferenceProblem::Unfit { field, why } => {
+                Self::Unavailable { what: format!("{field}: {why}"), after: None }
+            }
         }
     }
 }

@@ -107,10 +107,10 @@ pub enum PrepareError {
         /// What is wrong, and what to write instead.
         why: String,
     },
-    /// The API server could not be read.
+    /// The API server could not be read, or what it has does not suit the pod now.
     #[error("{what}")]
     Unavailable {
-        /// What was attempted.
+        /// What was attempted, or what does not suit.
         what: String,
         /// When to retry; `None` leaves it to the backoff.
         after: Option<Duration>,

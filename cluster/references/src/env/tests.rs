@@ -107,6 +107,9 @@ fn anywhere(problem: ReferenceProblem, list: &str) -> ReferenceProblem {
         ReferenceProblem::Invalid { field, why } => {
             ReferenceProblem::Invalid { field: field.replace(list, "*"), why }
         }
+        ReferenceProblem::Unfit { field, why } => {
+            ReferenceProblem::Unfit { field: field.replace(list, "*"), why }
+        }
         ReferenceProblem::Unreadable { message, after } => {
             ReferenceProblem::Unreadable { message: message.replace(list, "*"), after }
         }
@@ -360,7 +363,7 @@ fn a_large_value_is_not_given_as_often_as_a_pod_names_it() {
     };
     for (env, from) in [(keys(33), objects(0)), (keys(0), objects(33)), (keys(17), objects(16))] {
         let (outcome, _) = api.resolve_in("containers", &env, &from);
-        let Err(ReferenceProblem::Invalid { field, why }) = outcome else {
+        let Err(ReferenceProblem::Unfit { field, why }) = outcome else {
             panic!("it takes 33 MiB")
         };
         assert_eq!(field, "spec.*[0]");

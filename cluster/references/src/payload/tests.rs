@@ -68,7 +68,11 @@ impl World {
             ) => {
                 vec![message]
             }
-            Err(ReferenceProblem::Invalid { field, why }) => vec![format!("{field}: {why}")],
+            Err(
+                ReferenceProblem::Invalid { field, why } | ReferenceProblem::Unfit { field, why },
+            ) => {
+                vec![format!("{field}: {why}")]
+            }
         }
     }
 }
@@ -253,7 +257,7 @@ fn a_value_is_not_shown_as_often_as_a_pod_names_it() {
     // In memory, each of these four bytes takes a page.
     let small = json!({"name": "v", "secret": {"secretName": "s", "items": items("p", 20_000)}});
     for volume in [large(65), small] {
-        let Err(ReferenceProblem::Invalid { field, why }) = world.files(&volume) else {
+        let Err(ReferenceProblem::Unfit { field, why }) = world.files(&volume) else {
             panic!("too much")
         };
         assert_eq!(field, "spec.volumes[0]");

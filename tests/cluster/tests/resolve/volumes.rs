@@ -254,3 +254,19 @@ async fn an_object_of_a_megabyte_is_shown_like_any_other() {
     bed.prepare(&with_volumes("web", &volumes)).await.unwrap();
     assert_eq!(bed.files("disk")["uid-web/config/k"].len(), 1_000_000);
 }
+
+/// A pod's spec cannot be changed to refer to less.
+#[tokio::test]
+async fn a_pod_that_takes_too_much_starts_when_the_values_are_shortened_as_its_error_advises() {
+    let bed = Bed::new().await;
+    bed.map("m", &json!({"k": "x".repeat(1_000_000)}));
+    let items: Vec<_> = (0..70).map(|n| json!({"key": "k", "path": format!("f{n}")})).collect();
+    let volumes = json!([{"name": "config", "configMap": {"name": "m", "items": items}}]);
+    let web = with_volumes("web", &volumes);
+    let outcome = bed.prepare(&web).await;
+    let Err(PrepareError::Unavailable { what, .. }) = outcome else { panic!("{outcome:?}") };
+    let said = "spec.volumes[0]: the pod takes more than 64 MiB from the API: shorten the values";
+    assert!(what.starts_with(said), "{what}");
+    bed.map("m", &json!({"k": "short"}));
+    bed.prepare(&web).await.unwrap();
+}
