@@ -145,6 +145,12 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut F
     // A path alone is enough for the kubelet.
     let node = &mut config.node;
     node.container_runtime_endpoint = with_scheme(&node.container_runtime_endpoint);
+    if node.mode == Mode::Cluster {
+        for name in node.labels.keys().filter(|name| !is_own_label(name)) {
+            let at = fields.entry_at("nodeLabels", name).unwrap_or(fields.at());
+            fields.fail_below("nodeLabels", name, at, FORBIDDEN_LABEL);
+        }
+    }
     if node.mode != Mode::Companion {
         return;
     }
@@ -220,6 +226,34 @@ fn sysctl(_: &str, pattern: &str) -> Option<String> {
     let what = "is no kernel parameter that pods have for themselves: write one that begins with `net.`, `fs.mqueue.`, \
                 `kernel.msg`, `kernel.shm`, or `kernel.sem`";
     (!is_form || sysctl_namespace(pattern).is_none()).then(|| what.to_owned())
+}
+
+/// What is said of a label that [`is_own_label`] forbids.
+const FORBIDDEN_LABEL: &str = "no node may set this label itself: have an administrator set it (`kubectl label node`), \
+                               or write a label of another domain; of kubernetes.io and k8s.io, a node may set \
+                               kubelet.kubernetes.io/*, node.kubernetes.io/*, kubernetes.io/hostname, \
+                               topology.kubernetes.io/region and topology.kubernetes.io/zone";
+
+/// Whether a node may set the label on its own Node object, as the NodeRestriction admission plugin and the kubelet's
+/// `--node-labels` have it: outside the project's domains any, and in them those of a list.
+fn is_own_label(name: &str) -> bool {
+    let domain = name.split_once('/').map_or("", |(domain, _)| domain);
+    let is_of = |whole: &str| {
+        domain.strip_suffix(whole).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
+    };
+    let is_listed = matches!(
+        name,
+        "kubernetes.io/hostname"
+            | "beta.kubernetes.io/os"
+            | "beta.kubernetes.io/arch"
+            | "beta.kubernetes.io/instance-type"
+            | "topology.kubernetes.io/region"
+            | "topology.kubernetes.io/zone"
+            | "failure-domain.beta.kubernetes.io/region"
+            | "failure-domain.beta.kubernetes.io/zone"
+    );
+    let is_kubernetes = is_of("kubernetes.io") || is_of("k8s.io");
+    !is_kubernetes || is_listed || is_of("kubelet.kubernetes.io") || is_of("node.kubernetes.io")
 }
 
 fn label(name: &str, value: &str) -> Option<String> {
