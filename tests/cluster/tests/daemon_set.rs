@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use winddown_config::{Config, Mode};
 
-use crate::rights::compare::{daemon_set, granted, manifest};
+use crate::rights::compare::{daemon_set, manifest};
 
 /// The one object of this type, read strictly.
 fn one<T: DeserializeOwned + Serialize + k8s_openapi::Resource>(objects: &[Value]) -> T {
@@ -46,8 +46,8 @@ fn every_object_has_the_fields_of_its_type_and_no_others() {
 
 #[test]
 fn its_account_is_the_one_that_has_the_rights_of_companion_and_writes_on_its_own_node() {
-    let objects = manifest("companion-mode");
-    let (account, binding): (ServiceAccount, ClusterRoleBinding) = (one(&objects), one(&objects));
+    let account: ServiceAccount = one(&manifest("own-node"));
+    let binding: ClusterRoleBinding = one(&manifest("companion-mode"));
     let set: DaemonSet = one(&daemon_set());
     let (name, namespace) = (account.metadata.name.unwrap(), account.metadata.namespace.unwrap());
     assert_eq!(pod().0.service_account_name, Some(name.clone()));
@@ -56,53 +56,8 @@ fn its_account_is_the_one_that_has_the_rights_of_companion_and_writes_on_its_own
     assert_eq!(binding.role_ref.name, "winddown:companion");
     let [subject] = &binding.subjects.unwrap()[..] else { panic!("one subject") };
     assert_eq!((&subject.name, subject.namespace.as_ref()), (&name, Some(&namespace)));
-    let policy = serde_json::to_string(&manifest("own-node")).unwrap();
-    assert!(policy.contains(&format!("system:serviceaccount:{namespace}:{name}")), "{policy}");
-}
-
-/// Whether a policy of `objects` narrows such a request of the agent's account.
-fn is_narrowed(objects: &[Value], operation: &str, group: &str, resource: &str) -> bool {
-    let policies = objects.iter().filter(|one| one["kind"] == "ValidatingAdmissionPolicy");
-    let bound = |policy: &Value| {
-        objects.iter().any(|one| {
-            one["kind"] == "ValidatingAdmissionPolicyBinding"
-                && one["spec"]["policyName"] == policy["metadata"]["name"]
-                && one["spec"]["validationActions"] == serde_json::json!(["Deny"])
-        })
-    };
-    let has = |list: &Value, what: &str| list.as_array().unwrap().iter().any(|one| one == what);
-    let mut bound =
-        policies.filter(|policy| bound(policy) && policy["spec"]["failurePolicy"] == "Fail");
-    bound.any(|policy| {
-        let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
-        rules.iter().any(|rule| {
-            has(&rule["apiGroups"], group)
-                && has(&rule["resources"], resource)
-                && has(&rule["operations"], operation)
-        })
-    })
-}
-
-#[test]
-fn no_write_that_its_role_grants_is_left_open_for_other_nodes() {
-    let policies = manifest("own-node");
-    let mut checked = BTreeSet::new();
-    for right in granted(&manifest("companion-mode"), "winddown:companion") {
-        let operation = match &*right.verb {
-            "create" => "CREATE",
-            "patch" | "update" => "UPDATE",
-            "delete" => "DELETE",
-            _ => continue,
-        };
-        // Events are nobody's.
-        if right.resource == "events" {
-            continue;
-        }
-        assert!(is_narrowed(&policies, operation, &right.group, &right.resource), "{right:?}");
-        checked.insert(right.resource.clone());
-    }
-    let wanted = ["evictionrequests", "nodes", "nodes/status", "pods", "pods/eviction"];
-    assert_eq!(checked.iter().map(|one| &**one).collect::<Vec<_>>(), wanted);
+    let user = format!("system:serviceaccount:{namespace}:{name}");
+    assert_eq!(user, crate::rights::compare::ACCOUNT, "whose requests the policies narrow");
 }
 
 /// What is mounted of the node, and whether it can be written to.
@@ -167,4 +122,22 @@ fn its_configuration_is_accepted_and_finds_all_it_names_in_a_mount() {
         let parent = Path::new(wanted).parent().unwrap().to_str().unwrap();
         assert_eq!(paths.get(parent), Some(&writes), "{wanted}");
     }
+}
+
+#[test]
+fn the_guide_leaves_the_pods_to_the_kubelet_until_the_agent_holds_the_lock() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(repository.join("docs/tutorials/beside-a-kubelet.md"));
+    let page = page.unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, guide) = page.split_once("## As a DaemonSet").unwrap();
+    let at = |text: &str| guide.find(text).unwrap_or_else(|| panic!("no {text:?} in {guide}"));
+    // In this order, and back in the reverse of it.
+    let steps = [
+        "kubectl apply -k",
+        "wait --for=lock",
+        "switch off the kubelet's own",
+        "switch it on again",
+        "kubectl delete -k",
+    ];
+    assert!(steps.iter().map(|step| at(step)).is_sorted(), "{guide}");
 }

@@ -8,6 +8,7 @@
 )]
 
 pub(crate) mod compare;
+mod narrowed;
 mod parts;
 
 use std::collections::BTreeSet;
@@ -94,9 +95,15 @@ fn one_kustomization_has_the_companion_and_the_rights_it_needs() {
     let objects = kustomized("programs/packaging/kubernetes");
     let kinds = objects.iter().map(|object| object["kind"].as_str().unwrap());
     let wanted = [
-        "ServiceAccount",
         "ClusterRole",
         "ClusterRoleBinding",
+        "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy",

@@ -186,7 +186,8 @@ impl RealApi {
             return Err(format!("the API server does not become ready within {START:?}\n{logs}"));
         }
         self.namespace("kube-node-lease").await;
-        for file in ["bootstrap", "cluster-mode", "companion-mode", "node-extra", "own-node"] {
+        // Not cluster-mode, which gives the same account more, nor node-extra, which a node does not need from 1.35 on.
+        for file in ["bootstrap", "own-node", "companion-mode"] {
             self.apply(&super::rights::manifest(file)).await;
         }
         Ok(())

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+/// Who the agent is with `cluster/rbac/own-node.yaml`, as the API server names users.
+pub(crate) const ACCOUNT: &str = "system:serviceaccount:kube-system:winddown";
+
 /// One verb on one kind of object, as a rule grants it or as a request needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Right {
