@@ -124,11 +124,19 @@ async fn a_unit_becomes_a_pod_and_a_unit_again() -> TestResult {
     save_files(&node)?;
     node.start().await?;
     prepare(&node)?;
+    // As who wrote it there is not root, and root runs what a manifest says.
+    node.run(&["sh", "-c", "chown 1000 /root/orders.yaml"]).await?;
     node.run(&["systemctl", "enable", "--now", "orders"]).await?;
     node.run(&["/root/winddown", "install", "--start"]).await?;
     let typed = marked("docs/how-to/migrate.md", "server");
     assert!(typed.len() >= 7, "only {} commands", typed.len());
-    enter_all(&mut node, &typed).await?;
+    for command in &typed {
+        enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
+        if command.line.ends_with(" orders.yaml /etc/winddown/pods/") {
+            let owner = node.run(&["stat", "-c", "%u", "/etc/winddown/pods/orders.yaml"]).await?;
+            assert_eq!(owner.trim(), "0", "{}", command.line);
+        }
+    }
     node.run(&["systemctl", "is-active", "orders"]).await?;
     node.run(&["systemctl", "is-enabled", "orders"]).await?;
     Ok(())
