@@ -320,10 +320,6 @@ impl<K: EndingPods> ShutdownController<K> {
         let unknown = left_pods == 0 && run.outcome() == Outcome::Incomplete;
         let until = self.report_deadline(started + budget.report_until(), budget);
         self.note_end(end, &mut journal, &run.groups, signals).await;
-        // Of any other end, pods go on.
-        if end == RunEnd::Finished {
-            self.parts.progress.phase(ProgressPhase::Ended);
-        }
         let groups = run.groups.clone();
         let (mut kept, mut last_report) = (false, None);
         let (not_told, until) = match end {
@@ -385,6 +381,7 @@ impl<K: EndingPods> ShutdownController<K> {
                     journal.header.warnings.push(warning);
                 }
                 journal.note(RunPhase::Reporting, groups).await;
+                self.parts.progress.phase(ProgressPhase::Ended);
             }
             // Pods that come back do not wait for the disk.
             RunEnd::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
