@@ -12,7 +12,8 @@ use winddown_host::service_units::UnitError;
 /// What systemd manages is set through systemd only: it writes what it knows of a slice's control group again whenever a
 /// package reloads it.
 pub trait PodSlices: Debug + Send + Sync {
-    /// Makes a slice whose containers together have this CPU weight, 1 to 10000. An existing one is left as it is.
+    /// Makes a slice whose containers together have this CPU weight, 1 to 10000. An existing one gets the weight: its pod
+    /// may have had another spec.
     fn make(
         &self,
         slice: String,

@@ -20,7 +20,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
     fn start(&self, unit: NewUnit) -> impl Future<Output = Result<(), UnitError>> + Send;
 
     /// Creates a slice whose services together have this CPU weight, 1 to 10000, relative to other
-    /// slices. An existing slice is left as it is.
+    /// slices. An existing slice gets the weight: its pod may have had another spec.
     ///
     /// # Errors
     /// See [`UnitError`].

@@ -152,7 +152,7 @@ impl ServiceUnits for UnitsClient {
             vec![("Description", description.to_owned().into()), ("CPUWeight", cpu_weight.into())];
         let body = (slice, "fail", properties, auxiliary);
         match self.call("StartTransientUnit", slice, &body).await {
-            Err(UnitError::Exists { .. }) => Ok(()),
+            Err(UnitError::Exists { .. }) => self.weigh_slice(slice, cpu_weight).await,
             answer => answer.map(drop),
         }
     }
@@ -347,3 +347,6 @@ async fn read(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,7 +230,7 @@ impl ServiceUnits for LocalUnits {
 
     async fn make_slice(&self, slice: &str, _: &str, cpu_weight: u64) -> Result<(), UnitError> {
         self.answer("StartTransientUnit")?;
-        self.0.slices.lock().unwrap().entry(slice.to_owned()).or_insert(cpu_weight);
+        self.0.slices.lock().unwrap().insert(slice.to_owned(), cpu_weight);
         Ok(())
     }
 
