@@ -9,12 +9,14 @@ use winddown_engine::probe_client::probe_user_agent;
 
 use super::CriContext;
 use super::api::health;
+use super::client::CallError;
 
 /// Runs a command in a container. The command continues until `timeout` or until the container exits, even if the
 /// future is dropped.
 ///
 /// # Errors
-/// The command failed or took too long, or the runtime does not answer, which says nothing about the container.
+/// The command failed or took too long. Or the runtime does not run it or does not answer, which says nothing about the
+/// container.
 pub(super) async fn exec(
     context: &CriContext,
     id: &str,
@@ -28,6 +30,10 @@ pub(super) async fn exec(
             Err(ActionError::exited(command, answer.exit_code, &output))
         }
         Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),
+        // For example because the container has no such program.
+        Err(error @ CallError::Refused { .. }) => {
+            Err(ActionError::Unasked { what: error.in_grpc_words(), source: None })
+        }
         Err(error) => Err(ActionError::Unasked {
             what: "the container runtime does not answer".to_owned(),
             source: Some(Box::new(error)),

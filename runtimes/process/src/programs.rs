@@ -3,6 +3,7 @@
 //! [`systemd`](crate::systemd) leaves that to the service manager.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
 mod runtime;
+mod start_report;
 pub(crate) mod stats;
 mod streams;
 pub(crate) mod support;
@@ -41,6 +43,7 @@ use config::ProcessConfig;
 pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 
 use pod::{Boot, PodEntry, PodState, Run, Starting};
+use start_report::StartReport;
 use stats::StatsSources;
 pub(crate) use streams::CommandOutput;
 
@@ -205,17 +208,23 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         argv: &[String],
         limit: Duration,
     ) -> Result<(), ActionError> {
-        let (pod, command) = self.beside(entry, name, argv)?;
+        let unasked = |error: io::Error| ActionError::Unasked {
+            what: format!("cannot run {}", argv.join(" ")),
+            source: Some(Box::new(error)),
+        };
+        let (pod, mut command) = self.beside(entry, name, argv)?;
+        let report = StartReport::new(&self.config.proc_root).map_err(unasked)?;
+        command.error_file = Some(report.path());
         let run = output::of(async |output| {
             timeout(limit, D::exec(self, (&pod, name), command, output, limit)).await
         });
-        let (outcome, output) = run.await.map_err(|error| ActionError::Unasked {
-            what: format!("cannot run {}", argv.join(" ")),
-            source: Some(Box::new(error)),
-        })?;
+        let (outcome, output) = run.await.map_err(unasked)?;
         match outcome.map_err(|_| ActionError::Timeout)?? {
             0 => Ok(()),
-            code => Err(ActionError::exited(argv, code, &output)),
+            code => Err(match report.read().map_err(unasked)? {
+                Some(what) => ActionError::Unasked { what, source: None },
+                None => ActionError::exited(argv, code, &output),
+            }),
         }
     }
 

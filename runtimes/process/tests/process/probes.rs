@@ -8,7 +8,7 @@ use winddown_shared::{Event, Mutex, Pod, PodEvent, PodEventKind, Recorder};
 
 use crate::bed::{Bed, eventually, host, is_running, sh, status_until, stop, sync_until};
 
-/// The outputs of failed probes, and the last lines of containers that exited.
+/// The outputs of failed probes, why others could not be asked, and the last lines of containers that exited.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<String>>);
 
@@ -26,6 +26,9 @@ impl Recorder for Told {
         match event {
             Event::Pod(PodEvent { what: PodEventKind::Unhealthy { output, .. }, .. }) => {
                 self.0.lock().push(output.clone());
+            }
+            Event::Pod(PodEvent { what: PodEventKind::ProbeErrored { error, .. }, .. }) => {
+                self.0.lock().push(format!("not asked: {error}"));
             }
             Event::ContainerExited { last_line, .. } => {
                 self.0.lock().push(last_line.as_deref().unwrap_or_default().to_owned());
@@ -224,6 +227,23 @@ async fn a_probe_that_fails_says_what_its_command_wrote() {
     eventually("the probe failed", || !told.0.lock().is_empty()).await;
     let said = told.0.lock().remove(0);
     assert!(said.ends_with("x\nno database") && said.len() < 300, "{said}");
+    stop(&runtime, &pod, 5000).await;
+}
+
+/// As with a kubelet.
+#[tokio::test]
+async fn a_probe_whose_command_does_not_exist_says_nothing_about_its_container() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let told = Told::by(&runtime);
+    let probe = json!({"exec": {"command": ["/bin/nothing"]}, "periodSeconds": 1,
+        "failureThreshold": 1});
+    let pod = probed(&bed, "livenessProbe", &probe);
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    eventually("it was probed twice", || told.0.lock().len() > 1).await;
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    assert_eq!(seen[0].restart_count, 0);
+    let why = "not asked: cannot run /bin/nothing: No such file or directory (os error 2)";
+    assert!(told.0.lock().iter().all(|said| said == why), "{:?}", told.0.lock());
     stop(&runtime, &pod, 5000).await;
 }
 
