@@ -51,6 +51,9 @@ fn become_it(command: &ExecCommand, supervisor: Option<&OsStr>) -> String {
         };
         let mut exec = std::process::Command::new(program);
         exec.args(args).env_clear().envs(command.env.iter().map(|(k, v)| (k, v)));
+        if command.env.iter().all(|(name, _)| name != "HOME") {
+            exec.env("HOME", identity::home());
+        }
         if command.input.is_none() {
             exec.stdin(Stdio::null());
         }

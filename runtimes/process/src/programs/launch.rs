@@ -7,6 +7,7 @@ use winddown_engine::container_plan::{self, SpecContainer};
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
 use winddown_engine::termination_notices;
+use winddown_host::kernel;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::{ExecCommand, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
@@ -33,7 +34,11 @@ pub(crate) fn command<D>(
     let config = &context.config;
     let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
     let words = command_line(container, &own).map_err(|error| error.of(field))?;
+    // As container runtimes do; the launcher, which knows the user, adds `HOME`.
+    let host = kernel::read_to_string(config.proc_root.join("sys/kernel/hostname"));
+    let host = host.map(|host| ("HOSTNAME".to_owned(), host.trim().to_owned()));
     let mut env = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
+    env.extend(host);
     env.retain(|(name, _)| !own.iter().any(|(n, _)| n == name));
     env.extend(own);
     env.push((POD_MARK.to_owned(), pod.uid().to_string()));

@@ -126,3 +126,25 @@ async fn directories_may_be_named_from_where_the_agent_was_started() {
     stop(&runtime, &pod, 5000).await;
     bed.nothing_left().await;
 }
+
+#[tokio::test]
+async fn a_container_has_the_home_of_its_user_and_the_name_of_its_host_unless_its_spec_has_others()
+{
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let me = nix::unistd::Uid::current().to_string();
+    let mut users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let home = users.find(|user| user[2] == me).map_or("/", |user| user[5]);
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let own = json!([{"name": "HOME", "value": "/h"}, {"name": "HOSTNAME", "value": "web-0"}]);
+    for (env, home, host) in [(json!([]), home, host.trim()), (own, "/h", "web-0")] {
+        let (bed, runtime) = Bed::with_runtime().await;
+        let mut main = sh("main", "env");
+        main["env"] = env;
+        let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [main]}));
+        sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+        let log = bed.log("main", 0);
+        for line in [format!(" HOME={home}\n"), format!(" HOSTNAME={host}\n")] {
+            assert!(log.contains(&line), "{line} is not in\n{log}");
+        }
+    }
+}
