@@ -23,7 +23,8 @@ async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_sta
     }));
     let runtime = bed.open().await;
     let written = || std::fs::read_to_string(&file).unwrap_or_default();
-    sync_until(&runtime, &pod, |c| is_running(&c[2]) && written().contains("main")).await;
+    sync_until(&runtime, &pod, |c| is_running(&c[2])).await;
+    eventually("it has written", || written().contains("main")).await;
     drop(runtime);
     bed.cut_the_power(&[]).await;
     std::fs::remove_file(&file).unwrap();
@@ -36,8 +37,8 @@ async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_sta
         ends.iter().map(|end| &**end).collect::<Vec<_>>(),
         ["Completed", "ContainerStatusUnknown", "ContainerStatusUnknown"]
     );
-    let seen =
-        sync_until(&runtime, &pod, |c| is_running(&c[2]) && written().contains("main")).await;
+    let seen = sync_until(&runtime, &pod, |c| is_running(&c[2])).await;
+    eventually("it has written", || written().contains("main")).await;
     assert_eq!(written(), "first\nside\nmain\n");
     assert_eq!(seen[2].restart_count, 1);
     stop(&runtime, &pod, 5000).await;
@@ -70,7 +71,8 @@ async fn a_pod_that_runs_once_does_not_run_twice_when_the_power_cut_took_the_rec
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &script)]}));
     let runtime = bed.open().await;
     let written = || std::fs::read_to_string(&file).unwrap_or_default();
-    sync_until(&runtime, &pod, |_| written().contains("ran")).await;
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    eventually("it has run", || written().contains("ran")).await;
     drop(runtime);
     let started = format!("{}/main/0/started.json", pod.uid());
     bed.cut_the_power(&[&started]).await;
