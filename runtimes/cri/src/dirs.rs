@@ -6,7 +6,7 @@
 //! STATE/pods/UID/volumes/NAME                        an emptyDir
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
-//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if the run was asked to stop
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if a stop of the pod asked the run to stop
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.unready  exists if the run was not ready
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  the run's first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
@@ -70,7 +70,8 @@ pub(crate) fn termination_log(
     messages(config, uid).join(container).join(attempt.to_string())
 }
 
-/// The file that marks a run as asked to stop, so that another agent does not signal it a second time.
+/// The file that marks a run as asked to stop by a stop of its pod: another agent does not signal it a second time, and
+/// does not take its exit for a crash, or for the end of its work.
 pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
     termination_log(config, uid, container, attempt).with_extension("asked")
 }

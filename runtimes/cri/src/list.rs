@@ -170,6 +170,7 @@ async fn learn(
     (name, id): (Arc<str>, Arc<str>),
     is_listed_running: bool,
 ) {
+    recall(context, entry, &name, &id);
     match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
             if is_running(seen.status.state()) {
@@ -212,6 +213,17 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
     // One reference is in `pods`, the other is the caller's.
     if is_nothing && is_known && Arc::strong_count(entry) == 2 {
         pods.remove(entry.uid());
+    }
+}
+
+/// Notes whether a stop of its pod asked a run to stop, as an earlier agent left it on disk: whatever its exit code, such
+/// a run has not done its work, and the stop signal is not sent twice.
+fn recall(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
+    let Some(attempt) = entry.lock().run(name, id).map(|run| run.attempt) else { return };
+    if dirs::asked(&context.config, entry.uid(), name, attempt).exists()
+        && let Some(run) = entry.lock().run(name, id)
+    {
+        run.ask(true);
     }
 }
 

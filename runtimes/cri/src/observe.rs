@@ -115,7 +115,6 @@ pub(super) fn enter(context: &CriContext, entry: &PodEntry, seen: &ObservedConta
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {
         let mut state = entry.lock();
-        let stops = state.stop.is_some();
         let Some(run) = state.run(name, &status.id) else { return false };
         if pod::is_settled(run) {
             return true;
@@ -125,7 +124,7 @@ pub(super) fn enter(context: &CriContext, entry: &PodEntry, seen: &ObservedConta
         let exited = status.state() == api::ContainerState::ContainerExited;
         if exited {
             run.undone = never_ran(status) && !run.own.refused;
-            finish(run, exit(status, &seen.message), stops, context);
+            finish(run, exit(status, &seen.message), context);
         }
         exited
     };
@@ -139,7 +138,6 @@ pub(super) fn enter(context: &CriContext, entry: &PodEntry, seen: &ObservedConta
 pub(super) fn enter_lost(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
-        let stops = state.stop.is_some();
         match state.run(name, id).filter(|run| !pod::is_settled(run)) {
             // The kernel reported how it ended; there is no better source.
             Some(run) if run.end.is_some() => {
@@ -149,7 +147,7 @@ pub(super) fn enter_lost(context: &CriContext, entry: &PodEntry, name: &str, id:
             Some(run) => {
                 let message = "the container is gone and its exit code is not known";
                 let exit = unknown_end(message, run.started_at, context.config.wall.now());
-                finish(run, exit, stops, context);
+                finish(run, exit, context);
                 true
             }
             None => false,
@@ -163,11 +161,10 @@ pub(super) fn enter_lost(context: &CriContext, entry: &PodEntry, name: &str, id:
 /// Records that a container was removed without having been started. Its start is made again if the pod comes back.
 pub(super) fn enter_removed(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     let mut state = entry.lock();
-    let stops = state.stop.is_some();
     let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return };
     run.undone = true;
     let exit = unknown_end("it was never started", None, context.config.wall.now());
-    finish(run, exit, stops, context);
+    finish(run, exit, context);
 }
 
 /// Records the exit of a container that was asked to stop, as reported by the kernel. Returns false if the pod is
@@ -191,11 +188,10 @@ pub(super) fn enter_early(
         if shares || !state.stopping {
             return false;
         }
-        let stops = state.stop.is_some();
         let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
         let mut exit = ContainerExit::new(exit_code);
         (exit.started_at, exit.finished_at) = (run.started_at, Some(context.config.wall.now()));
-        finish(run, exit, stops, context);
+        finish(run, exit, context);
         run.own.early = true;
     }
     entry.announce();
@@ -212,8 +208,8 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
 }
 
-/// Records an exit. `stops`: whether the pod is or was being stopped.
-fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &CriContext) {
+/// Records an exit.
+fn finish(run: &mut Run, exit: ContainerExit, context: &CriContext) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
         Duration::try_from(to.duration_since(from)).ok()
@@ -224,9 +220,7 @@ fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &CriContext)
     run.own.direct = None;
     // A container that exited by itself while it was about to be killed was not killed.
     run.forced &= exit.exit_code == KILLED;
-    // Otherwise it was stopped in order to be restarted.
-    let asked = stops && run.signalled_at.is_some();
-    run.finish(exit, (ran, since), asked, &context.config.backoff);
+    run.finish(exit, (ran, since), &context.config.backoff);
 }
 
 fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {

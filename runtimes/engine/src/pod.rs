@@ -16,7 +16,9 @@ mod container;
 mod notice_content;
 mod stop_record;
 
-pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, StartFailure};
+pub use container::{
+    Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, StartFailure, StopRequest,
+};
 pub(crate) use notice_content::NoticeContent;
 pub use stop_record::StopRecord;
 
@@ -290,7 +292,7 @@ impl<B: RunScope> EnginePodState<B> {
     fn is_undisturbed(&self) -> bool {
         let is_undisturbed = |container: &Container<B>| {
             let was_not_asked = |run: &Run<B>| {
-                run.is_running() && run.signalled_at.is_none() && B::records_signals(&run.own)
+                run.is_running() && run.stop_request.is_none() && B::records_signals(&run.own)
             };
             let has_no_hook = |spec: Cow<'_, k8s::Container>| {
                 spec.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.pre_stop.is_none())
@@ -381,7 +383,6 @@ mod tests {
     use winddown_shared::{CONFIG_SPEC_ANNOTATION, ContainerExit};
 
     use super::*;
-    use crate::disk_notes::NotedRun;
 
     /// Whether signals of a run are recorded is its state.
     #[derive(Debug, Default)]
@@ -438,8 +439,7 @@ mod tests {
         };
         let unknown: [fn(&mut EnginePodState<Place>); 4] = [
             |state| {
-                let noted = NotedRun { asked: true, ..NotedRun::default() };
-                state.containers[1].run.as_mut().unwrap().adopt(noted);
+                state.containers[1].run.as_mut().unwrap().ask(true);
             },
             |state| state.containers[1].run.as_mut().unwrap().own = false,
             // It may have ended because it was asked.
@@ -470,7 +470,10 @@ mod tests {
             run.started_at = Some(WallTime::UNIX_EPOCH);
             let exit = ContainerExit::new(if is_main { exit_code } else { 0 });
             let times = (Duration::ZERO, Duration::ZERO);
-            run.finish(exit, times, asked && is_main, &CrashBackoff::default());
+            if asked && is_main {
+                run.ask(true);
+            }
+            run.finish(exit, times, &CrashBackoff::default());
             container.begin(run);
         }
         (state, pod)
@@ -561,7 +564,7 @@ mod tests {
             let run = first.run.as_mut().unwrap();
             run.started_at = Some(WallTime::UNIX_EPOCH);
             let times = (Duration::ZERO, Duration::ZERO);
-            run.finish(ContainerExit::new(0), times, false, &CrashBackoff::default());
+            run.finish(ContainerExit::new(0), times, &CrashBackoff::default());
             state.want(&pod);
             assert_eq!(starts(&state, &pod), [1], "what exited by itself has done its job");
         }

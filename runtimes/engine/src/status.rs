@@ -209,7 +209,7 @@ mod tests {
             let mut run = Run::new(format!("{}-0", container.name), 0, Duration::ZERO, 0);
             run.started_at = Some(WallTime::UNIX_EPOCH);
             let exit = ContainerExit::new(exit_code);
-            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &CrashBackoff::default());
+            run.finish(exit, (Duration::ZERO, Duration::ZERO), &CrashBackoff::default());
             container.begin(run);
         }
         state

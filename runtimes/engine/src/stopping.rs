@@ -102,7 +102,7 @@ pub async fn stop_to_restart<D: Driver>(
         let stopping = state.stopping;
         let Some(run) = state.run(name, &target.id) else { return Ok(()) };
         // A run that survived SIGKILL is not about to exit.
-        let is_asked = stopping && run.signalled_at.is_some() && !run.forced;
+        let is_asked = stopping && run.stop_request.is_some() && !run.forced;
         if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }
@@ -159,8 +159,8 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> V
             attempt: run.attempt,
             waits_for_others: container.kind == ContainerKind::Sidecar,
             // Signalled before (an earlier stop was abandoned, or the agent restarted): its hook has already run.
-            pre_stop: pre_stop.filter(|_| run.signalled_at.is_none() && !run.hook_over),
-            is_asked: run.signalled_at.is_some(),
+            pre_stop: pre_stop.filter(|_| run.stop_request.is_none() && !run.hook_over),
+            is_asked: run.stop_request.is_some(),
         })
     };
     running.filter_map(target).collect()

@@ -137,14 +137,16 @@ impl<'a> ContainerEnding<'a> {
     /// Sends the stop signal, at most once per run. Returns false if the runtime has to be asked.
     fn ask_directly(&mut self) -> bool {
         let Some(direct) = &self.direct else { return false };
-        let attempt = {
+        let was_asked = {
             let mut state = self.entry.lock();
             let Some(run) = state.run(self.name, self.id) else { return false };
-            if run.signalled_at.is_some() {
-                return true;
-            }
-            run.attempt
+            run.stop_request.is_some()
         };
+        if was_asked {
+            self.note_asked(false);
+            self.record_asked();
+            return true;
+        }
         if let Err(error) = direct.ask() {
             let pod = pod::title(self.entry);
             tracing::debug!(%pod, container = %self.name, error = error_chain(&error), "cannot signal a container's process");
@@ -155,9 +157,7 @@ impl<'a> ContainerEnding<'a> {
         self.note_signalled(Instant::now());
         // Right here: a blocking thread may start late, and after the process's exit it is too late.
         hold_mounts(self.entry, direct, self.name, self.id);
-        let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
-        // In the background: other containers must be signalled first.
-        self.context.notes.set(asked, true);
+        self.record_asked();
         true
     }
 
@@ -165,6 +165,10 @@ impl<'a> ContainerEnding<'a> {
     fn ask(&mut self) -> impl Future<Output = (Instant, Result<(), CallError>)> + use<'a> {
         let left = self.grace.remaining();
         self.note_asked(left.is_zero());
+        // Otherwise the call may send nothing, and the next agent has to.
+        if self.context.health.borrow().reachable {
+            self.record_asked();
+        }
         let (made_at, wall) = (Instant::now(), self.context.config.wall.now());
         self.calls.push(StopCall { made_at, wall, is_answered: false });
         let (context, id) = (self.context, self.id);
@@ -174,11 +178,27 @@ impl<'a> ContainerEnding<'a> {
     /// Records that the container is asked to stop. Whether the request reaches it is another matter.
     fn note_asked(&self, is_kill: bool) {
         let mut state = self.entry.lock();
+        let is_stop = state.stop.is_some();
         let Some(run) = state.run(self.name, self.id).filter(|run| run.end.is_none()) else {
             return;
         };
         run.forced |= is_kill;
-        run.signalled_at.get_or_insert_with(Instant::now);
+        run.ask(is_stop);
+    }
+
+    /// Records on disk that a stop of the pod has asked the container to stop. The exit of one that is only being
+    /// restarted is a crash, also to the next agent.
+    fn record_asked(&self) {
+        let attempt = {
+            let mut state = self.entry.lock();
+            let run = state.run(self.name, self.id);
+            run.filter(|run| run.stop_request.is_some_and(|asked| asked.of_pod)).map(|r| r.attempt)
+        };
+        if let Some(attempt) = attempt {
+            let path = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
+            // In the background: other containers must be signalled first.
+            self.context.notes.set(path, true);
+        }
     }
 
     /// Records for the report that the container was sent its stop signal at this time.

@@ -64,8 +64,8 @@ pub struct Run<B: RunScope> {
     pub(crate) hook: Weak<()>,
     /// Whether its preStop hook has run; an abandoned one has not.
     pub(crate) hook_over: bool,
-    /// When it was first asked to stop. Whether and when the stop signal was sent is in the record of the stop.
-    pub signalled_at: Option<Instant>,
+    /// The request to stop, if it was asked to.
+    pub stop_request: Option<StopRequest>,
     /// Whether SIGKILL was needed.
     pub forced: bool,
     /// Whether its start was abandoned because the caller was gone. That says nothing about the container, which counts
@@ -75,6 +75,15 @@ pub struct Run<B: RunScope> {
     pub end: Option<End>,
     /// State of this kind of runtime.
     pub own: B::Run,
+}
+
+/// A request to stop a run. Whether and when the stop signal was sent is in the record of the stop.
+#[derive(Clone, Copy, Debug)]
+pub struct StopRequest {
+    /// When the run was first asked, or was found if an earlier agent had asked.
+    pub at: Instant,
+    /// Whether its pod was being stopped: then its exit is no crash, and does not say that its work is done.
+    pub of_pod: bool,
 }
 
 /// How a run ended.
@@ -251,7 +260,7 @@ impl<B: RunScope> Run<B> {
             ending: false,
             hook: Weak::new(),
             hook_over: false,
-            signalled_at: None,
+            stop_request: None,
             forced: false,
             undone: false,
             end: None,
@@ -259,11 +268,20 @@ impl<B: RunScope> Run<B> {
         }
     }
 
-    /// Records that an earlier agent started it. The time of the stop signal is unknown, but not whether it was sent:
-    /// it is not sent twice.
+    /// Records that an earlier agent started it, and what that noted.
     pub fn adopt(&mut self, noted: NotedRun) {
         self.probe_state = ProbeState::adopted(!noted.unready);
-        self.signalled_at = noted.asked.then(Instant::now);
+        if noted.asked {
+            self.ask(true);
+        }
+    }
+
+    /// Records that it is or was asked to stop; `of_pod`: by a stop of its pod. Returns the request.
+    pub fn ask(&mut self, of_pod: bool) -> StopRequest {
+        let first = StopRequest { at: Instant::now(), of_pod };
+        let request = self.stop_request.get_or_insert(first);
+        request.of_pod |= of_pod;
+        *request
     }
 
     /// Begins its preStop hook, which runs for as long as `turn` lives. Returns false if it runs or has run.
@@ -280,14 +298,14 @@ impl<B: RunScope> Run<B> {
         self.end.is_none() && self.started_at.is_some()
     }
 
-    /// Records how it ended, `since` ago, after running for `ran`; for `asked` see [`End`].
+    /// Records how it ended, `since` ago, after running for `ran`.
     pub fn finish(
         &mut self,
         exit: ContainerExit,
         (ran, since): (Duration, Duration),
-        asked: bool,
         backoff: &CrashBackoff,
     ) {
+        let asked = self.stop_request.is_some_and(|request| request.of_pod);
         let backoff = if asked { Duration::ZERO } else { backoff.after(self.backoff, ran) };
         let restart_at = Instant::now() + backoff.saturating_sub(since);
         self.probe_state.ready = false;

@@ -89,7 +89,11 @@ mod tests {
         let goes_on = || {
             asked.set(asked.get() + 1);
             if asked.get() > 2 {
-                fs::write(root.path().join("works/memory.stat"), "inactive_anon 0\ninactive_file 0\n").unwrap();
+                fs::write(
+                    root.path().join("works/memory.stat"),
+                    "inactive_anon 0\ninactive_file 0\n",
+                )
+                .unwrap();
             }
             true
         };

@@ -284,7 +284,7 @@ fn resume(
     run.own.cgroups.clone_from(&found.record.cgroups);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
     let Some(supervisor) = found.supervisor else {
-        exits::enter_past(config, &mut run, found.exit, noted.asked);
+        exits::enter_past(config, &mut run, found.exit);
         return Ok((run, None));
     };
     if let Some(started) = started.filter(|_| !is_of_earlier_boot) {

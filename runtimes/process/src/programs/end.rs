@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
 use winddown_shared::{Grace, Retry, RuntimeError};
@@ -66,12 +66,14 @@ struct Asked {
 
 /// Notes that the container is sent the stop signal now.
 fn note_asked(state: &mut PodState, target: &StopTarget) -> Asked {
+    let is_stop = state.stop.is_some();
     let Some(run) = state.run(&target.name, &target.id).filter(|run| run.end.is_none()) else {
         return Asked::default();
     };
-    let is_first = run.signalled_at.is_none();
-    let asked = *run.signalled_at.get_or_insert_with(Instant::now);
-    let Some(record) = &mut state.stop else { return Asked { is_first, is_stop: false } };
-    record.signalled_at.get_or_insert(asked);
-    Asked { is_first, is_stop: true }
+    let is_first = run.stop_request.is_none();
+    let request = run.ask(is_stop);
+    if let Some(record) = &mut state.stop {
+        record.signalled_at.get_or_insert(request.at);
+    }
+    Asked { is_first, is_stop }
 }

@@ -55,12 +55,10 @@ pub(crate) fn enter(
     record: Option<ExitRecord>,
 ) {
     let mut state = entry.lock();
-    let stopping = state.stop.is_some();
     let Some(run) = state.attempt(name, attempt) else { return };
     if run.end.is_some() {
         return;
     }
-    let asked = run.own.was_asked || stopping && run.signalled_at.is_some();
     let (exit, ran) = match record {
         Some(record) => {
             let ran = Duration::from_millis(record.ran_ms);
@@ -69,24 +67,19 @@ pub(crate) fn enter(
         None => (unknown_end(UNOBSERVED, run.started_at, config.wall.now()), Duration::ZERO),
     };
     run.own.main = None;
-    run.finish(exit, (ran, Duration::ZERO), asked, &config.backoff);
+    run.finish(exit, (ran, Duration::ZERO), &config.backoff);
 }
 
 /// Records the end of a run that was over before the agent started. The wall clock may have jumped, so the container
 /// waits no longer than its backoff from now.
-pub(crate) fn enter_past(
-    config: &ProcessConfig,
-    run: &mut Run,
-    exit: Option<ExitRecord>,
-    asked: bool,
-) {
+pub(crate) fn enter_past(config: &ProcessConfig, run: &mut Run, exit: Option<ExitRecord>) {
     let now = config.wall.now();
     let ran = Duration::from_millis(exit.as_ref().map_or(0, |exit| exit.ran_ms));
     let since = exit.as_ref().map_or(Duration::ZERO, |exit| {
         Duration::try_from(now.duration_since(exit.finished_at)).unwrap_or_default()
     });
     let exit = exit.map_or_else(|| unknown_end(UNOBSERVED, run.started_at, now), recorded_exit);
-    run.finish(exit, (ran, since), asked, &config.backoff);
+    run.finish(exit, (ran, since), &config.backoff);
 }
 
 /// Removes the records and logs of all but the last two attempts of a container; `dir` is the newest attempt.

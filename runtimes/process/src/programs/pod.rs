@@ -36,8 +36,6 @@ pub(crate) struct RunProcesses {
     pub(crate) is_of_earlier_boot: bool,
     /// Whether the run survives a soft-reboot.
     pub(crate) survives: bool,
-    /// Whether an earlier agent stopped its pod and sent it the stop signal.
-    pub(crate) was_asked: bool,
 }
 
 impl RunScope for Boot {
@@ -76,7 +74,6 @@ pub(crate) fn adopted(
 ) -> Run {
     let mut run = run(of, started_at, backoff);
     run.adopt(noted);
-    run.own.was_asked = noted.asked;
     run
 }
 

@@ -175,7 +175,7 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
     run.own.is_of_earlier_boot = is_of_earlier_boot;
     run.own.survives = one.unit.survives;
     if !is_loaded {
-        exits::enter_past(&context.config, &mut run, one.exit.clone(), one.noted.asked);
+        exits::enter_past(&context.config, &mut run, one.exit.clone());
     }
     Some(run)
 }

@@ -18,7 +18,7 @@ use crate::bed::{
 use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
-use crate::suite::ReportedExits;
+use crate::suite::{ReportedExits, requests};
 
 #[tokio::test]
 async fn pods_of_others_are_not_seen_and_not_touched() {
@@ -166,6 +166,9 @@ async fn a_liveness_probe_that_fails_has_the_container_started_again() {
     let why = reported.0.lock().unwrap()[0].2.clone().unwrap_or_default();
     assert!(why.starts_with("Liveness probe failed: "), "{why}");
     stop(&runtime, &pod, 5).await;
+    // To the next agent, what only was restarted has crashed.
+    eventually("the stop is noted", || !requests(stage.dir()).is_empty()).await;
+    assert!(!requests(stage.dir()).iter().any(|note| note.ends_with("main/0.asked")));
 }
 
 #[tokio::test]

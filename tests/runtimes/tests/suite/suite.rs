@@ -1,6 +1,7 @@
 //! What our runtimes have in common beyond what any runtime must do (`shared/conformance`). Each scenario is played on every
 //! stage, with the same answers.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ macro_rules! common_scenarios {
             what_a_pod_was_started_with_is_known_to_the_next_agent_without_its_manifest
             a_container_that_crashes_is_started_again_after_a_while
             an_end_that_was_asked_for_is_no_crash
+            a_pod_that_exited_with_0_when_it_was_stopped_is_not_done_for_the_next_agent
             a_container_that_exits_by_itself_is_reported_once_with_its_last_line
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
@@ -162,6 +164,34 @@ impl Recorder for ReportedExits {
         let exit = (container.to_string(), exit.exit_code, last_line, again_in.is_some());
         self.0.lock().unwrap().push(exit);
     }
+}
+
+pub(crate) async fn a_pod_that_exited_with_0_when_it_was_stopped_is_not_done_for_the_next_agent<
+    S: Stage,
+>(
+    stage: &S,
+) {
+    let spec = json!({"restartPolicy": "OnFailure",
+        "containers": [stage.container("main", POLITE)]});
+    let pod = pod("web", &spec);
+    let runtime = stage.open().await;
+    stage.up(&runtime, &pod).await;
+    assert_eq!(stop(&runtime, &pod, 20).await.containers[0].exit_code, 0);
+    eventually("the request is on disk", || !requests(stage.dir()).is_empty()).await;
+    drop(runtime);
+    let runtime = stage.open().await;
+    runtime.list_pods().await.unwrap();
+    assert!(!runtime.has_completed(&pod));
+    sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    stop(&runtime, &pod, 20).await;
+}
+
+/// The notes below this directory about runs that were asked to stop.
+pub(crate) fn requests(dir: &Path) -> Vec<PathBuf> {
+    let below = |path: PathBuf| if path.is_dir() { requests(&path) } else { vec![path] };
+    let all = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let all = all.flat_map(|entry| below(entry.path()));
+    all.filter(|path| path.to_string_lossy().ends_with("asked")).collect()
 }
 
 pub(crate) async fn a_container_that_exits_by_itself_is_reported_once_with_its_last_line<

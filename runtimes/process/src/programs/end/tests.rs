@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
 use winddown_engine::stopping::{stop, stop_to_restart, unknown_end};
@@ -87,7 +88,7 @@ impl ProgramDriver for Faulty {
         }
         let exit = unknown_end("", None, WallTime::default());
         if let Some(run) = entry.lock().run(&target.name, &target.id) {
-            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &context.config.backoff);
+            run.finish(exit, (Duration::ZERO, Duration::ZERO), &context.config.backoff);
         }
         entry.bump();
     }
@@ -172,7 +173,7 @@ async fn a_failing_container_is_not_ended_twice_at_a_time() {
 async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_that_stop() {
     let (context, entry) = (faulty(0), running());
     entry.lock().stopping = true;
-    entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+    entry.lock().attempt("main", 0).unwrap().ask(false);
     stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!(tries(&context), 0);
 }
@@ -180,7 +181,7 @@ async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_tha
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_that_an_earlier_agent_asked_to_end_is_ended_by_this_one() {
     let (context, entry) = (faulty(0), running());
-    entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+    entry.lock().attempt("main", 0).unwrap().ask(false);
     stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!((tries(&context), entry.lock().any_running()), (1, false));
 }
@@ -199,7 +200,7 @@ async fn a_hook_that_runs_before_a_restart_is_awaited_by_a_stop_and_not_run_agai
     restarted.unwrap();
     assert_eq!(stopped.unwrap().containers.len(), 1);
     assert_eq!(context.driver.hooks.load(Ordering::SeqCst), 1);
-    let signalled = entry.lock().attempt("main", 0).unwrap().signalled_at.unwrap();
+    let signalled = entry.lock().attempt("main", 0).unwrap().stop_request.unwrap().at;
     assert!(signalled >= began + HOOK, "it has run to its end: {:?}", signalled - began);
 }
 
@@ -211,13 +212,13 @@ async fn a_container_is_killed_at_the_promised_end_but_not_within_a_second_of_it
     {
         let (context, entry) = (faulty(0), running());
         if is_asked {
-            entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+            entry.lock().attempt("main", 0).unwrap().ask(false);
         }
         let (began, left) = (Instant::now(), Duration::from_millis(millis));
         stop(&context, &entry, None, Grace::fixed(left)).await.unwrap();
         let least = if is_asked { Duration::ZERO } else { Grace::SHORTEST };
         assert_eq!(began.elapsed(), left.max(least), "{millis} ms, asked: {is_asked}");
-        assert!(entry.lock().attempt("main", 0).unwrap().signalled_at.is_some());
+        assert!(entry.lock().attempt("main", 0).unwrap().stop_request.is_some());
     }
 }
 
@@ -230,7 +231,7 @@ async fn only_a_stop_of_the_pod_leaves_the_mark_that_its_containers_did_not_cras
         let attempt = paths::container(&context.config, entry.uid(), "main").join("0");
         std::fs::create_dir_all(&attempt).unwrap();
         if was_signalled {
-            entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+            entry.lock().attempt("main", 0).unwrap().ask(false);
         }
         let zero = Grace::fixed(Duration::ZERO);
         if is_stopping {
