@@ -229,8 +229,8 @@ fn sysctl(_: &str, pattern: &str) -> Option<String> {
 }
 
 /// What is said of a label that [`is_own_label`] forbids.
-const FORBIDDEN_LABEL: &str = "no node may set this label itself: have an administrator set it (`kubectl label node`), \
-                               or write a label of another domain; of kubernetes.io and k8s.io, a node may set \
+const FORBIDDEN_LABEL: &str = "no node may set this label itself: have an administrator of the cluster set it, or write a \
+                               label of another domain; of kubernetes.io and k8s.io, a node may set \
                                kubelet.kubernetes.io/*, node.kubernetes.io/*, kubernetes.io/hostname, \
                                topology.kubernetes.io/region and topology.kubernetes.io/zone";
 

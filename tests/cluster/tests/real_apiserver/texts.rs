@@ -43,7 +43,7 @@ async fn what_a_text_tells_to_ask_of_the_api_server_is_typed_as_it_is() {
             .replace("{name}", "of-a-text")
             // A server that has no schemas as protobuf in /openapi/v2 fails a validation.
             .replace("apply ", "apply --validate=false ")
-            .replace("'{}'", "'node-role.kubernetes.io/control-plane'");
+            .replace("{}", "'node-role.kubernetes.io/control-plane'");
         let command = format!("exec {} {arguments}", kubectl.display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).env("KUBECONFIG", api.folder.join("admin.kubeconfig"));

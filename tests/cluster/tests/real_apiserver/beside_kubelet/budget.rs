@@ -141,9 +141,7 @@ async fn a_budget_that_refuses_is_named_and_so_is_the_deletion_without_its_conse
     }
     let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
     machine.protect(PROTECTED).await?;
-    let unknown =
-        "! disruption budgets and eviction responders are unknown: the API server does not tell";
-    machine.plans(unknown).await?;
+    machine.plans("unknown: the API server does not list the disruption budgets").await?;
     machine.lets_budgets_be_read().await;
     let (node, pod) = (&machine.node, PROTECTED);
     machine
