@@ -20,6 +20,10 @@ const AFTER_NODES_TIMEOUT: &str = "shutdownAfterNodesTimeout";
 const TTL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Beside a kubelet, `mode: cluster` would be a second node agent under the node's name.
+const NO_API_SERVER: &str = "has no effect with `mode: standalone`: write `mode: companion` beside a kubelet, and `mode: \
+                             cluster` without one";
+
 // The defaults are the kubelet's, for options that it has.
 options! {
     /// The options that only matter with an API server.
@@ -65,8 +69,8 @@ options! {
         /// /run/systemd/resolve/resolv.conf instead.
         resolv_conf: PathBuf = PathBuf::from("/etc/resolv.conf")
             => at_restart("resolvConf").trusted(Trust::Nothing).zero_is_unset_for_kubelets();
-        /// How long the cluster waits for the node's next heartbeat.
-        // The lease is renewed four times within its duration, and no timer is faster than a second.
+        /// The duration that the node's lease names; the agent renews it four times within that.
+        // No timer is faster than a second. The cluster judges a node by the time of the last renewal alone.
         node_lease_duration: Duration = Duration::from_secs(40)
             => at_restart("nodeLeaseDurationSeconds")
                 .seconds(4, 86_400)
@@ -323,8 +327,8 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     after_nodes(fields, config, reading);
     let cluster = &config.cluster;
     if config.node.mode == Mode::Standalone {
-        let what = "has no effect with `mode: standalone`: write `mode: cluster`";
-        let unused = given.into_iter().filter_map(|(key, at)| Some(Problem::new(at?, key, what)));
+        let unused =
+            given.into_iter().filter_map(|(key, at)| Some(Problem::new(at?, key, NO_API_SERVER)));
         reading.warnings.extend(unused);
     }
     if cluster.recreate_node && !cluster.register_node {
@@ -362,8 +366,7 @@ fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldRead
         return;
     };
     if config.node.mode == Mode::Standalone {
-        let what = "has no effect with `mode: standalone`: write `mode: cluster`";
-        reading.warnings.push(Problem::new(at, AFTER_NODES, what));
+        reading.warnings.push(Problem::new(at, AFTER_NODES, NO_API_SERVER));
     }
     let (timeout, whole) = (config.cluster.after_nodes_timeout, config.shutdown.total());
     if timeout > whole / ShutdownWork::PART && !whole.is_zero() {

@@ -199,13 +199,20 @@ impl ConfigError {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Returns what to do next, as text for users; empty if the error suffices.
+    /// Returns what to do next, as text for users; empty if the error suffices. Blocks on the file system.
     pub fn hint(&self) -> String {
         let Self::Read { path, source } = self else { return String::new() };
         match source.kind() {
-            io::ErrorKind::NotFound => {
-                format!("`winddown config default > {}` writes one to start from", path_word(path))
-            }
+            // The defaults would make it another node.
+            io::ErrorKind::NotFound => match origin::put_back(path) {
+                Some(command) => format!("{command} puts back what was last in effect"),
+                None => {
+                    format!(
+                        "`winddown config default > {}` writes one to start from",
+                        path_word(path)
+                    )
+                }
+            },
             _ if path.is_dir() => {
                 format!("name the file: {}", path.join("config.yaml").display())
             }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_host::{Durability, regular, replace_private};
+use winddown_host::{Durability, path_word, regular, replace_private};
 
 use super::{Config, ConfigError, DEFAULT_FILE, Warning};
 
@@ -44,19 +44,40 @@ pub struct Loaded {
 /// # Errors
 /// The file, or what stands in for it, cannot be read or is invalid.
 pub fn load(root: &Path, named: Option<&Path>) -> Result<Loaded, ConfigError> {
-    let below = |path: &str| root.join(path.trim_start_matches('/'));
-    let file = named.map_or_else(|| below(DEFAULT_FILE), Path::to_owned);
+    let file = named.map_or_else(|| below(root, DEFAULT_FILE), Path::to_owned);
     match read(&file, Origin::File) {
         Err(error) if named.is_none() && error.is_missing() => {}
         loaded => return loaded,
     }
-    match read(&below(LAST_IN_FORCE), Origin::LastInForce) {
+    match read(&below(root, LAST_IN_FORCE), Origin::LastInForce) {
         Err(error) if error.is_missing() => {
             let (config, warnings) = (Config::default(), Vec::new());
             Ok(Loaded { config, warnings, origin: Origin::Defaults, file, text: Vec::new() })
         }
         loaded => loaded,
     }
+}
+
+/// The command that puts back the configuration `file`, which is gone, from the copy of what was last in force on its
+/// machine. `None` if that is not the file at the default path, or there is no such copy. Blocking.
+pub(super) fn put_back(file: &Path) -> Option<String> {
+    let root = root_above(file, DEFAULT_FILE)?;
+    below(root, LAST_IN_FORCE).is_file().then(|| copy_back(root))
+}
+
+fn copy_back(root: &Path) -> String {
+    let (from, to) = (path_word(below(root, LAST_IN_FORCE)), path_word(below(root, DEFAULT_FILE)));
+    format!("`cp {from} {to}`")
+}
+
+/// The root below which `file` is at this place.
+fn root_above<'a>(file: &'a Path, place: &str) -> Option<&'a Path> {
+    let root = file.ancestors().nth(Path::new(place).components().count() - 1)?;
+    (below(root, place) == file).then_some(root)
+}
+
+fn below(root: &Path, place: &str) -> PathBuf {
+    root.join(place.trim_start_matches('/'))
 }
 
 fn read(file: &Path, origin: Origin) -> Result<Loaded, ConfigError> {
@@ -74,10 +95,14 @@ impl Loaded {
         let file = self.file.display();
         match self.origin {
             Origin::File => None,
-            Origin::LastInForce => Some(format!(
-                "{DEFAULT_FILE} does not exist: using the last configuration in effect, kept in {file}; restore the file, or \
-                 write a new one: `winddown config default > {DEFAULT_FILE}`"
-            )),
+            Origin::LastInForce => {
+                let root = root_above(&self.file, LAST_IN_FORCE).unwrap_or(Path::new("/"));
+                let back = copy_back(root);
+                Some(format!(
+                    "{DEFAULT_FILE} does not exist: using the last configuration in effect, kept in {file}; \
+                     {back} puts it back"
+                ))
+            }
             Origin::Defaults => Some(format!("{file} does not exist: the defaults are in effect")),
         }
     }
@@ -88,9 +113,8 @@ impl Loaded {
     /// # Errors
     /// The copy cannot be written; an old one is kept.
     pub fn keep(&self, root: &Path) -> io::Result<()> {
-        let below = |path: &str| root.join(path.trim_start_matches('/'));
-        let copy = below(LAST_IN_FORCE);
-        if self.origin != Origin::File || self.file != below(DEFAULT_FILE) {
+        let copy = below(root, LAST_IN_FORCE);
+        if self.origin != Origin::File || self.file != below(root, DEFAULT_FILE) {
             return Ok(());
         }
         let most = regular::MAX_CONFIGURATION_BYTES;
@@ -136,7 +160,16 @@ mod tests {
         fs::remove_file(&there.file).unwrap();
         let lost = load().unwrap();
         assert_eq!((lost.origin, lost.config.node.mode), (Origin::LastInForce, Mode::Companion));
-        assert!(lost.stands_in().unwrap().contains("using the last configuration in effect"));
+        let said = lost.stands_in().unwrap();
+        assert!(said.contains("using the last configuration in effect"), "{said}");
+        let (copy, file) = (root.path().join(&LAST_IN_FORCE[1..]), there.file.clone());
+        let back = format!("`cp {} {}`", copy.display(), file.display());
+        assert!(said.contains(&back), "{said}");
+        let named = super::load(root.path(), Some(&file)).unwrap_err();
+        for said in [said, named.hint()] {
+            assert!(said.contains(&back), "{said}");
+            assert!(!said.contains("config default"), "that would make it another node: {said}");
+        }
 
         put(root.path(), DEFAULT_FILE, &COMPANION.replace("companion", "standalone"));
         let back = load().unwrap();
@@ -160,6 +193,8 @@ mod tests {
         assert!(!root.path().join("var").exists());
         put(root.path(), LAST_IN_FORCE, COMPANION);
         fs::remove_file(&named).unwrap();
-        assert!(load(root.path(), Some(&named)).unwrap_err().is_missing());
+        let missing = load(root.path(), Some(&named)).unwrap_err();
+        assert!(missing.is_missing());
+        assert!(missing.hint().contains("winddown config default"), "{}", missing.hint());
     }
 }

@@ -6,24 +6,33 @@ use std::rc::Rc;
 use super::kubelet_fields::{KUBELET_FIELDS, belongs_below};
 use super::reference::{self, FieldReading};
 use super::{API_VERSION, Config, KIND};
-use winddown_yaml::{Dialect, Fields, Key, Problem, YamlNode};
+use winddown_yaml::{Dialect, Fields, Key, Position, Problem, YamlNode};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 
 /// Parses the text, a kubelet's as the kubelet does: with what it ignores in it, a key that is written twice or a second
-/// document, as a warning.
+/// document, as a warning. A kubelet reads what begins with `{` as JSON and as nothing else.
 pub(super) fn tree(text: &str) -> Result<(Rc<YamlNode>, Option<Problem>), Problem> {
-    let problem = match winddown_yaml::parse(text) {
-        Ok(root) => return Ok((root, None)),
-        Err(problem) => problem,
+    let is_kubelets =
+        |root: &YamlNode| root.get("kind").and_then(YamlNode::text) == Some(KUBELET_KIND);
+    let (root, ignored) = match winddown_yaml::parse(text) {
+        Ok(root) => (root, None),
+        Err(problem) => {
+            let first = winddown_yaml::parse_first_leniently(text).ok().flatten();
+            let Some(root) = first.filter(|root| is_kubelets(root)) else { return Err(problem) };
+            (root, Some(problem))
+        }
     };
-    let first = winddown_yaml::parse_first_leniently(text).ok().flatten();
-    let kind = |root: &Rc<YamlNode>| root.get("kind").and_then(YamlNode::text).map(str::to_owned);
-    match first.filter(|root| kind(root).as_deref() == Some(KUBELET_KIND)) {
-        Some(root) => Ok((root, Some(problem))),
-        None => Err(problem),
+    if is_kubelets(&root)
+        && text.trim_start().starts_with('{')
+        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
+    {
+        let at = Position { line: error.line(), column: error.column() };
+        let what = format!("a kubelet reads this file as JSON, and it is not valid: {error}");
+        return Err(Problem::new(at, "", what));
     }
+    Ok((root, ignored))
 }
 
 /// Reads the tree. Returns the configuration and its warnings.

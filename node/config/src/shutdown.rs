@@ -64,7 +64,7 @@ options! {
         /// Who may announce when this node goes away, apart from the login manager and an operator (`winddown drain
         /// --deadline`). The pods are then terminated in the same order, in the time that the notice leaves.
         notices: NoticesConfig = NoticesConfig::default() => at_restart("shutdownNotices");
-        /// How many shutdown reports are kept.
+        /// Of how many boots with a shutdown the reports are kept, ten of each at most; and how many drains' are.
         reports_kept: u32 = 20 => at_restart("reportsKept").integer(1, 1000);
         /// Namespaces whose pods may block shutdowns: while one runs with the label `winddown.dev/shutdown-guard:
         /// "true"`, logind refuses them, for as long as is written here.

@@ -507,3 +507,19 @@ fn our_own_file_takes_a_path_for_the_runtimes_socket_and_is_strict_about_the_res
     assert!(refused("clusterDNS: [kube-dns.example]\n"));
     assert!(refused("containerRuntimeEndpoint: crio.sock\n"));
 }
+
+#[test]
+fn what_needs_an_api_server_and_has_none_names_the_mode_beside_a_kubelet_first() {
+    for line in [
+        "kubeconfig: /etc/kubernetes/kubelet.conf",
+        "bootstrapKubeconfig: /etc/kubernetes/bootstrap.conf",
+        "shutdownAfterNodes: rack=a",
+    ] {
+        let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{line}\n");
+        let (_, warnings) = Config::parse(Path::new("config.yaml"), text.as_bytes()).unwrap();
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        let what = warning.problem.message.as_str();
+        let modes = "write `mode: companion` beside a kubelet, and `mode: cluster` without one";
+        assert!(what.ends_with(modes), "{line}: {what}");
+    }
+}

@@ -51,9 +51,10 @@ fn how(line: &str) -> How {
             Filled("winddown --socket /run/winddown/winddown.sock doctor")
         }
         "winddown config check {word}" => Filled("winddown config check /etc/winddown/config.yaml"),
-        "winddown config default > {word}"
-        | "winddown config default > {}"
-        | "winddown config default > {DEFAULT_FILE}" => {
+        "cp {from} {to}" => {
+            Filled("cp /var/lib/winddown/last-config.yaml /etc/winddown/config.yaml")
+        }
+        "winddown config default > {word}" | "winddown config default > {}" => {
             Filled("winddown config default > /etc/winddown/config.yaml")
         }
         "winddown drain --deadline" => Filled("winddown drain --deadline 90s"),
