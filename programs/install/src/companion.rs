@@ -318,8 +318,11 @@ fn periods_text(said: Option<&MergedConfiguration>) -> String {
             let value = default_of(field).unwrap_or_default();
             format!("{field}: {}\n", scalar(&value))
         });
+        // A period that is written chooses the kubelet's order, unless the order is written as well.
         return format!(
-            "\n# The kubelet's files set no grace periods: these are defaults.\n{total}{critical}"
+            "\n# The kubelet's files set no grace periods: these are defaults.\n{total}{critical}\
+             # The order is that of roles, etcd last; without this line it is that of priorities, as a kubelet's.\n\
+             shutdownOrder: role\n"
         );
     }
     if periods.groups.is_empty() {

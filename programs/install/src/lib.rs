@@ -565,8 +565,9 @@ fn advise(
         report.notes.extend(beside.notes());
         if !beside.has_joined {
             let file = beside.kubeconfig.display();
-            let note =
-                format!("{file} is not there: start winddown when the node has joined its cluster");
+            let note = format!(
+                "{file} is not there yet: the agent reads it as soon as the node has joined its cluster"
+            );
             report.notes.push(note);
         }
     }

@@ -236,6 +236,8 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
     assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
     assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
     assert_eq!(image.config().shutdown.periods(), ShutdownSettings::default().periods());
+    // Periods that nobody chose do not choose an order: etcd after the API server.
+    assert_eq!(image.config().to_json()["shutdownOrder"], "role");
 }
 
 #[test]
@@ -553,10 +555,10 @@ fn a_kubeconfig_that_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_node_that_has_not_joined_is_told_to_wait() {
+fn the_agent_is_enabled_before_the_node_has_joined() {
     let image = beside("kubeadm");
     fs::remove_file(image.path("etc/kubernetes/kubelet.conf")).unwrap();
     let report = image.install_live();
-    let note = "/etc/kubernetes/kubelet.conf is not there: start winddown when the node has joined its cluster";
+    let note = "/etc/kubernetes/kubelet.conf is not there yet: the agent reads it as soon as the node has joined its cluster";
     assert!(report.notes.iter().any(|said| said == note), "{report}");
 }
