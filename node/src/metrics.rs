@@ -130,10 +130,12 @@ impl Metrics {
         self.counted.shutdown.end.set(0);
     }
 
-    /// Sets the end time, unless the run has already ended before it was cancelled.
+    /// Sets the end time, unless the run had ended its pods before it was cancelled. It may be one of an earlier agent.
     fn shutdown_ended(&self) {
-        if self.ending.swap(false, Ordering::Relaxed) {
-            self.counted.shutdown.end.set(unix_seconds(Some(self.wall.now())));
+        self.ending.store(false, Ordering::Relaxed);
+        let times = &self.counted.shutdown;
+        if times.start.get() != 0 && times.end.get() == 0 {
+            times.end.set(unix_seconds(Some(self.wall.now())));
         }
     }
 }

@@ -104,6 +104,20 @@ fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
 }
 
 #[test]
+fn a_shutdown_of_the_agent_before_that_was_called_off_has_an_end() {
+    let end = |metrics: &Metrics| value(metrics, "kubelet_graceful_shutdown_end_time_seconds");
+    let metrics = metrics();
+    let start = WallTime::from_second(1_700_000_000).unwrap();
+    metrics.last_shutdown(Some(start), None);
+    metrics.record(&Event::ShutdownCancelled { spared_groups: 0 });
+    assert_eq!(end(&metrics), Some(1.8e9));
+    // One that had ended its pods before that keeps the time at which it had.
+    metrics.last_shutdown(Some(start), Some(WallTime::from_second(1_700_000_009).unwrap()));
+    metrics.record(&Event::ShutdownCancelled { spared_groups: 0 });
+    assert_eq!(end(&metrics), Some(1_700_000_009.0));
+}
+
+#[test]
 fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
     let looks =
         Counter::with_label("max_age_looks", "How often it looked", "found", &["old", "none"]);
