@@ -405,7 +405,9 @@ async fn the_agents_account_makes_mirror_pods_of_its_own_node_and_reports_its_po
     let made = async |pod: &Pod| refusal(pods.create(&PostParams::default(), pod).await);
     assert_eq!(made(&mirror_pod("made-a", own)).await, "it was let");
     assert!(made(&mirror_pod("made-b", other)).await.contains(wanted));
+    // The server itself refuses a mirror pod of no node.
     let mut nowhere = mirror_pod("made", own);
+    nowhere.metadata.annotations = None;
     nowhere.spec.as_mut().unwrap().node_name = None;
     let said = made(&nowhere).await;
     assert!(said.contains("may not write to what belongs to node ''"), "{said}");
