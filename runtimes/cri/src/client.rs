@@ -143,7 +143,6 @@ calls! {
     runtime port_forward(PortForwardRequest) -> PortForwardResponse, "PortForward", ask;
     images list_images(ListImagesRequest) -> ListImagesResponse, "ListImages", ask;
     images image_status(ImageStatusRequest) -> ImageStatusResponse, "ImageStatus", ask;
-    images pull_image(PullImageRequest) -> PullImageResponse, "PullImage", pull;
     images remove_image(RemoveImageRequest) -> RemoveImageResponse, "RemoveImage", change;
     images image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, "ImageFsInfo", ask;
 }
@@ -166,6 +165,17 @@ impl CriClient {
         let call = service.stop_container(request);
         let after = Duration::from_secs(whole).saturating_add(self.times.kill);
         self.call("StopContainer", after, call).await.map(drop)
+    }
+
+    /// `PullImage`. Has no deadline, as the kubelet's has none: a large image takes as long as it takes, and a pull that
+    /// is given up begins again. It ends with the connection.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub(crate) async fn pull_image(&self, request: api::PullImageRequest) -> Result<(), CallError> {
+        let mut service = self.images.clone();
+        let call = service.pull_image(request);
+        self.call("PullImage", Duration::MAX, call).await.map(drop)
     }
 
     /// `ExecSync`: runs a command in a container; SIGKILL after `timeout` (whole seconds, 0 for never).

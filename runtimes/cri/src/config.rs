@@ -134,10 +134,8 @@ pub enum CgroupDriver {
 pub struct CriTimes {
     /// Deadline of a call that only reads.
     pub ask: Duration,
-    /// Deadline of a call that creates or removes something.
+    /// Deadline of a call that creates or removes something. Pulling an image has none.
     pub change: Duration,
-    /// Deadline of pulling one image.
-    pub pull: Duration,
     /// How long a container may take to exit after SIGKILL before the stop fails.
     pub kill: Duration,
     /// How long a start in progress may delay a stop.
@@ -211,7 +209,6 @@ impl Default for CriTimes {
         Self {
             ask: Duration::from_secs(10),
             change: Duration::from_secs(120),
-            pull: Duration::from_secs(15 * 60),
             kill: Retry::KILL_TIMEOUT,
             start_patience: Duration::from_secs(2),
             health: Duration::from_secs(15),

@@ -90,7 +90,7 @@ async fn pull(
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {
-        Ok(_) => {
+        Ok(()) => {
             context.images.ages.note_pull(name);
             context.images.changed.notify_one();
             Ok(began.elapsed())

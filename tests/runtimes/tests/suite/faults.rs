@@ -300,3 +300,16 @@ async fn a_shorter_grace_is_told_to_the_runtime_at_once_and_the_kill_comes_on_ti
     assert_eq!(calls(&stage, "StopContainer"), expected);
     assert!(began.elapsed() < secs(10), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn an_image_that_takes_longer_than_any_other_call_may_is_pulled_once() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.change = Duration::from_millis(300);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let mut container = container_of("main", POLITE);
+    container["image"] = json!("registry/app:1");
+    stage.cri.script("PullImage", 1, Fault::Slow(Duration::from_millis(600)));
+    run(&runtime, &pod("web", &json!({"containers": [container]}))).await;
+    assert_eq!(calls(&stage, "PullImage").len(), 1);
+}
