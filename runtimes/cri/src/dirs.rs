@@ -12,7 +12,9 @@
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::files;
@@ -92,4 +94,36 @@ pub(crate) fn noted(config: &CriConfig, uid: &PodUid, container: &str, attempt: 
 /// The directory of the pod's logs.
 pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
     files::pod_logs(&config.logs.dir, pod.namespace(), pod.name(), pod.uid())
+}
+
+/// The UIDs of the pods that have a directory. Blocks.
+///
+/// # Errors
+/// The directory of all pods cannot be read.
+pub(crate) fn uids(config: &CriConfig) -> io::Result<Vec<PodUid>> {
+    Ok(names(&pods(config))?.into_iter().map(PodUid::new).collect())
+}
+
+/// The directories of the logs of the pod with this UID, whose name may not be known. Blocks.
+///
+/// # Errors
+/// The directory of all logs cannot be read.
+pub(crate) fn logs_of_uid(config: &CriConfig, uid: &PodUid) -> io::Result<Vec<PathBuf>> {
+    let all = &config.logs.dir;
+    // `NAMESPACE_POD_UID`, of which only the UID of a static pod may contain an underscore.
+    let is_its = |name: &String| name.splitn(3, '_').nth(2) == Some(uid.as_str());
+    Ok(names(all)?.into_iter().filter(is_its).map(|name| all.join(name)).collect())
+}
+
+/// The names in a directory; none if it does not exist.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
 }

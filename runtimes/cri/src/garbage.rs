@@ -1,5 +1,6 @@
 //! Removes what pods leave behind: sandboxes, dead containers, logs, volumes.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use winddown_engine::files;
-use winddown_shared::{PodUid, RuntimeError, error_chain};
+use winddown_shared::{PodUid, RuntimeError, RuntimePod, error_chain};
 
 use super::client::CallError;
 use super::config::CriConfig;
@@ -120,7 +121,7 @@ pub(super) async fn forget(
     clean(context, entry).await?;
     // The listing includes what an earlier agent left and this one never asked about.
     list::list_pod(context, entry).await?;
-    let (containers, sandboxes, label) = {
+    let (containers, sandboxes) = {
         let state = entry.lock();
         if state.any_running() {
             return Err(failed(format!("pod {uid} runs again: stop it before it is forgotten")));
@@ -129,7 +130,7 @@ pub(super) async fn forget(
         let dead = state.containers.iter().flat_map(|c| c.own.iter().map(|d| Arc::clone(&d.id)));
         let containers: Vec<Arc<str>> = runs.chain(dead).collect();
         let sandboxes: Vec<Arc<str>> = state.own.all.iter().map(|s| Arc::clone(&s.id)).collect();
-        (containers, sandboxes, state.label.clone())
+        (containers, sandboxes)
     };
     let removals = containers.iter().map(|id| remove_container(context, id));
     let removed: Result<Vec<()>, CallError> = join_all(removals).await.into_iter().collect();
@@ -144,19 +145,32 @@ pub(super) async fn forget(
     let (config, uid) = (context.config.clone(), uid.clone());
     blocking(move || {
         cgroup::remove(&config, &uid);
-        volumes::remove(&config, &uid)?;
-        let (namespace, name) = label;
-        if files::is_safe(&namespace) && files::is_safe(&name) {
-            let logs = files::pod_logs(&config.logs.dir, &namespace, &name, &uid);
-            volumes::remove_all(&config.paths.proc, &config.logs.dir, &logs)?;
+        let all = &config.logs.dir;
+        let cannot = |e| caused(format!("cannot read {}", all.display()), e);
+        for logs in dirs::logs_of_uid(&config, &uid).map_err(cannot)? {
+            volumes::remove_all(&config.paths.proc, all, &logs)?;
         }
-        Ok(())
+        // Last: while it is there, the pod is listed.
+        volumes::remove(&config, &uid)
     })
     .await
 }
 
-/// Removes dead containers except the last one of each name, with their logs, and sandboxes in which
-/// nothing runs any more. Does so in the background, without delaying the pod.
+/// The pods of which the runtime has nothing, as CRI-O has of none when the machine has booted, and of which their
+/// directories are left.
+///
+/// # Errors
+/// The directories cannot be read.
+pub(super) async fn forgotten(context: &Arc<CriContext>) -> Result<Vec<RuntimePod>, RuntimeError> {
+    let config = context.config.clone();
+    let what = format!("cannot read {}", dirs::pods(&config).display());
+    let mut left = blocking(move || dirs::uids(&config).map_err(|e| caused(what, e))).await?;
+    left.retain(|uid| context.pods.get(uid).is_none());
+    Ok(left.into_iter().map(|uid| RuntimePod::new(uid, "", "", false)).collect())
+}
+
+/// Removes dead containers except the last one of each name, with their logs, and sandboxes in which no container is
+/// left. Does so in the background, without delaying the pod.
 pub(super) fn prune(context: &Arc<CriContext>, entry: &Arc<PodEntry>) {
     let (garbage, sandboxes) = {
         let mut state = entry.lock();
@@ -167,13 +181,15 @@ pub(super) fn prune(context: &Arc<CriContext>, entry: &Arc<PodEntry>) {
     }
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     tokio::spawn(async move {
+        let mut left = HashSet::new();
         for (name, dead) in garbage {
             if let Err(error) = remove_run(&context, &entry, &name, &dead).await {
-                // The next listing includes it again.
+                // The next listing includes it again, and its sandbox.
                 tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot remove a dead container");
+                left.insert(dead.sandbox);
             }
         }
-        for id in sandboxes {
+        for id in sandboxes.into_iter().filter(|id| !left.contains(id)) {
             let request = api::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
             if let Err(error) = context.client.remove_pod_sandbox(request).await {
                 tracing::debug!(pod = %pod::title(&entry), error = error_chain(&error), "cannot remove an old sandbox");
@@ -265,7 +281,7 @@ pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
         let is_due = |run: &&mut Run| is_over && pod::is_settled(run) && !run.own.reclaimed;
         let over = container.run.as_mut().filter(is_due).map(|run| {
             run.own.reclaimed = true;
-            Dead { id: Arc::clone(&run.id), attempt: run.attempt }
+            pod::as_dead(run)
         });
         let dead = std::mem::take(&mut container.own).into_iter().chain(over);
         dead.map(move |dead| (Arc::clone(&name), dead))
@@ -273,13 +289,14 @@ pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     all.collect()
 }
 
-/// Takes former sandboxes that contain no newest run. Removing them removes the dead containers in them.
+/// Takes former sandboxes that contain neither a newest run nor the last one before it: removing a sandbox removes the
+/// containers in it, and leaves their logs.
 fn take_old_sandboxes(state: &mut PodState) -> Vec<Arc<str>> {
     let newest = state.own.all.iter().map(|s| s.attempt).max();
-    let runs: Vec<_> = state.containers.iter().filter_map(|c| c.run.as_ref()).collect();
-    let is_old = |s: &Sandbox| {
-        !s.ready && Some(s.attempt) != newest && runs.iter().all(|run| run.own.sandbox != s.id)
-    };
+    let runs = state.containers.iter().filter_map(|c| Some(&c.run.as_ref()?.own.sandbox));
+    let dead = state.containers.iter().flat_map(|c| c.own.iter().map(|dead| &dead.sandbox));
+    let used: HashSet<_> = runs.chain(dead).collect();
+    let is_old = |s: &Sandbox| !s.ready && Some(s.attempt) != newest && !used.contains(&s.id);
     let (old, kept) = state.own.all.iter().cloned().partition(is_old);
     state.own.all = kept;
     let old: Vec<Sandbox> = old;

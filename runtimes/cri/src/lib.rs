@@ -272,7 +272,8 @@ impl Runtime for CriRuntime {
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.context.ensure_adopted().await?;
-        let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
+        // Its directories may be there even if the runtime has nothing of it.
+        let entry = self.context.pods.get_or_new(uid);
         garbage::forget(&self.context, &entry).await?;
         self.context.pods.remove(uid);
         self.context.listing.failed.lock().remove(uid);
@@ -290,7 +291,9 @@ impl Runtime for CriRuntime {
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         list::list_all(&self.context).await?;
-        Ok(self.context.pods.list())
+        let mut listed = self.context.pods.list();
+        listed.extend(garbage::forgotten(&self.context).await?);
+        Ok(listed)
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {

@@ -343,7 +343,8 @@ fn take_runs(
     let mut dead = Vec::new();
     for (_, old) in runs {
         if matches!(old.state(), ContainerCreated | ContainerExited) {
-            dead.push(Dead { id: old.id.as_str().into(), attempt: attempt(&old) });
+            let (id, sandbox) = (old.id.as_str().into(), old.pod_sandbox_id.as_str().into());
+            dead.push(Dead { id, attempt: attempt(&old), sandbox });
         } else {
             state.own.strays.push(old.id.as_str().into());
         }

@@ -60,6 +60,8 @@ pub(crate) struct Sandbox {
 pub(crate) struct Dead {
     pub(crate) id: Arc<str>,
     pub(crate) attempt: u32,
+    /// The ID of the sandbox that it is in.
+    pub(crate) sandbox: Arc<str>,
 }
 
 /// What is known of a run in addition to the engine's state.
@@ -118,8 +120,14 @@ pub(crate) fn created(id: &str, attempt: u32, sandbox: &str, backoff: std::time:
 /// Makes `run` the container's newest one.
 pub(crate) fn begin(container: &mut Container, run: Run) {
     if let Some(old) = container.begin(run) {
-        container.own.insert(0, Dead { id: old.id, attempt: old.attempt });
+        container.own.insert(0, as_dead(&old));
     }
+}
+
+/// The run as one that is to be removed.
+pub(crate) fn as_dead(run: &Run) -> Dead {
+    let (id, sandbox) = (Arc::clone(&run.id), Arc::clone(&run.own.sandbox));
+    Dead { id, attempt: run.attempt, sandbox }
 }
 
 /// Whether the runtime has reported how the run ended.

@@ -44,8 +44,7 @@ async fn remove_created(context: &CriContext, entry: &PodEntry) {
         let created = state.containers.iter().filter_map(|container| {
             let is_created = |run: &&pod::Run| run.end.is_none() && run.started_at.is_none();
             let run = container.run.as_ref().filter(is_created)?;
-            let dead = Dead { id: Arc::clone(&run.id), attempt: run.attempt };
-            Some((Arc::clone(&container.name), dead))
+            Some((Arc::clone(&container.name), pod::as_dead(run)))
         });
         created.collect()
     };

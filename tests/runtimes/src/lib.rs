@@ -196,6 +196,16 @@ impl FakeCri {
         self.world().cgroups = Some(mount.to_owned());
     }
 
+    /// Loses all sandboxes and containers, as CRI-O does when the machine boots.
+    pub fn forget_everything(&self) {
+        self.world().forget_everything();
+    }
+
+    /// Creates the first sandbox of a pod (its name and its UID), as a kubelet would.
+    pub fn plant_foreign_sandbox(&self, pod: (&str, &str), ready: bool) {
+        self.world().plant_foreign_sandbox(pod, ready);
+    }
+
     /// Creates a foreign pod, as a kubelet would; returns its container's ID.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)

@@ -175,6 +175,28 @@ impl World {
         self.starts.values().copied().max().unwrap_or(0)
     }
 
+    pub(super) fn forget_everything(&mut self) {
+        self.containers.clear();
+        self.sandboxes.clear();
+    }
+
+    pub(super) fn plant_foreign_sandbox(&mut self, (name, uid): (&str, &str), ready: bool) {
+        let config = api::PodSandboxConfig {
+            metadata: Some(api::PodSandboxMetadata {
+                name: name.to_owned(),
+                uid: uid.to_owned(),
+                namespace: "default".to_owned(),
+                attempt: 0,
+            }),
+            labels: HashMap::from([("io.kubernetes.pod.uid".to_owned(), uid.to_owned())]),
+            ..api::PodSandboxConfig::default()
+        };
+        let id = self.add_sandbox(config, String::new()).unwrap_or_default();
+        if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+            sandbox.ready = ready;
+        }
+    }
+
     pub(super) fn kill_sandboxes(&mut self) {
         let ids: Vec<String> = self.sandboxes.keys().cloned().collect();
         for id in ids {

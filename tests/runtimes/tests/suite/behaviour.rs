@@ -47,7 +47,25 @@ async fn a_pod_whose_sandbox_died_gets_a_new_one_and_its_containers_again() {
     assert_eq!(seen[0].restart_count, 1, "the init container's work was lost with the sandbox");
     assert_eq!(stage.cri.running(), ["web/main#1"]);
     assert_eq!(calls(&stage, "RunPodSandbox"), ["RunPodSandbox web 0", "RunPodSandbox web 1"]);
-    eventually("the old sandbox is removed", || stage.cri.holds().1 == 1).await;
+    assert_eq!(stage.cri.holds(), (4, 2), "how the runs before ended is known from them");
+}
+
+#[tokio::test]
+async fn a_pod_that_loses_its_sandbox_again_and_again_keeps_the_logs_of_two_runs() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let web = polite("web");
+    let log = |run| stage.config().logs.dir.join(format!("default_web_uid-web/main/{run}.log"));
+    for run in 0..4 {
+        sync_until(&runtime, &web, |c| c[0].restart_count == run && is_running(&c[0])).await;
+        std::fs::write(log(run), "").unwrap();
+        // What only the runtime has is known from a listing.
+        runtime.list_pods().await.unwrap();
+        stage.cri.kill_sandboxes();
+    }
+    let left = || (0..4).filter(|run| log(*run).exists()).collect::<Vec<_>>();
+    eventually("logs of older runs are removed", || left() == [2, 3]).await;
+    eventually("and their sandboxes", || stage.cri.holds() == (2, 2)).await;
 }
 
 #[tokio::test]
@@ -61,7 +79,6 @@ async fn a_sandbox_that_died_is_stopped_too() {
     let mut all = stage.cri.calls();
     all.retain(|call| call.starts_with("RunPodSandbox") || call == "StopPodSandbox");
     assert_eq!(all, ["RunPodSandbox web 0", "StopPodSandbox", "RunPodSandbox web 1"]);
-    eventually("the old sandbox is removed", || stage.cri.holds().1 == 1).await;
     stage.cri.kill_sandboxes();
     runtime.list_pods().await.unwrap();
     stop(&runtime, &web, 5).await;

@@ -302,6 +302,33 @@ async fn a_shorter_grace_is_told_to_the_runtime_at_once_and_the_kill_comes_on_ti
 }
 
 #[tokio::test]
+async fn a_pod_that_the_runtime_has_forgotten_is_listed_until_its_volumes_and_its_logs_are_removed()
+{
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let volumes = json!([{"name": "data", "emptyDir": {}}]);
+    let spec = json!({"volumes": volumes, "containers": [container_of("main", POLITE)]});
+    let pod = pod("web", &spec);
+    run(&runtime, &pod).await;
+    stop(&runtime, &pod, 5).await;
+    drop(runtime);
+    stage.cri.forget_everything();
+    let runtime = reopened(&stage).await;
+    let names = |dir: &std::path::Path| {
+        let entries = std::fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    let (volumes, logs) = (stage.config().paths.state.join("pods"), stage.config().logs.dir);
+    assert_eq!((names(&volumes).len(), names(&logs).len()), (1, 1));
+    let listed = runtime.list_pods().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|pod| (pod.uid.as_str(), pod.running)).collect();
+    assert_eq!(listed, [("uid-web", false)]);
+    runtime.forget_pod(pod.uid()).await.unwrap();
+    assert_eq!((names(&volumes).len(), names(&logs).len()), (0, 0));
+    assert_eq!(runtime.list_pods().await.unwrap().len(), 0);
+}
+
+#[tokio::test]
 async fn an_image_that_takes_longer_than_any_other_call_may_is_pulled_once() {
     let stage = Fake::set().await;
     let mut config = stage.config();
