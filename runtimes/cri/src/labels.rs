@@ -73,6 +73,11 @@ pub(crate) fn of_pod(uid: &str) -> HashMap<String, String> {
     labels
 }
 
+/// The selector for everything of one pod, whoever made it.
+pub(crate) fn of_pod_by_anyone(uid: &str) -> HashMap<String, String> {
+    HashMap::from([(POD_UID.to_owned(), uid.to_owned())])
+}
+
 /// A sandbox's labels: the pod's own labels, overridden by the pod's identity.
 pub(crate) fn sandbox(pod: &Pod) -> HashMap<String, String> {
     let mut labels: HashMap<String, String> =

@@ -279,7 +279,7 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
     }
     let oldest = listed.iter().map(|s| s.created_at).min();
     state.started_at = state.started_at.or_else(|| observe::time(oldest?));
-    let known = std::mem::take(&mut state.own.all);
+    let known = state.own.all.clone();
     let sandboxes = listed.iter().map(|sandbox| Sandbox {
         id: sandbox.id.as_str().into(),
         attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
@@ -287,7 +287,7 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
         ready: sandbox.state() == api::PodSandboxState::SandboxReady,
         stopped: known.iter().any(|one| one.stopped && *one.id == *sandbox.id),
     });
-    state.own.all = sandboxes.collect();
+    sandbox::take(state, sandboxes.collect());
     let newest = listed.iter().max_by_key(|s| s.metadata.as_ref().map_or(0, |m| m.attempt));
     if let Some(newest) = newest {
         // The pod itself says what it requests, where it is known.
@@ -398,6 +398,25 @@ mod tests {
             let dead: Vec<&str> = state.containers[0].own.iter().map(|dead| &*dead.id).collect();
             assert_eq!((state.any_running(), dead.contains(&"id-0")), (is_stray, !is_stray));
         }
+    }
+
+    #[test]
+    fn a_sandbox_that_a_listing_finds_has_not_the_address_of_the_one_before() {
+        let listed = |attempt, state: api::PodSandboxState| api::PodSandbox {
+            id: format!("id-{attempt}"),
+            metadata: Some(api::PodSandboxMetadata { attempt, ..Default::default() }),
+            state: state.into(),
+            ..api::PodSandbox::default()
+        };
+        let dead = listed(0, api::PodSandboxState::SandboxNotready);
+        let ready = |attempt| listed(attempt, api::PodSandboxState::SandboxReady);
+        let mut state = PodState::default();
+        take_sandboxes(&mut state, &[ready(0)]);
+        state.ips = vec!["10.88.0.2".to_owned()];
+        take_sandboxes(&mut state, std::slice::from_ref(&dead));
+        assert_eq!(state.ips, ["10.88.0.2"], "there is no other");
+        take_sandboxes(&mut state, &[dead, ready(1)]);
+        assert_eq!(state.ips, Vec::<String>::new());
     }
 
     #[test]

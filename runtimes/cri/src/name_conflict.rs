@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use winddown_shared::Backoff;
+use winddown_shared::{Backoff, Pod, RuntimeError};
 
 use super::client::CallError;
-use super::{CriContext, api, labels};
+use super::{CriContext, api, failed, labels};
 
 /// How long to wait for a name that stays taken.
 const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
@@ -58,6 +58,33 @@ pub(super) async fn sandbox(context: &Arc<CriContext>, uid: &str, attempt: u32) 
             && sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt)
     });
     found.next().map(|sandbox| sandbox.id)
+}
+
+/// The first attempt of the pod that no sandbox made by others has: a kubelet that ran the node before leaves its own.
+/// `None` if there are none, or if they cannot be listed.
+///
+/// # Errors
+/// One of them is ready: the pod may run in it.
+pub(super) async fn after_sandboxes_of_others(
+    context: &CriContext,
+    pod: &Pod,
+) -> Result<Option<u32>, RuntimeError> {
+    let label_selector = labels::of_pod_by_anyone(pod.uid().as_str());
+    let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
+    let request = api::ListPodSandboxRequest { filter };
+    let Ok(listed) = context.client.list_pod_sandbox(request).await else { return Ok(None) };
+    let mut others = listed.items;
+    others.retain(|sandbox| !sandbox.labels.contains_key(labels::MANAGED));
+    if let Some(ready) = others.iter().find(|s| s.state() == api::PodSandboxState::SandboxReady) {
+        return Err(failed(format!(
+            "pod {}: sandbox {id}, which winddown has not made, may run it: drain the node with what made the \
+             sandbox, or remove it (`crictl rmp -f {id}`)",
+            pod.pod_ref(),
+            id = ready.id
+        )));
+    }
+    let attempts = others.iter().map(|s| s.metadata.as_ref().map_or(0, |m| m.attempt));
+    Ok(attempts.max().map(|attempt| attempt.saturating_add(1)))
 }
 
 /// The ID of the pod's container with this name and attempt, if it is in this sandbox and was not started.

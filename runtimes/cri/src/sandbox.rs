@@ -8,7 +8,7 @@ use winddown_shared::{Pod, PodEventKind, RuntimeError};
 
 use super::client::CallError;
 use super::config::CgroupDriver;
-use super::pod::{PodEntry, Sandbox};
+use super::pod::{PodEntry, PodState, Sandbox};
 use super::spec::{self, HostFacts};
 use super::{CriContext, api, blocking, failed, health, name_conflict};
 
@@ -36,20 +36,19 @@ pub(super) async fn make(
             health.message
         )));
     }
-    let attempt = {
+    let mut attempt = {
         let state = entry.lock();
         state.own.all.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
     };
-    let config = config(context, pod, attempt).await?;
     let handler = runtime_handler(pod);
-    let request =
-        api::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.clone() };
-    let call = || {
-        let call = context.client.run_pod_sandbox(request.clone());
-        async { Ok(call.await?.pod_sandbox_id) }
-    };
-    let found = || name_conflict::sandbox(context, pod.uid().as_str(), attempt);
-    let id = name_conflict::create_or_find(call, found).await.map_err(|error| {
+    let mut made = create(context, config(context, pod, attempt).await?, &handler).await;
+    if made.as_ref().is_err_and(CallError::is_name_taken)
+        && let Some(next) = name_conflict::after_sandboxes_of_others(context, pod).await?
+    {
+        attempt = next;
+        made = create(context, config(context, pod, attempt).await?, &handler).await;
+    }
+    let id = made.map_err(|error| {
         entry.lock().own.unsure = true;
         health::note_unreachable(context, &error);
         if !entry.lock().stopping {
@@ -65,12 +64,38 @@ pub(super) async fn make(
     let sandbox = Sandbox { id, attempt, handler, ready: true, stopped: false };
     {
         let mut state = entry.lock();
-        state.own.all.push(sandbox);
+        let all = state.own.all.iter().cloned().chain([sandbox]).collect();
+        take(&mut state, all);
         let now = context.config.wall.now();
         state.started_at.get_or_insert(now);
-        state.ips.clear();
     }
     Ok(())
+}
+
+/// Records the pod's sandboxes. The addresses are those of the newest: another one has others.
+pub(super) fn take(state: &mut PodState, all: Vec<Sandbox>) {
+    let newest = |all: &[Sandbox]| all.iter().max_by_key(|s| s.attempt).map(|s| Arc::clone(&s.id));
+    if newest(&state.own.all) != newest(&all) {
+        state.ips.clear();
+    }
+    state.own.all = all;
+}
+
+/// Creates the sandbox, or finds it if an earlier call has. Returns its ID.
+async fn create(
+    context: &Arc<CriContext>,
+    config: api::PodSandboxConfig,
+    handler: &str,
+) -> Result<String, CallError> {
+    let names = config.metadata.clone().unwrap_or_default();
+    let request =
+        api::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
+    let call = || {
+        let call = context.client.run_pod_sandbox(request.clone());
+        async { Ok(call.await?.pod_sandbox_id) }
+    };
+    let found = || name_conflict::sandbox(context, &names.uid, names.attempt);
+    name_conflict::create_or_find(call, found).await
 }
 
 /// Asks for the addresses of the pod's sandbox, unless they are known or the pod is on the host's network.

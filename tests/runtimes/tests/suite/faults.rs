@@ -329,6 +329,19 @@ async fn a_pod_that_the_runtime_has_forgotten_is_listed_until_its_volumes_and_it
 }
 
 #[tokio::test]
+async fn a_pod_whose_name_a_sandbox_of_a_kubelet_holds_gets_the_next_if_that_is_dead() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    stage.cri.plant_foreign_sandbox(("web", "uid-web"), false);
+    run(&runtime, &polite("web")).await;
+    assert_eq!(stage.cri.running(), ["web/main#0"]);
+    stage.cri.plant_foreign_sandbox(("lives", "uid-lives"), true);
+    let error = error_chain(&runtime.sync_pod(&polite("lives")).await.unwrap_err());
+    assert!(error.contains("remove it (`crictl rmp -f "), "{error}");
+    assert_eq!(stage.cri.running(), ["web/main#0"]);
+}
+
+#[tokio::test]
 async fn an_image_that_takes_longer_than_any_other_call_may_is_pulled_once() {
     let stage = Fake::set().await;
     let mut config = stage.config();
