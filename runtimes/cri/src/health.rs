@@ -97,18 +97,24 @@ pub(super) fn note_gone(context: &CriContext, message: &str) {
     });
 }
 
+/// The conditions that pods depend on. containerd has another one for its deprecated settings.
+const NEEDED: [&str; 2] = ["RuntimeReady", "NetworkReady"];
+
 /// Reads the runtime's conditions. A missing condition counts as false.
 pub(super) fn read(conditions: &[api::RuntimeCondition]) -> CriHealth {
-    let is = |name: &str| conditions.iter().any(|c| c.r#type == name && c.status);
-    let wrong = conditions.iter().filter(|c| !c.status);
-    // In the kubelet's form.
-    let wrong: Vec<String> = wrong
-        .map(|c| format!("{}=false reason:{} message:{}", c.r#type, c.reason, c.message))
-        .collect();
+    let found = NEEDED.map(|name| conditions.iter().find(|c| c.r#type == name));
+    let [runtime_ready, network_ready] = found.map(|found| found.is_some_and(|c| c.status));
+    let wrong = NEEDED.into_iter().zip(found).filter_map(|(name, found)| match found {
+        Some(c) if c.status => None,
+        // In the kubelet's form.
+        Some(c) => Some(format!("{name}=false reason:{} message:{}", c.reason, c.message)),
+        None => Some(format!("{name} is not reported")),
+    });
+    let wrong: Vec<String> = wrong.collect();
     CriHealth {
         reachable: true,
-        runtime_ready: is("RuntimeReady"),
-        network_ready: is("NetworkReady"),
+        runtime_ready,
+        network_ready,
         message: wrong.join("; "),
         ..CriHealth::unknown()
     }
@@ -135,6 +141,16 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_that_pods_do_not_depend_on_is_not_named_as_what_is_wrong() {
+        let notes = condition("ContainerdHasNoDeprecationWarnings", false);
+        let network = condition("NetworkReady", false);
+        let health = read(&[condition("RuntimeReady", true), network, notes.clone()]);
+        assert_eq!(health.message, "NetworkReady=false reason:Because message:of that");
+        let well = [condition("RuntimeReady", true), condition("NetworkReady", true), notes];
+        assert_eq!(read(&well).message, "");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_what_it_means_for_pods() {
         let ready = condition("RuntimeReady", true);
         let none = read(&[ready.clone(), condition("NetworkReady", false)]).trouble().unwrap();
@@ -152,7 +168,9 @@ mod tests {
 
     #[test]
     fn a_condition_that_is_not_named_is_not_met() {
-        assert!(!read(&[]).runtime_ready);
+        let none = read(&[]);
+        assert!(!none.runtime_ready);
+        assert_eq!(none.message, "RuntimeReady is not reported; NetworkReady is not reported");
         assert!(
             read(&[condition("RuntimeReady", true), condition("NetworkReady", true)]).is_well()
         );
