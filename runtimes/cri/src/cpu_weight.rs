@@ -21,6 +21,9 @@ use super::spec::pods_cgroup;
 /// Number of concurrent stops from which on the weight is raised.
 const RAISE_FROM_STOPS: u64 = 8;
 
+/// Added to a raised weight, so that the next agent tells it from a configured one, which is a round number.
+const RAISED_MARK: u64 = 1;
+
 /// The scale on which a cgroup version measures weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scale {
@@ -99,11 +102,12 @@ fn raise(
     let text = kernel::read_to_string(&group.path)?;
     let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
-    // So high a value was not configured: an agent that was killed left it.
-    let found = if has >= scale.one * RAISE_FROM_STOPS { scale.one } else { has };
+    // An agent that was killed left it.
+    let is_raised = has >= scale.one * RAISE_FROM_STOPS && has % scale.one == RAISED_MARK;
+    let found = if is_raised { scale.one } else { has };
     let usual = usual.unwrap_or(found);
-    let weight = count.saturating_mul(scale.one).clamp(usual, scale.most);
-    put(&group, weight)?;
+    let weight = count.min(scale.most / scale.one - 1) * scale.one + RAISED_MARK;
+    put(&group, weight.max(usual))?;
     Ok(usual)
 }
 
@@ -147,9 +151,10 @@ mod tests {
     fn the_group_weighs_as_much_as_what_ends_in_it_and_then_as_before() {
         use CgroupDriver::{Cgroupfs, Systemd};
         for (dir, file, driver, before, raised) in [
-            ("cpu/winddown", "cpu.shares", Cgroupfs, "1024", "81920"),
-            ("cpu,cpuacct/winddown.slice", "cpu.shares", Systemd, "2048", "81920"),
-            ("winddown.slice", "cpu.weight", Systemd, "100", "8000"),
+            ("cpu/winddown", "cpu.shares", Cgroupfs, "1024", "81921"),
+            ("cpu,cpuacct/winddown.slice", "cpu.shares", Systemd, "2048", "81921"),
+            ("winddown.slice", "cpu.weight", Systemd, "100", "8001"),
+            ("winddown.slice", "cpu.weight", Systemd, "800", "8001"),
         ] {
             let mount = tempfile::tempdir().unwrap();
             let config = config(mount.path());
