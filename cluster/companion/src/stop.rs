@@ -294,17 +294,20 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// Whether the container runtime says that nothing of the pod runs now.
     async fn runs_nothing(&self, runtime_uid: &PodUid) -> bool {
-        self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
+        self.has_now(runtime_uid).await.is_ok_and(|now| now.running.is_empty())
     }
 
-    /// The pod's current state in the container runtime; `None` if the runtime cannot be queried.
-    async fn has_now(&self, runtime_uid: &PodUid) -> Option<RuntimePodState> {
+    /// The pod's current state in the container runtime.
+    async fn has_now(&self, runtime_uid: &PodUid) -> Result<RuntimePodState, NodeError> {
         let (now, mut snapshots) = (Instant::now(), self.poller.subscribe());
         let is_new =
             |newest: &Option<RuntimeSnapshot>| newest.as_ref().is_some_and(|one| one.begun >= now);
         // The sender lives as long as `self`.
         let snapshot = snapshots.wait_for(is_new).await.ok().and_then(|newest| newest.clone());
-        snapshot.and_then(|snapshot| snapshot.of(runtime_uid).ok())
+        match snapshot {
+            Some(snapshot) => snapshot.of(runtime_uid).map_err(NodeError::clone),
+            None => Err(NodeError::because("the container runtime is no longer asked")),
+        }
     }
 
     /// Whether the pod is stopped without a request to the API server, which has not listed it.
@@ -385,7 +388,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             return Ok(Vec::new());
         }
         let mut held = self.mounted(uid).await?;
-        if self.network(uid).await.is_some() {
+        if self.network(uid).await?.is_some() {
             held.push("its network".to_owned());
         }
         Ok(held)
@@ -396,22 +399,22 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         if !self.kubelet.is_held() && !self.stops_as_found(uid) {
             return Ok(());
         }
-        match self.network(uid).await {
+        match self.network(uid).await? {
             Some(runtime_uid) => self.node.take_down(&runtime_uid).await,
             None => Ok(()),
         }
     }
 
     /// The UID that the container runtime knows, if the pod has a sandbox with a network of its own.
-    async fn network(&self, uid: &PodUid) -> Option<PodUid> {
-        let CurrentPod { pod, gone } = self.known.look(uid)?;
+    async fn network(&self, uid: &PodUid) -> Result<Option<PodUid>, NodeError> {
+        let Some(CurrentPod { pod, gone }) = self.known.look(uid) else { return Ok(None) };
         // The network of a pod whose mirror pod was replaced is shown by the next one.
         if pod.is_on_host_network() || (gone && pod.is_mirror()) {
-            return None;
+            return Ok(None);
         }
         let runtime_uid = facts::runtime_uid(&pod);
-        let has_sandbox = self.has_now(&runtime_uid).await.is_some_and(|now| now.has_sandbox);
-        has_sandbox.then_some(runtime_uid)
+        let has_sandbox = self.has_now(&runtime_uid).await?.has_sandbox;
+        Ok(has_sandbox.then_some(runtime_uid))
     }
 
     /// What is mounted, staged and prepared for the pod.

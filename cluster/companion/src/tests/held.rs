@@ -31,6 +31,23 @@ async fn a_network_is_given_back_by_the_kubelet_and_without_one_through_the_cont
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_network_that_the_container_runtime_does_not_show_is_unknown_and_given_back_once_it_does()
+{
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes_down_after = secs(5);
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    core.kubelet.hold().await;
+    world.state().runtime_away = true;
+    assert_eq!(core.held(&uid("web")).await.unwrap_err().to_string(), "no socket");
+    assert!(core.give_network_back(&uid("web")).await.is_err());
+    world.state().runtime_away = false;
+    sleep(secs(1)).await;
+    core.give_network_back(&uid("web")).await.unwrap();
+    assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volume_that_no_pod_had_when_a_pods_end_began_is_waited_for_ten_seconds_by_all_together()
 {
     let claimed =
