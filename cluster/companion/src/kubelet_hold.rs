@@ -31,6 +31,8 @@ pub(super) struct KubeletHold {
 pub(super) enum KubeletHoldState {
     #[default]
     Free,
+    /// It is not held, and a shutdown's first look has not shown it to be gone.
+    Seen,
     /// Since then.
     Held(Instant),
     Impossible,
@@ -42,8 +44,12 @@ impl KubeletHoldState {
     fn held_at(self) -> Option<Instant> {
         match self {
             Self::Held(since) => Some(since),
-            Self::Free | Self::Impossible => None,
+            Self::Free | Self::Seen | Self::Impossible => None,
         }
+    }
+
+    fn is_decided(self) -> bool {
+        matches!(self, Self::Held(_) | Self::Impossible)
     }
 }
 
@@ -75,6 +81,12 @@ impl KubeletHold {
         let _ = self.state.subscribe().wait_for(|state| state.held_at().is_some()).await;
     }
 
+    /// Resolves when it is known whether the kubelet ran as the shutdown began. Cancel-safe.
+    pub(super) async fn seen(&self) {
+        // The senders live as long as `self`.
+        let _ = self.state.subscribe().wait_for(|state| *state != KubeletHoldState::Free).await;
+    }
+
     /// Has the kubelet held. Resolves when that is done, has turned out to be impossible, or is no longer wanted
     /// because the node stays up.
     pub(super) async fn hold(&self) {
@@ -82,13 +94,14 @@ impl KubeletHold {
         let (mut wanted, mut state) = (self.wanted.subscribe(), self.state.subscribe());
         // The senders live as long as `self`.
         tokio::select! {
-            _ = state.wait_for(|state| *state != KubeletHoldState::Free) => {}
+            _ = state.wait_for(|state| state.is_decided()) => {}
             _ = wanted.wait_for(|wanted| !*wanted) => {}
         };
     }
 
     /// Holds the kubelet when requested, and starts it again when the node stays up. One that an earlier agent stopped is
-    /// held from the start.
+    /// held from the start, and one that does not run as a shutdown begins, since then: what the API server accepts from
+    /// then on, no kubelet learns of.
     pub(super) async fn keep<N: KubeletHost>(
         &self,
         node: &N,
@@ -99,24 +112,30 @@ impl KubeletHold {
             // Whatever the API server has accepted since, no kubelet has learnt of it.
             self.state.send_replace(KubeletHoldState::Held(begun));
         }
+        let mut down_since = begun;
         loop {
             let state = *self.state.borrow();
-            let is_needed = *going_down.borrow() && state.held_at().is_none();
+            let is_down = *going_down.borrow();
+            let is_new = is_down && state == KubeletHoldState::Free;
+            let is_needed = is_down && !is_new && state.held_at().is_none();
             tokio::select! {
                 Ok(()) = wanted.changed() => {
                     if *wanted.borrow_and_update() {
-                        self.hold_back(node).await;
+                        self.hold_back(node, Instant::now()).await;
                     }
                 }
                 Ok(()) = going_down.changed() => {
+                    down_since = Instant::now();
                     if !*going_down.borrow_and_update() {
                         self.let_go(node, &mut going_down).await;
                     }
                 }
+                is_absent = node.is_kubelet_absent(), if is_new => match is_absent {
+                    true => self.hold_gone(node, down_since).await,
+                    false => drop(self.state.send_replace(KubeletHoldState::Seen)),
+                },
                 () = exited(node, state), if is_needed => {
-                    tracing::warn!("the kubelet exited while the node shuts down");
-                    self.was_gone.store(true, Ordering::Relaxed);
-                    self.hold_back(node).await;
+                    self.hold_gone(node, Instant::now()).await;
                 }
                 // The sender of `going_down` is gone: the kubelet stays stopped.
                 else => return,
@@ -124,11 +143,18 @@ impl KubeletHold {
         }
     }
 
-    async fn hold_back<N: KubeletHost>(&self, node: &N) {
+    /// Keeps a kubelet that has not run since then from coming back.
+    async fn hold_gone<N: KubeletHost>(&self, node: &N, since: Instant) {
+        tracing::warn!("no kubelet runs while the node shuts down");
+        self.was_gone.store(true, Ordering::Relaxed);
+        self.hold_back(node, since).await;
+    }
+
+    async fn hold_back<N: KubeletHost>(&self, node: &N, since: Instant) {
         let state = match node.stop_kubelet().await {
             Ok(()) => {
                 tracing::info!("stopped the kubelet so that it does not restart containers");
-                KubeletHoldState::Held(self.held_at().unwrap_or_else(Instant::now))
+                KubeletHoldState::Held(self.held_at().unwrap_or(since))
             }
             Err(why) => {
                 tracing::warn!(

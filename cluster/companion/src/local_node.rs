@@ -104,8 +104,13 @@ pub trait LocalHolds: Send + Sync + 'static {
 
 /// The kubelet's service.
 pub trait LocalKubelet: Send + Sync + 'static {
-    /// Resolves when the kubelet's service was running and has stopped, unless by a successful
-    /// [`stop_kubelet`](Self::stop_kubelet). Cancel-safe.
+    /// Whether no kubelet runs, whoever ended it. While that is not known, one may. Bounded in time, and cancel-safe.
+    fn is_kubelet_absent(&self) -> impl Future<Output = bool> + Send {
+        async { false }
+    }
+
+    /// Resolves when no kubelet runs any more, unless because of a successful [`stop_kubelet`](Self::stop_kubelet).
+    /// Cancel-safe.
     fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }

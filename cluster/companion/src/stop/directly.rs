@@ -52,6 +52,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             return pending().await;
         }
         request.until(|asked| asked.accepted.is_some()).await;
+        if self.is_going_down() {
+            // One that is gone runs none.
+            self.kubelet.seen().await;
+        }
         let _runs_hooks = self.kubelets_hooks.subscribe();
         if !self.kubelet.is_held() {
             self.node.hooks_begin(runtime_uid).await;

@@ -1,6 +1,7 @@
 //! PreStop hooks: each runs once, and nothing cuts it short.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::json;
@@ -86,6 +87,22 @@ async fn hooks_run_without_a_kubelet_that_an_earlier_agent_stopped_though_the_ap
     world.set_staying_up();
     sleep(secs(1)).await;
     assert!(world.log().last().unwrap().ends_with("start the kubelet"), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_without_a_kubelet_that_ended_before_the_shutdown() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.state().stops_after = Duration::from_millis(50);
+    world.kill_kubelet();
+    sleep(secs(60)).await;
+    world.set_going_down();
+    let (took, stopped) = stop(&core, "web", 60).await;
+    let log = world.log();
+    assert!(log.contains(&"60: run the hooks of uid-web".to_owned()), "{log:?}");
+    assert!(!log.iter().any(|line| line.contains("the kubelet runs")), "{log:?}");
+    let remark = stopped.unwrap().remark.unwrap_or_default();
+    assert!(remark.starts_with("the kubelet is gone: "), "{remark}");
+    assert_eq!(took, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -639,6 +639,10 @@ impl LocalHolds for World {
 }
 
 impl LocalKubelet for World {
+    async fn is_kubelet_absent(&self) -> bool {
+        *self.0.kubelet_ended.borrow()
+    }
+
     async fn kubelet_ended(&self) {
         let _ = self.0.kubelet_ended.subscribe().wait_for(|ended| *ended).await;
     }

@@ -238,6 +238,10 @@ impl LocalHolds for KubeletNode {
 }
 
 impl LocalKubelet for KubeletNode {
+    async fn is_kubelet_absent(&self) -> bool {
+        self.kubelet.is_absent().await
+    }
+
     async fn kubelet_ended(&self) {
         self.kubelet.ended().await;
     }

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::timeout;
-use winddown_host::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
-use winddown_host::{Durability, replace_private};
+use winddown_companion::kubelet::processes::{Stranger, kubelets, strangers};
+use winddown_host::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase, UnitView};
+use winddown_host::{Durability, OneThread, replace_private};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
+
+use super::shims::shows_machine;
 
 /// The unit's name in every distribution of Kubernetes that has a separate kubelet.
 const UNIT: &str = "kubelet.service";
@@ -21,10 +24,14 @@ const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the kubelet may take to exit. It waits for nothing on SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long reading the machine's processes may take.
+const PROCESSES_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The service that runs the kubelet.
 #[derive(Debug)]
 pub(super) struct KubeletService {
     mark: PathBuf,
+    reading: OneThread,
     /// Whether the service was seen running, by this agent or the one that stopped it.
     ran: AtomicBool,
 }
@@ -59,10 +66,27 @@ impl KubeletService {
     pub(super) fn new(volatile: &Path) -> Self {
         let mark = volatile.join(MARK);
         let ran = AtomicBool::new(mark.exists());
-        Self { mark, ran }
+        Self { mark, reading: OneThread::default(), ran }
     }
 
-    /// Resolves when the service no longer runs: it was seen running, or has run since the boot. Cancel-safe.
+    /// Whether neither the service nor another kubelet runs, such as one that is part of k3s. Cancel-safe.
+    pub(super) async fn is_absent(&self) -> bool {
+        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
+        match systemd.look(UNIT).await {
+            Ok(state) if state.is_none_or(|state| state.main_pid.is_none()) => {
+                self.has_no_process().await
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no process of the machine is a kubelet.
+    async fn has_no_process(&self) -> bool {
+        let look = self.reading.run(|()| may_run_kubelet(Path::new("/")));
+        matches!(timeout(PROCESSES_TIMEOUT, look).await, Ok(Ok(Ok(false))))
+    }
+
+    /// Resolves when the service no longer runs: it was seen running, or no kubelet runs. Cancel-safe.
     pub(super) async fn ended(&self) {
         let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let mut changes = systemd.changes();
@@ -71,8 +95,7 @@ impl KubeletService {
                 Ok(Some(state)) if state.main_pid.is_some() => {
                     self.ran.store(true, Ordering::Relaxed);
                 }
-                Ok(Some(state)) if state.phase == UnitPhase::Over => return,
-                Ok(_) if self.ran.load(Ordering::Relaxed) => return,
+                Ok(_) if self.ran.load(Ordering::Relaxed) || self.has_no_process().await => return,
                 _ => {}
             }
             // A lagged receiver returns too, and the state is then checked; the sender lives as long as the client.
@@ -97,12 +120,11 @@ impl KubeletService {
         // The client is not kept: it is needed once, when the machine goes down.
         let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
-        let runs = state.as_ref().is_some_and(|state| state.main_pid.is_some());
         // A service that has just exited may be restarted by systemd.
-        if !runs && !self.ran.load(Ordering::Relaxed) {
+        if !may_run(state.as_ref()) && !self.ran.load(Ordering::Relaxed) {
             // Stopped by someone else, who may start it again.
-            let is_over = state.is_some_and(|state| state.phase == UnitPhase::Over);
-            return if is_over { Ok(()) } else { Err(KubeletError::NoService) };
+            let is_absent = self.has_no_process().await;
+            return if is_absent { Ok(()) } else { Err(KubeletError::NoService) };
         }
         replace_private(&self.mark, Durability::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
@@ -130,6 +152,22 @@ impl KubeletService {
     }
 }
 
+/// Whether a kubelet of this node may run: one that root started without a service counts. Blocks.
+///
+/// # Errors
+/// That is not known: `/proc` cannot be read, or shows only some processes.
+fn may_run_kubelet(root: &Path) -> io::Result<bool> {
+    shows_machine(&root.join("proc"))?;
+    let is_of_root = |why| matches!(why, Stranger::InSession | Stranger::InNoService);
+    Ok(!kubelets(root)?.is_empty() || strangers(root)?.into_iter().any(|(_, why)| is_of_root(why)))
+}
+
+/// Whether the service runs, or systemd is about to restart it after an exit.
+fn may_run(state: Option<&UnitView>) -> bool {
+    let restarts = |state: &UnitView| state.phase == UnitPhase::Starting && state.end.is_some();
+    state.is_some_and(|state| state.main_pid.is_some() || restarts(state))
+}
+
 /// Resolves when the service has no processes left.
 async fn is_over(
     systemd: &UnitsClient,
@@ -140,4 +178,30 @@ async fn is_over(
         let _ = changes.recv().await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_host::service_units::{UnitEnd, UnitExit};
+
+    use super::*;
+
+    #[test]
+    fn a_service_that_systemd_is_about_to_restart_is_stopped_and_one_that_never_ran_is_not() {
+        let status = UnitExit::Code(1);
+        let ran = Duration::from_secs(1);
+        let out_of_memory = false;
+        let (started_at, finished_at) = (None, None);
+        let end = Some(UnitEnd { status, out_of_memory, started_at, finished_at, ran });
+        let view = |phase, main_pid, end| UnitView { phase, main_pid, end, stop_timeout: None };
+        for (what, state, wanted) in [
+            ("not loaded", None, false),
+            ("running", Some(view(UnitPhase::Running, Some(7), None)), true),
+            ("never started", Some(view(UnitPhase::Starting, None, None)), false),
+            ("between two runs", Some(view(UnitPhase::Starting, None, end)), true),
+            ("stopped", Some(view(UnitPhase::Over, None, end)), false),
+        ] {
+            assert_eq!(may_run(state.as_ref()), wanted, "{what}");
+        }
+    }
 }

@@ -18,18 +18,30 @@ const MAX_NAME_BYTES: u64 = 64;
 /// # Errors
 /// That is not known: `/proc` cannot be read, or shows only some processes.
 pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
-    let name = |process: &Path| read_first(&process.join("comm"), MAX_NAME_BYTES);
-    if name(&proc.join("1"))?.trim_ascii_end() != INIT.as_bytes() {
-        return Err(io::Error::other("process 1 is not systemd"));
-    }
+    shows_machine(proc)?;
     for entry in std::fs::read_dir(proc)? {
         // A process may have exited since.
-        let Ok(name) = name(&entry?.path()) else { continue };
+        let Ok(name) = name_of(&entry?.path()) else { continue };
         if HOLDERS.iter().any(|holder| name.starts_with(holder.as_bytes())) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Checks that this `/proc` shows all processes of the machine. Blocks.
+///
+/// # Errors
+/// It shows only some, or cannot be read.
+pub(super) fn shows_machine(proc: &Path) -> io::Result<()> {
+    match name_of(&proc.join("1"))?.trim_ascii_end() == INIT.as_bytes() {
+        true => Ok(()),
+        false => Err(io::Error::other("process 1 is not systemd")),
+    }
+}
+
+fn name_of(process: &Path) -> io::Result<Vec<u8>> {
+    read_first(&process.join("comm"), MAX_NAME_BYTES)
 }
 
 #[cfg(test)]
