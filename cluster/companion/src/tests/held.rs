@@ -44,6 +44,7 @@ async fn a_network_that_the_container_runtime_does_not_show_is_unknown_and_given
     world.state().runtime_away = false;
     sleep(secs(1)).await;
     core.give_network_back(&uid("web")).await.unwrap();
+    sleep(Duration::from_millis(1)).await;
     assert_eq!(core.held(&uid("web")).await.unwrap(), Vec::<String>::new());
 }
 
