@@ -105,32 +105,43 @@ impl PodsWork {
     }
 }
 
-/// Removes the volumes of pods that went away while no agent ran, once it is known which pods run. To be called when the
-/// API server has listed the wanted ones.
+/// Removes the volumes of pods that went away while no agent ran, once it is known which pods run, and of those that only
+/// the runtime knows when they have terminated. To be called when the API server has listed the wanted ones.
 async fn remove_unknown_volumes<R: Runtime>(
     cluster: Membership,
     workers: PodWorkers<RuntimeSyncer<R>>,
 ) {
     let Some(side) = cluster.pods() else { return };
-    let mut more = workers.more_known();
-    let running = loop {
+    let (mut more, mut ends) = (workers.more_known(), workers.ends());
+    loop {
+        ends.mark_unchanged();
         let running = workers.running();
-        if running.known {
-            break running;
+        if !running.known {
+            next_change(&mut more).await;
+            continue;
         }
-        next_change(&mut more).await;
-    };
-    let wanted = side.wanted.borrow().clone();
-    let wanted = wanted.iter().flat_map(|all| all.pods.iter().map(Pod::uid).chain(&all.waiting));
-    let running_uids = running.pods.iter().map(Pod::uid);
-    let running_uids = running_uids.chain(running.runtime_only.iter().map(|pod| &pod.uid));
-    let known: HashSet<PodUid> = wanted.chain(running_uids).cloned().collect();
-    let resolver = side.resolver.clone();
-    let removed = tokio::task::spawn_blocking(move || {
-        resolver.remove_unknown(|uid| known.contains(&PodUid::new(uid)))
-    });
-    if let Ok(removed @ 1..) = removed.await {
-        tracing::info!(directories = removed, "removed volumes of pods that are gone");
+        let wanted = side.wanted.borrow().clone();
+        let wanted =
+            wanted.iter().flat_map(|all| all.pods.iter().map(Pod::uid).chain(&all.waiting));
+        let mut known: HashSet<PodUid> = wanted.cloned().collect();
+        known.extend(running.pods.iter().map(Pod::uid).cloned());
+        // Nothing but the runtime will tell that they have terminated.
+        let orphans = running.runtime_only.into_iter().map(|pod| pod.uid);
+        let orphans: Vec<PodUid> = orphans.filter(|uid| !known.contains(uid)).collect();
+        known.extend(orphans.iter().cloned());
+        let resolver = side.resolver.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            resolver.remove_unknown(|uid| known.contains(&PodUid::new(uid)))
+        });
+        if let Ok(removed @ 1..) = removed.await {
+            tracing::info!(directories = removed, "removed volumes of pods that are gone");
+        }
+        if orphans.is_empty() {
+            return;
+        }
+        while orphans.iter().all(|uid| workers.runs(uid) != Some(false)) {
+            next_change(&mut ends).await;
+        }
     }
 }
 

@@ -117,6 +117,9 @@ async fn an_agent_that_cannot_read_the_record_of_a_running_pod_leaves_the_pod_it
     m.server.come_back().await.unwrap();
     until("the volumes of a pod that is gone are removed", || !volumes[2].exists()).await;
     assert_eq!(volumes.each_ref().map(|volume| volume.exists()), [true, true, false]);
+    m.runtime.exit(&orphan, 0);
+    until("the volumes go with the last of its containers", || !volumes[1].exists()).await;
+    assert!(volumes[0].exists());
     second.stop().await;
 }
 
