@@ -8,7 +8,9 @@ use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
 use winddown_host::{AllocatableConfig, Capacity, ThresholdValue, UsagePaths};
-use winddown_shared::{Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain};
+use winddown_shared::{
+    Allocatable, Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain,
+};
 use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
 use crate::{Eviction, Preemption, Settings, SettingsSource, Shutdown};
@@ -185,10 +187,9 @@ fn shutdown_policy(config: &Config) -> Policy {
     }
 }
 
-/// The memory in bytes that is left for pods of a machine with this much.
-pub fn memory_for_pods(config: &Config, memory: i64) -> i64 {
-    let capacity = Capacity { memory, ..Capacity::default() };
-    allocatable_config(config).allocatable(&capacity).get(&ResourceName::Memory)
+/// What is left for pods of a machine with this capacity.
+pub fn allocatable(config: &Config, capacity: &Capacity) -> Allocatable {
+    allocatable_config(config).allocatable(capacity)
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {

@@ -76,8 +76,9 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
     }
 }
 
-/// The value of `limits.cpu` and the like for one container, in units of the divisor, rounded up. `own`
-/// is the container that refers to it, if any; it is used where the selector names no container.
+/// The value of `limits.cpu` and the like for one container, in units of the divisor, rounded up. A container without
+/// a limit has its pod's, or what the node has for pods. `own` is the container that refers to it, if any; it is used
+/// where the selector names no container.
 ///
 /// # Errors
 /// When the container or the resource is unknown, an amount cannot be parsed, or the node's amounts are
@@ -100,23 +101,31 @@ pub(crate) fn resource(
         return Err(ResolveError::Wrong(why));
     }
     let resources = container.and_then(|container| container.resources.as_ref());
-    let (map, name, is_limit) = match selector.resource.split_once('.') {
-        Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
-        Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
+    let of_pod = spec.and_then(|spec| spec.resources.as_ref());
+    let (maps, name, is_limit) = match selector.resource.split_once('.') {
+        Some(("limits", name)) => ([resources, of_pod].map(|r| r?.limits.as_ref()), name, true),
+        Some(("requests", name)) => {
+            ([resources.and_then(|r| r.requests.as_ref()), None], name, false)
+        }
         _ => return Err(ResolveError::Wrong(format!("{} is not known", selector.resource))),
     };
     let wrong = |text: &str, why| ResolveError::Wrong(format!("{text}: {why}"));
     let parse = |text: &str| text.parse::<Quantity>().map_err(|error| wrong(text, error));
-    let given = map.and_then(|m| m.get(name)).map(|q| parse(&q.0)).transpose()?;
     let divisor = selector.divisor.as_ref().map(|q| q.0.as_str());
     let divisor = parse(divisor.filter(|d| !matches!(*d, "" | "0")).unwrap_or("1"))?;
     let in_units: fn(Quantity) -> i64 =
         if name == "cpu" { Quantity::milli_value } else { Quantity::value };
-    let amount = match given {
-        Some(given) => in_units(given),
-        None if is_limit => of_node(name, node)?,
-        None => 0,
-    };
+    let mut amount = 0;
+    for given in maps.into_iter().flatten().filter_map(|map| map.get(name)) {
+        amount = in_units(parse(&given.0)?);
+        if amount != 0 {
+            break;
+        }
+    }
+    // A limit of zero is none.
+    if is_limit && amount == 0 {
+        amount = of_node(name, node)?;
+    }
     let unit = in_units(divisor).max(1);
     Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
 }

@@ -23,8 +23,6 @@ pub struct CriConfig {
     pub made_volumes: Vec<PathBuf>,
     /// Facts about the node that containers may refer to.
     pub node: EnvironmentFacts,
-    /// Memory in bytes that the node has for pods: the most that an emptyDir in memory takes, whatever its pod allows.
-    pub memory_for_pods: i64,
     /// The pods' cgroups.
     pub cgroups: CgroupSettings,
     /// Whether to signal containers directly where that has the same effect as asking the runtime: containers that are
@@ -167,7 +165,6 @@ impl CriConfig {
                 sys: "/sys".into(),
             },
             made_volumes: Vec::new(),
-            memory_for_pods: node.memory_bytes,
             node,
             cgroups: CgroupSettings {
                 parent: Some("winddown".to_owned()),

@@ -376,7 +376,7 @@ impl Driver for CriContext {
             Some(ip) if !state.pod.as_ref().is_some_and(Pod::is_on_host_network) => {
                 ProbeHost::Named(ip.clone())
             }
-            _ => ProbeHost::Node(self.config.node.host_address()),
+            _ => ProbeHost::Node(self.config.node.host_addresses().first().copied()),
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
 use rustix::process::Gid;
 use winddown_engine::files;
 use winddown_host::{mount_table, regular, removal};
-use winddown_shared::{Pod, PodUid, RuntimeError};
+use winddown_shared::{Pod, PodUid, ResourceName, RuntimeError};
 
 use super::config::CriConfig;
 use super::tree::{DirectoryTree, NewDirectory};
@@ -177,7 +177,8 @@ fn empty_dir(
     make(&pods, &dirs::volumes(config, pod.uid()), 0o755)?;
     regular::make_directory_below(&pods, below, mounts::UNFINISHED)?;
     if empty.medium.as_deref() == Some("Memory") {
-        let size = memory::size(pod, empty.size_limit.as_ref(), config.memory_for_pods);
+        let for_pods = config.node.allocatable.get(&ResourceName::Memory);
+        let size = memory::size(pod, empty.size_limit.as_ref(), for_pods);
         host_mount::memory(&config.paths.own_program, &path, size)?;
     }
     let made = regular::open_directory_below(&pods, below)?;

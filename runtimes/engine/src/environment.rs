@@ -7,7 +7,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as api;
 use winddown_host::meminfo::MemInfo;
 use winddown_host::{host_addresses, kernel};
-use winddown_shared::{Pod, Quantity, RuntimeError};
+use winddown_shared::{Allocatable, Pod, Quantity, ResourceName, RuntimeError};
 
 /// The most bytes of a container's variables and command line together: a few variables that double each other
 /// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
@@ -25,12 +25,12 @@ const MOST_OF_A_PATH: usize = 4096;
 pub struct EnvironmentFacts {
     /// `spec.nodeName`, for pods that do not set it themselves.
     pub name: String,
-    /// The configured address of the node (`nodeIP`). With `None`, it is found by
-    /// [`host_address`](Self::host_address).
-    pub address: Option<IpAddr>,
-    /// What a container without a CPU limit may use, in thousandths of a CPU.
-    pub cpu_milli: i64,
-    /// What a container without a memory limit may use, in bytes.
+    /// The configured addresses of the node (`nodeIP`), the primary one first. With none, they are found by
+    /// [`host_addresses`](Self::host_addresses).
+    pub addresses: Vec<IpAddr>,
+    /// What the node has for pods: what a container without a limit may use.
+    pub allocatable: Allocatable,
+    /// The machine's memory in bytes.
     pub memory_bytes: i64,
 }
 
@@ -111,26 +111,32 @@ impl EnvironmentError {
 }
 
 impl EnvironmentFacts {
-    /// Reads the facts from this host; no address is configured.
+    /// Reads the facts from this host; no address is configured, and nothing is reserved.
     pub fn of_this_host(proc_root: &Path) -> Self {
         let name = kernel::read_to_string(proc_root.join("sys/kernel/hostname"));
         let memory = kernel::read(proc_root.join("meminfo")).unwrap_or_default();
         let memory = MemInfo::parse(&memory).and_then(|info| i64::try_from(info.total).ok());
+        let memory = memory.unwrap_or_default();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             name: name.map(|n| n.trim().to_owned()).unwrap_or_default(),
-            address: None,
-            cpu_milli: i64::try_from(cpus).unwrap_or(1).saturating_mul(1000),
-            memory_bytes: memory.unwrap_or_default(),
+            addresses: Vec::new(),
+            allocatable: [
+                (ResourceName::Cpu, i64::try_from(cpus).unwrap_or(1).saturating_mul(1000)),
+                (ResourceName::Memory, memory),
+            ]
+            .into_iter()
+            .collect(),
+            memory_bytes: memory,
         }
     }
 
-    /// `status.hostIP`, and the address of pods on the host's network: the configured one, or the source address that
-    /// this host uses towards the rest of the world. None until it has had a route there.
+    /// `status.hostIPs`, and the addresses of pods on the host's network, the primary one first: the configured ones, or
+    /// the source addresses that this host uses towards the rest of the world. Empty until it has had a route there.
     ///
     /// Sends nothing, and does not block.
-    pub fn host_address(&self) -> Option<IpAddr> {
-        self.address.or_else(|| host_addresses().first().copied())
+    pub fn host_addresses(&self) -> Vec<IpAddr> {
+        if self.addresses.is_empty() { host_addresses() } else { self.addresses.clone() }
     }
 }
 
@@ -290,7 +296,7 @@ fn sourced(
         return field_value(pod, node, &field.field_path);
     }
     if let Some(resource) = &source.resource_field_ref {
-        return resource_value(container, node, resource);
+        return resource_value(pod, container, node, resource);
     }
     let (kind, why) = if source.file_key_ref.is_some() {
         ("fileKeyRef", "files of variables are not read: write the value in `value`")
@@ -331,20 +337,26 @@ fn field_value(pod: &Pod, node: &EnvironmentFacts, path: &str) -> Result<String,
             Ok(spec.and_then(|s| s.service_account_name.clone()).unwrap_or_default())
         }
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
-            address_value(path, node.host_address()).map_err(|why| error(why, true))
+            address_value(path, &node.host_addresses()).map_err(|why| error(why, true))
         }
         _ => Err(refused(format!("{path} is not a field that a container can read"))),
     }
 }
 
-fn address_value(path: &str, address: Option<IpAddr>) -> Result<String, String> {
-    let unknown =
-        || format!("{path} is not known: the node has no route to anywhere yet, and so no address");
-    address.map(|address| address.to_string()).ok_or_else(unknown)
+fn address_value(path: &str, addresses: &[IpAddr]) -> Result<String, String> {
+    let shown =
+        if path.ends_with("IPs") { addresses } else { &addresses[..addresses.len().min(1)] };
+    if shown.is_empty() {
+        let why = "the node has no route to anywhere yet, and so no address";
+        return Err(format!("{path} is not known: {why}"));
+    }
+    Ok(shown.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does.
+/// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does. A container without a limit has its
+/// pod's, or what the node has for pods.
 fn resource_value(
+    pod: &Pod,
     container: &api::Container,
     node: &EnvironmentFacts,
     selector: &api::ResourceFieldSelector,
@@ -358,27 +370,34 @@ fn resource_value(
         let why = "only the container's own resources are known: leave it out".to_owned();
         return Err(refused("containerName", why));
     }
-    let resources = container.resources.as_ref();
-    let (map, name, unlimited) = match selector.resource.split_once('.') {
-        Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
-        Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
+    let own = container.resources.as_ref();
+    let of_pod = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+    let (maps, name, is_limit) = match selector.resource.split_once('.') {
+        Some(("limits", name)) => {
+            let limits = |of: Option<&api::ResourceRequirements>| of?.limits.clone();
+            ([limits(own), limits(of_pod)], name, true)
+        }
+        Some(("requests", name)) => ([own.and_then(|own| own.requests.clone()), None], name, false),
         _ => return Err(refused("resource", format!("{} is not known", selector.resource))),
     };
     let parse = |field: &str, text: &str| {
         text.parse::<Quantity>().map_err(|e| refused(field, format!("{text}: {e}")))
     };
-    let given = map.and_then(|m| m.get(name)).map(|q| parse("resource", &q.0)).transpose()?;
+    let in_units: fn(Quantity) -> i64 =
+        if name == "cpu" { Quantity::milli_value } else { Quantity::value };
+    let mut amount = 0;
+    for given in maps.iter().flatten().filter_map(|map| map.get(name)) {
+        amount = in_units(parse("resource", &given.0)?);
+        if amount != 0 {
+            break;
+        }
+    }
+    if is_limit && amount == 0 && matches!(name, "cpu" | "memory" | "ephemeral-storage") {
+        amount = node.allocatable.get(&ResourceName::from(name));
+    }
     let divisor =
         selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
-    let divisor = parse("divisor", divisor.unwrap_or("1"))?;
-    let (amount, unit) = if name == "cpu" {
-        let fallback = if unlimited { node.cpu_milli } else { 0 };
-        (given.map_or(fallback, Quantity::milli_value), divisor.milli_value())
-    } else {
-        let fallback = if unlimited && name == "memory" { node.memory_bytes } else { 0 };
-        (given.map_or(fallback, Quantity::value), divisor.value())
-    };
-    let unit = unit.max(1);
+    let unit = in_units(parse("divisor", divisor.unwrap_or("1"))?).max(1);
     Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
 }
 

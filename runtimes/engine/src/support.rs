@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::{Pod, UnsupportedField};
+use winddown_shared::{Allocatable, Pod, UnsupportedField};
 
 use crate::environment::{
     EnvironmentFacts, VariablesRoom, command_line_within, environment_within,
@@ -171,9 +171,9 @@ fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &
     }
     let node = EnvironmentFacts {
         name: String::new(),
-        address: Some(Ipv4Addr::LOCALHOST.into()),
-        cpu_milli: 1000,
-        memory_bytes: 1 << 30,
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        allocatable: Allocatable::default(),
+        memory_bytes: 0,
     };
     let resolved = environment_within(room, pod, one, &node)
         .and_then(|env| command_line_within(room, one, &env));

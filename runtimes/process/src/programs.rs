@@ -193,7 +193,7 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
     }
 
     fn probe_host(&self, _: &PodState) -> ProbeHost {
-        ProbeHost::Node(self.config.node.host_address())
+        ProbeHost::Node(self.config.node.host_addresses().first().copied())
     }
 
     fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {

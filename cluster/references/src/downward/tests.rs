@@ -65,6 +65,24 @@ fn amounts_are_in_units_of_the_divisor_and_rounded_up() {
 }
 
 #[test]
+fn a_container_without_a_limit_has_its_pods_and_a_limit_of_zero_is_none() {
+    let mut object = pod().object().clone();
+    let spec = object.spec.as_mut().unwrap();
+    let limits = |limits: Value| serde_json::from_value(json!({ "limits": limits })).unwrap();
+    spec.resources = Some(limits(json!({"cpu": "2", "memory": "0"})));
+    spec.init_containers.as_mut().unwrap()[0].resources = Some(limits(json!({"cpu": "0"})));
+    let pod = Pod::new(object).unwrap();
+    for (container, name, expected) in [
+        ("main", "limits.cpu", "1500"),
+        ("first", "limits.cpu", "2000"),
+        ("first", "limits.memory", "8589934592"),
+    ] {
+        let shown = resource(&pod, &selector(container, name, "1m"), None, Some(NODE));
+        assert_eq!(shown.unwrap(), expected, "{container} {name}");
+    }
+}
+
+#[test]
 fn what_is_not_known_is_an_error() {
     for (container, name, divisor) in
         [("nope", "limits.cpu", ""), ("main", "cpu", ""), ("main", "limits.cpu", "x")]

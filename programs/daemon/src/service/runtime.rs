@@ -5,19 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_cri::{CriConfig, CriOpenError, CriRuntime, RuntimeEndpointError};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EnvironmentFacts, RuntimeEndpointError};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand, Survivors,
 };
 use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
-use winddown_shared::WallClock;
+use winddown_shared::{WallClock, error_chain};
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::{InspectError, Inspector};
 use winddown_systemd::units::UnitsClient;
 
 use winddown_config::Config;
 use winddown_host::machine::is_in_memory;
-use winddown_node::{NodeIdentity, memory_for_pods};
+use winddown_host::{Capacity, Roots};
+use winddown_node::{NodeIdentity, allocatable};
 
 use super::cluster;
 use super::slices::{SlicesOfPods, units_of_pods};
@@ -79,9 +80,7 @@ fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> Cri
         &config.access.pod_logs_dir,
         wall.clone(),
     );
-    cri.node.name.clone_from(&identity.name);
-    cri.memory_for_pods = memory_for_pods(config, cri.node.memory_bytes);
-    cri.node.address = config.cluster.node_ips.first().copied();
+    tell_facts(&mut cri.node, config, identity);
     cri.paths.notices = notice_dir(config);
     cri.made_volumes = cluster::volumes(config).into();
     cri.dns.resolv_conf.clone_from(&config.cluster.resolv_conf);
@@ -160,11 +159,23 @@ fn programs(
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
     programs.notice_dir = notice_dir(config);
     programs.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
-    programs.node.name.clone_from(&identity.name);
-    programs.node.address = config.cluster.node_ips.first().copied();
+    tell_facts(&mut programs.node, config, identity);
     programs.log_max_bytes = config.access.container_log_max_size;
     programs.log_max_files = config.access.container_log_max_files;
     Ok(programs)
+}
+
+/// Adds to the facts of this host what the configuration says, and what it leaves for pods.
+fn tell_facts(facts: &mut EnvironmentFacts, config: &Config, identity: &NodeIdentity) {
+    facts.name.clone_from(&identity.name);
+    facts.addresses.clone_from(&config.cluster.node_ips);
+    match Capacity::read(&Roots::of_host(&config.access.state_directory)) {
+        Ok(capacity) => facts.allocatable = allocatable(config, &capacity),
+        Err(error) => tracing::warn!(
+            error = error_chain(&error),
+            "containers without limits are told what the machine has, not what is left for pods"
+        ),
+    }
 }
 
 /// The directory of the pods' notice files, next to the control socket: in memory unless the socket was moved, and

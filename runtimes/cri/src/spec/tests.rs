@@ -11,7 +11,7 @@ fn pod(spec: &Value) -> Pod {
 
 fn config() -> CriConfig {
     let mut config = CriConfig::below(std::path::Path::new("/"));
-    config.node.address = Some(std::net::Ipv4Addr::new(192, 0, 2, 7).into());
+    config.node.addresses = vec![std::net::Ipv4Addr::new(192, 0, 2, 7).into()];
     config
 }
 

@@ -20,8 +20,14 @@ fn container(value: &serde_json::Value) -> api::Container {
 fn node() -> EnvironmentFacts {
     EnvironmentFacts {
         name: "n1".into(),
-        address: Some("10.0.0.7".parse().unwrap()),
-        cpu_milli: 4000,
+        addresses: vec!["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()],
+        allocatable: [
+            (ResourceName::Cpu, 2500),
+            (ResourceName::Memory, 7 << 30),
+            (ResourceName::EphemeralStorage, 10 << 30),
+        ]
+        .into_iter()
+        .collect(),
         memory_bytes: 8 << 30,
     }
 }
@@ -207,6 +213,8 @@ fn fields_of_the_pod_and_the_node_have_values() {
         ("spec.serviceAccountName", "sa"),
         ("status.hostIP", "10.0.0.7"),
         ("status.podIP", "10.0.0.7"),
+        ("status.hostIPs", "10.0.0.7,fd00::7"),
+        ("status.podIPs", "10.0.0.7,fd00::7"),
     ] {
         let source = json!([{"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}}]);
         assert_eq!(env_of(&source).unwrap()[0].1, expected, "{path}");
@@ -222,7 +230,8 @@ fn resources_are_given_in_units_of_the_divisor_and_rounded_up() {
         ("limits.memory", "", "105000000"),
         ("requests.cpu", "1m", "250"),
         ("requests.memory", "1Mi", "0"),
-        ("limits.ephemeral-storage", "1", "0"),
+        ("limits.ephemeral-storage", "1", "10737418240"),
+        ("limits.hugepages-2Mi", "1", "0"),
     ] {
         let spec = container(&json!({
             "resources": {"limits": {"cpu": "1500m", "memory": "105M"}, "requests": {"cpu": "250m"}},
@@ -235,10 +244,20 @@ fn resources_are_given_in_units_of_the_divisor_and_rounded_up() {
 }
 
 #[test]
-fn a_limit_that_is_not_set_is_what_the_node_has() {
-    let source =
-        json!([{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]);
-    assert_eq!(env_of(&source).unwrap()[0].1, "4");
+fn a_limit_that_is_not_set_is_the_pods_or_what_the_node_has_for_pods() {
+    let value = |limits: serde_json::Value, resource: &str| {
+        let mut object = pod().object().clone();
+        let whole = serde_json::from_value(json!({ "limits": limits })).unwrap();
+        object.spec.as_mut().unwrap().resources = Some(whole);
+        let source = json!([{"name": "V", "valueFrom": {"resourceFieldRef":
+            {"resource": resource, "divisor": "1m"}}}]);
+        let one = container(&json!({"env": source, "resources": {"limits": {"cpu": "0"}}}));
+        environment(&Pod::new(object).unwrap(), &one, &node()).unwrap()[0].1.clone()
+    };
+    assert_eq!(value(json!({}), "limits.cpu"), "2500", "not the machine's");
+    assert_eq!(value(json!({"cpu": "1"}), "limits.cpu"), "1000");
+    assert_eq!(value(json!({}), "limits.memory"), (7_i64 << 30).to_string());
+    assert_eq!(value(json!({"memory": "1Gi"}), "limits.memory"), (1_i64 << 30).to_string());
 }
 
 #[test]
@@ -267,7 +286,7 @@ fn what_is_not_known_here_is_refused_by_its_field() {
 
 #[test]
 fn an_address_that_is_not_known_is_refused_and_not_left_empty() {
-    let error = address_value("status.podIP", None).unwrap_err();
+    let error = address_value("status.podIP", &[]).unwrap_err();
     assert!(error.starts_with("status.podIP is not known"), "{error}");
 }
 
@@ -285,9 +304,10 @@ fn an_address_that_is_not_known_yet_is_no_fault_of_the_pod() {
 }
 
 #[test]
-fn the_address_that_is_configured_goes_before_the_one_that_is_found() {
-    assert_eq!(node().host_address(), node().address);
-    let found = EnvironmentFacts { address: None, ..node() }.host_address();
-    assert!(found.is_none_or(|ip| !ip.is_loopback() && !ip.is_unspecified()), "{found:?}");
-    assert_eq!(EnvironmentFacts { address: None, ..node() }.host_address(), found, "it stays");
+fn the_addresses_that_are_configured_go_before_those_that_are_found() {
+    assert_eq!(node().host_addresses(), node().addresses);
+    let unconfigured = EnvironmentFacts { addresses: Vec::new(), ..node() };
+    let found = unconfigured.host_addresses();
+    assert!(found.iter().all(|ip| !ip.is_loopback() && !ip.is_unspecified()), "{found:?}");
+    assert_eq!(unconfigured.host_addresses(), found, "they stay");
 }

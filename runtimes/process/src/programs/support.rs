@@ -25,8 +25,7 @@ fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
     found.refuse_if(spec.host_network != Some(true), "hostNetwork", own_network);
     let policy = spec.dns_policy.as_deref().unwrap_or_default();
     if matches!(policy, "None" | "ClusterFirstWithHostNet") {
-        let hosts = "the host's resolver is used, write `dnsPolicy: Default`";
-        found.refuse("dnsPolicy", &format!("{policy} is not supported: {hosts}"));
+        found.refuse("dnsPolicy", "the host's resolver is used: write `dnsPolicy: Default`");
     }
     let own_names = "the host's own files are used: leave it out";
     found.refuse_if(spec.dns_config.is_some(), "dnsConfig", own_names);

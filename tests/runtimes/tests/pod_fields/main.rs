@@ -89,8 +89,8 @@ fn each_runtime_refuses_what_the_table_says_and_nothing_else() {
         for (row, runtime) in group.rows.iter().flat_map(|row| RUNTIMES.map(|one| (row, one))) {
             let verdict = row.verdict(runtime);
             let is_no = matches!(verdict.kind, Kind::No);
-            let tried = [(Some(&row.sample), is_no), (verdict.but.as_ref(), true)];
-            for (value, refused) in tried.into_iter().filter_map(|(v, r)| Some((v?, r))) {
+            let but = verdict.but.iter().map(|value| (value, true));
+            for (value, refused) in [(&row.sample, is_no)].into_iter().chain(but) {
                 let refusal = group.refusal(runtime, row, value);
                 let right = match &refusal {
                     Some(refusal) => refused && refusal.is_own && !refusal.why.is_empty(),

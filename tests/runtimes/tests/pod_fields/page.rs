@@ -123,8 +123,9 @@ fn cell(group: &Group, runtime: &str, row: &Row) -> String {
     if resolved.is_some() {
         cell = format!("from the API server yes; else {cell}");
     }
-    if let Some(value) = but {
-        let _ = write!(cell, "; but `{value}`: {}", why(value).unwrap_or_default());
+    if let Some(first) = but.first() {
+        let values: Vec<String> = but.iter().map(|value| format!("`{value}`")).collect();
+        let _ = write!(cell, "; but {}: {}", values.join(", "), why(first).unwrap_or_default());
     }
     if !note.is_empty() {
         let _ = write!(cell, "; {note}");

@@ -36,8 +36,8 @@ pub(crate) struct Row {
 /// What a runtime makes of a field.
 pub(crate) struct Verdict {
     pub(crate) kind: Kind,
-    /// A value that is refused although the sample is not.
-    pub(crate) but: Option<Value>,
+    /// Values that are refused, with one sentence, although the sample is not.
+    pub(crate) but: Vec<Value>,
     /// The test that shows it of a pod of the API server, whose references are resolved before a
     /// runtime sees them.
     pub(crate) resolved: Option<&'static str>,
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
 }
 
 pub(crate) fn yes(test: &'static str) -> Verdict {
-    Verdict { kind: Kind::Yes(test), but: None, resolved: None, note: "" }
+    Verdict { kind: Kind::Yes(test), but: Vec::new(), resolved: None, note: "" }
 }
 
 pub(crate) fn no() -> Verdict {
@@ -89,8 +89,9 @@ pub(crate) use rows;
 // === impl Verdict ===
 
 impl Verdict {
-    pub(crate) fn but(self, but: Value) -> Self {
-        Self { but: Some(but), ..self }
+    pub(crate) fn but(mut self, but: Value) -> Self {
+        self.but.push(but);
+        self
     }
 
     pub(crate) fn resolved(self, test: &'static str) -> Self {

@@ -511,7 +511,7 @@ async fn pulls_wait_for_those_before_them_however_long_they_take() {
 async fn a_pod_that_asks_for_an_address_waits_for_it_and_does_not_fail() {
     let stage = Fake::set().await;
     let mut config = stage.config();
-    config.node.address = None;
+    config.node.addresses.clear();
     let runtime = CriRuntime::open(config).await.unwrap();
     let mut main = container_of("main", POLITE);
     main["env"] =

@@ -16,7 +16,7 @@ pub(super) fn groups() -> Vec<Group> {
                 automountServiceAccountToken = true => harmless("the API server makes a volume of it"), harmless("the API server makes a volume of it");
                 containers = [{"name": "main", "image": "app:1", "command": ["true"]}] => yes("a_container_runs_and_ends_with_its_exit_code"), yes("a_container_runs_and_ends_with_its_exit_code");
                 dnsConfig = {"nameservers": ["192.0.2.1"]} => no(), yes("what_the_pod_asks_for_is_added_and_its_options_win");
-                dnsPolicy = "Default" => harmless("the host's resolver is used").but(json!("None")), yes("the_policy_decides_whom_a_pod_asks");
+                dnsPolicy = "Default" => harmless("the host's resolver is used").but(json!("None")).but(json!("ClusterFirstWithHostNet")), yes("the_policy_decides_whom_a_pod_asks");
                 enableServiceLinks = true => yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing"), yes("a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing");
                 ephemeralContainers = [{"name": "debug", "image": "app:1"}] => left(), yes("a_container_to_look_into_a_running_pod_runs_once");
                 evictionResponders = [{"name": "example.com/database", "priority": 500}] => harmless(RESPONDERS), harmless(RESPONDERS);
