@@ -141,10 +141,7 @@ impl<R: Runtime> ActApi for Node<R> {
             Err(error @ KillError::Refused { .. }) => {
                 return Err(ApiError::new(ErrorCode::Conflict, error.to_string()));
             }
-            Err(error @ KillError::WorkersGone { .. }) => {
-                return Err(ApiError::new(ErrorCode::Unavailable, error.to_string())
-                    .with_hint("the agent is stopping; try again once it has started"));
-            }
+            Err(KillError::WorkersGone { .. }) => return Err(ApiError::kill_cut_short()),
             Err(error) => return Err(ApiError::new(ErrorCode::Internal, error.to_string())),
         }
         let stays = || !answer.still_running && self.0.core.runtime.has_completed(&pod);

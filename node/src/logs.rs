@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout_at};
@@ -15,8 +14,6 @@ use winddown_shared::status::{StatusEntry, is_terminal};
 
 use crate::Node;
 
-/// How long the follower of a log waits for a container to start.
-const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most logs that are open at the same moment.
 const MAX_OPEN_LOGS: usize = 64;
 
@@ -79,7 +76,7 @@ impl<R: Runtime> Node<R> {
     }
 
     /// Opens the log of a container to follow it, once there is one: a container that was just restarted has none yet.
-    /// After [`FIRST_LINE_TIMEOUT`] the error says why there is none.
+    /// After [`LogQuery::START_TIMEOUT`] the error says why there is none.
     async fn begun(
         &self,
         logs: &PodLogs,
@@ -89,7 +86,7 @@ impl<R: Runtime> Node<R> {
     ) -> Result<LogReading, LogError> {
         let core = &self.0.core;
         let mut changes = core.changes.subscribe();
-        let deadline = Instant::now() + FIRST_LINE_TIMEOUT;
+        let deadline = Instant::now() + LogQuery::START_TIMEOUT;
         loop {
             let container = LoggedContainer::find(&entry, query.container.as_deref())?;
             let (statuses, uid) = (core.statuses.clone(), entry.pod.uid().clone());

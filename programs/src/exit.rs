@@ -163,11 +163,7 @@ impl From<ClientError> for CommandError {
             | ClientError::Silent { .. }
             | ClientError::Closed { .. } => Exit::AgentUnreachable,
             ClientError::Denied { .. } => Exit::Refused,
-            ClientError::Agent { body, .. } => match body.code {
-                ErrorCode::Forbidden | ErrorCode::Conflict => Exit::Refused,
-                ErrorCode::Unavailable => Exit::AgentUnreachable,
-                _ => Exit::Failure,
-            },
+            ClientError::Agent { body, .. } => exit_of(body.code),
             _ => Exit::Failure,
         };
         let hint = error.hint();
@@ -185,10 +181,15 @@ impl From<ConfigError> for CommandError {
 impl From<ApiError> for CommandError {
     fn from(error: ApiError) -> Self {
         let hint = error.hint.clone();
-        let exit = match error.code {
-            ErrorCode::Forbidden => Exit::Refused,
-            _ => Exit::Failure,
-        };
-        Self::new(exit, error).with_hint(hint)
+        Self::new(exit_of(error.code), error).with_hint(hint)
+    }
+}
+
+/// The exit code for an answer of the agent, or for what would have been one.
+const fn exit_of(code: ErrorCode) -> Exit {
+    match code {
+        ErrorCode::Forbidden | ErrorCode::Conflict => Exit::Refused,
+        ErrorCode::Unavailable => Exit::AgentUnreachable,
+        ErrorCode::BadRequest | ErrorCode::NotFound | ErrorCode::Internal => Exit::Failure,
     }
 }

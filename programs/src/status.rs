@@ -79,10 +79,7 @@ pub(super) fn find<'s>(
         let what = format!("{namespace}/{name} was rejected, {reason}: {message}");
         return Err(CommandError::message(Exit::Failure, what));
     }
-    let what = format!("there is no pod {namespace}/{name} on this node");
-    let error = CommandError::message(Exit::Failure, what);
-    let hint = status.similar_pods(namespace, name);
-    Err(error.with_hint(hint.unwrap_or_else(|| "`winddown status` lists the pods".to_owned())))
+    Err(status.no_pod(namespace, name).into())
 }
 
 fn rejected<'s>(status: &'s Status, wanted: &PodArgument) -> Option<&'s RejectedPod> {

@@ -29,6 +29,8 @@ pub use error::ClientError;
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// How long the agent may take for an answer that needs no waiting for pods.
 const CONTROL_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same to withdraw a notice or to end a drain: the agent waits up to 12 s for a run, the controller and the disk.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The pause before connecting again while the agent's accept queue is full.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(50);
@@ -83,7 +85,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn watch(&self) -> Result<AnswerLines, ClientError> {
-        let response = self.within(self.send(Method::GET, "/v1/status?watch=1", None)).await?;
+        let answer = self.send(Method::GET, "/v1/status?watch=1", None);
+        let response = self.within(CONTROL_ANSWER_TIMEOUT, answer).await?;
         Ok(self.lines(response))
     }
 
@@ -188,7 +191,9 @@ impl Client {
         if let Some(lines) = query.tail_lines {
             path.push_str(&format!("tailLines={lines}"));
         }
-        let response = self.within(self.send(Method::GET, &path, None)).await?;
+        let start = if query.follow { LogQuery::START_TIMEOUT } else { Duration::ZERO };
+        let answer = self.send(Method::GET, &path, None);
+        let response = self.within(CONTROL_ANSWER_TIMEOUT + start, answer).await?;
         Ok(AnswerBlocks { socket: self.socket.clone(), body: response.into_body() })
     }
 
@@ -207,7 +212,8 @@ impl Client {
     /// See [`ClientError`].
     pub async fn drain(&self, request: &DrainRequest) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(request)?);
-        let response = self.within(self.send(Method::POST, "/v1/drain", body)).await?;
+        let answer = self.send(Method::POST, "/v1/drain", body);
+        let response = self.within(CONTROL_ANSWER_TIMEOUT, answer).await?;
         Ok(self.lines(response))
     }
 
@@ -217,7 +223,8 @@ impl Client {
     /// See [`ClientError`].
     pub async fn give_notice(&self, body: &NoticeBody) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(body)?);
-        let response = self.within(self.send(Method::POST, "/v1/notice", body)).await?;
+        let answer = self.send(Method::POST, "/v1/notice", body);
+        let response = self.within(CONTROL_ANSWER_TIMEOUT, answer).await?;
         Ok(self.lines(response))
     }
 
@@ -226,7 +233,11 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn withdraw_notice(&self) -> Result<WithdrawAnswer, ClientError> {
-        self.ask(Method::DELETE, "/v1/notice", None).await
+        self.within(WITHDRAW_TIMEOUT, async {
+            let response = self.send(Method::DELETE, "/v1/notice", None).await?;
+            self.decode(response).await
+        })
+        .await
     }
 
     /// Lists the shutdown reports that are kept.
@@ -264,20 +275,21 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<T, ClientError> {
-        self.within(async {
+        self.within(CONTROL_ANSWER_TIMEOUT, async {
             let response = self.send(method, path, body).await?;
             self.decode(response).await
         })
         .await
     }
 
+    /// Waits for `answer`, for longer than the agent itself may wait before it answers.
     async fn within<T>(
         &self,
+        limit: Duration,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        tokio::time::timeout(CONTROL_ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| {
-            Err(ClientError::Silent { socket: self.socket.clone(), after: CONTROL_ANSWER_TIMEOUT })
-        })
+        let answer = tokio::time::timeout(limit, answer).await;
+        answer.unwrap_or_else(|_| Err(self.silent(limit)))
     }
 
     async fn send(

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,12 +17,14 @@ use tokio::time::Sleep;
 pub(super) struct WriteDeadline<S> {
     inner: S,
     limit: Duration,
+    /// Set if the reader of the response may pause for as long as it likes.
+    may_pause: Arc<AtomicBool>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteDeadline<S> {
-    pub(super) fn new(inner: S, limit: Duration) -> Self {
-        Self { inner, limit, waiting: None }
+    pub(super) fn new(inner: S, limit: Duration, may_pause: Arc<AtomicBool>) -> Self {
+        Self { inner, limit, may_pause, waiting: None }
     }
 
     fn bound<T>(
@@ -31,6 +35,9 @@ impl<S> WriteDeadline<S> {
         if result.is_ready() {
             self.waiting = None;
             return result;
+        }
+        if self.may_pause.load(Ordering::Relaxed) {
+            return Poll::Pending;
         }
         let limit = self.limit;
         let timer = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));

@@ -251,6 +251,15 @@ impl ApiError {
         Self { code, message: message.into(), hint: String::new() }
     }
 
+    /// The answer to a kill that outlives the agent: the next one continues it, so a second one could terminate the pod
+    /// that has started again.
+    pub fn kill_cut_short() -> Self {
+        let text = "the agent is stopping; a pod that was asked to terminate still does";
+        Self::new(ErrorCode::Unavailable, text).with_hint(
+            "do not repeat this at once: `winddown status` shows the pod when the agent runs again",
+        )
+    }
+
     /// Adds a hint about what to do next.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -1,6 +1,6 @@
 //! Builds responses.
 
-use std::convert::Infallible;
+use std::io;
 
 use futures_util::{Stream, StreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -13,7 +13,12 @@ use serde::Serialize;
 use super::ApiError;
 use crate::api::{ErrorBody, ErrorCode};
 
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// An error cuts the response off, and the client learns that it is incomplete.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Marks a response that a person may page through.
+#[derive(Clone, Copy)]
+struct ReaderMayPause;
 
 /// Tells clients the version of the agent.
 pub(super) const VERSION_HEADER: &str = "winddown-version";
@@ -50,10 +55,20 @@ pub(super) fn json_lines<T: Serialize>(
     respond(StatusCode::OK, "application/jsonl", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Responds with text in blocks, for as long as the stream lasts.
-pub(super) fn blocks(blocks: impl Stream<Item = Vec<u8>> + Send + 'static) -> Response<Body> {
-    let frames = blocks.map(|block| Ok(Frame::data(Bytes::from(block))));
-    respond(StatusCode::OK, "text/plain; charset=utf-8", StreamBody::new(frames).boxed_unsync())
+/// Responds with text in blocks, for as long as the stream lasts and however slowly it is read.
+pub(super) fn blocks(
+    blocks: impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static,
+) -> Response<Body> {
+    let frames = blocks.map(|block| block.map(|block| Frame::data(Bytes::from(block))));
+    let body = StreamBody::new(frames).boxed_unsync();
+    let mut response = respond(StatusCode::OK, "text/plain; charset=utf-8", body);
+    response.extensions_mut().insert(ReaderMayPause);
+    response
+}
+
+/// Whether the response may stay unread for any time.
+pub(super) fn reader_may_pause(response: &Response<Body>) -> bool {
+    response.extensions().get::<ReaderMayPause>().is_some()
 }
 
 pub(super) fn failure(error: &ApiError) -> Response<Body> {
@@ -83,7 +98,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
 }
 
 fn full(bytes: Vec<u8>) -> Body {
-    Full::new(Bytes::from(bytes)).boxed_unsync()
+    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
 }
 
 fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {

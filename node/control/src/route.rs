@@ -1,6 +1,7 @@
 //! Routes requests.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,11 +138,13 @@ async fn kill<A: AgentApi>(
     }
     tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "kill requested");
     tokio::select! {
+        // First, so that the pod has been asked before this says that it is.
+        biased;
         answer = shared.api.kill(namespace, name, body) => match answer {
-            Err(error) => Err(with_similar_pods(shared, error, namespace, name)),
+            Err(error) => Err(unless_no_pod(shared, error, namespace, name)),
             Ok(answer) => Ok(respond::json(&Envelope::new(answer))),
         },
-        () = shared.stop.cancelled() => Err(stopping("the kill continues")),
+        () = shared.stop.cancelled() => Err(ApiError::kill_cut_short()),
     }
 }
 
@@ -160,8 +163,8 @@ async fn release<A: AgentApi>(
     Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
 }
 
-/// Adds the pods of a similar name to the error that there is none of this name.
-fn with_similar_pods<A: AgentApi>(
+/// Says of a pod that is not here, or not known yet, only that.
+fn unless_no_pod<A: AgentApi>(
     shared: &ServerShared<A>,
     error: ApiError,
     namespace: &str,
@@ -170,9 +173,11 @@ fn with_similar_pods<A: AgentApi>(
     if error.code != ErrorCode::NotFound {
         return error;
     }
-    match shared.api.status().similar_pods(namespace, name) {
-        Some(hint) => error.with_hint(hint),
-        None => error,
+    let status = shared.api.status();
+    match status.pods.iter().any(|pod| pod.namespace == namespace && pod.name == name) {
+        // Of a pod that is here, something else was not found.
+        true => error,
+        false => status.no_pod(namespace, name),
     }
 }
 
@@ -204,14 +209,29 @@ async fn log<A: AgentApi>(
         .with_hint("stop following a log, or a `winddown status --watch`")
     })?;
     let blocks = shared.api.log(namespace, name, query).await;
-    let blocks = blocks.map_err(|error| with_similar_pods(shared, error, namespace, name))?;
+    let blocks = blocks.map_err(|error| unless_no_pod(shared, error, namespace, name))?;
     let blocks = blocks.map(move |block| {
         let _until_the_end = &permit;
         block.unwrap_or_else(|error| {
             format!("winddown: the log cannot be read further: {error}\n").into_bytes()
         })
     });
-    Ok(respond::blocks(blocks.take_until(shared.stop.clone().cancelled_owned())))
+    Ok(respond::blocks(cut_off(blocks, shared.stop.clone())))
+}
+
+/// The blocks, and an error if the agent stops before the last one: the log goes on without it.
+fn cut_off(
+    blocks: impl Stream<Item = Vec<u8>> + Send + 'static,
+    stop: CancellationToken,
+) -> impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static {
+    stream::unfold((Box::pin(blocks), stop), |(mut blocks, stop)| async move {
+        let block = tokio::select! {
+            biased;
+            block = blocks.next() => Ok(block?),
+            () = stop.cancelled() => Err(io::Error::other("the agent is stopping")),
+        };
+        Some((block, (blocks, stop)))
+    })
 }
 
 async fn drain<A: AgentApi>(
@@ -433,8 +453,4 @@ fn bad_request(message: String) -> ApiError {
 fn not_found(path: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, format!("there is no path {path:?}"))
         .with_hint("the command and the agent may be of different versions: `winddown status`")
-}
-
-fn stopping(what: &str) -> ApiError {
-    ApiError::new(ErrorCode::Unavailable, format!("the agent is stopping; {what}"))
 }

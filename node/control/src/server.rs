@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -129,15 +130,18 @@ where
         Peer::Local { .. } => limits.read,
         Peer::Network(_) => limits.network_head,
     };
+    let may_pause = Arc::new(AtomicBool::new(false));
+    let pauses = &may_pause;
     let service = service_fn(|request| async move {
         let response = if slot.refused {
             respond::failure(&too_many())
         } else {
             route::answer(shared, peer, request).await
         };
+        pauses.store(respond::reader_may_pause(&response), Ordering::Relaxed);
         Ok::<_, Infallible>(response)
     });
-    let io = TokioIo::new(WriteDeadline::new(stream, limits.write));
+    let io = TokioIo::new(WriteDeadline::new(stream, limits.write, Arc::clone(&may_pause)));
     let result = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head)

@@ -22,7 +22,9 @@ async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
     runtime.hang_lists(true);
     let b = bench(runtime, held());
     b.want(&[&web]).await;
-    assert!(b.node.status().pods_unknown && b.node.shutdown_plan(None).await.pods_unknown);
+    let status = b.node.status();
+    assert!(status.pods_unknown && b.node.shutdown_plan(None).await.pods_unknown);
+    assert_eq!(status.no_pod("default", "dns").code, ErrorCode::Unavailable);
     tokio::time::sleep(secs(60)).await;
     let begun = Instant::now();
     b.login.prepare();

@@ -1,5 +1,7 @@
 //! Requests that change the node's state, their responses, and errors.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
@@ -35,6 +37,11 @@ pub struct LogQuery {
     pub timestamps: bool,
     /// How many of the last lines are sent; all if unset.
     pub tail_lines: Option<u64>,
+}
+
+impl LogQuery {
+    /// How long the agent waits for a container to start whose log is followed. Clients wait longer.
+    pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 }
 
 /// The outcome of a request to stop a pod.

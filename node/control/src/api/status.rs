@@ -6,9 +6,10 @@ use winddown_shared::display::age;
 use winddown_shared::{GateReason, WallTime};
 
 use super::{
-    ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, Protection, RejectedPod,
-    StartStatus,
+    ClusterStatus, Decision, ErrorCode, GuardStatus, Manifests, PodStatus, Protection, RejectedPod,
+    ReportEntry, StartStatus,
 };
+use crate::ApiError;
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
 // Over the limit because it is one JSON document, and each field is a member of that.
@@ -31,7 +32,7 @@ pub struct Status {
     /// The progress of a shutdown.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
-    /// A drain in progress; absent if there is none.
+    /// A drain in progress, or one that is over (`done`) although pods still terminate; absent if there is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainStatus>,
     /// The pods that block shutdowns; absent if there are none.
@@ -125,7 +126,7 @@ pub struct NodeStatus {
     pub uptime_seconds: u64,
 }
 
-/// A drain in progress.
+/// A drain that has pods left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
@@ -461,6 +462,36 @@ pub struct ConfigStatus {
 }
 
 impl Status {
+    /// What happened to the node's pods after `last`, the newest run with a report, and has none itself: the boot before
+    /// this one ended, or a drain could not store it. None if nothing did.
+    pub fn unreported(&self, last: Option<&ReportEntry>) -> Option<String> {
+        if let Some(why) = &self.lost_report {
+            return Some(format!("the report of the last drain is lost: {why}"));
+        }
+        let boot = self.last_boot.as_ref().filter(|boot| boot.report.is_none())?;
+        let is_later = last.is_none_or(|last| last.boot_id != self.node.boot_id);
+        is_later.then(|| boot.text.clone())
+    }
+
+    /// The answer if no pod of this name is listed. There may be one until the runtime has listed its pods.
+    pub fn no_pod(&self, namespace: &str, name: &str) -> ApiError {
+        let alike = self.similar_pods(namespace, name);
+        let (code, text) = match self.pods_unknown {
+            true => (
+                ErrorCode::Unavailable,
+                format!(
+                    "it is not known yet whether the pod {namespace}/{name} is on this node: \
+                     the container runtime has not listed its pods"
+                ),
+            ),
+            false => {
+                (ErrorCode::NotFound, format!("there is no pod {namespace}/{name} on this node"))
+            }
+        };
+        let hint = alike.unwrap_or_else(|| "`winddown status` lists the pods".to_owned());
+        ApiError::new(code, text).with_hint(hint)
+    }
+
     /// Suggests pods whose names differ only in the suffix that static pods get (the node's name) or in the namespace.
     pub fn similar_pods(&self, namespace: &str, name: &str) -> Option<String> {
         let alike: Vec<String> = self

@@ -39,7 +39,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The agent closed the connection before the response was complete.
-    #[error("the agent closed the connection on {} before it answered", socket.display())]
+    #[error("the agent closed the connection on {} before its answer was complete", socket.display())]
     Closed {
         /// The socket's path.
         socket: PathBuf,

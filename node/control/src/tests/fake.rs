@@ -19,6 +19,8 @@ use crate::{ActApi, ApiError, HealthApi, LogBlocks, PlanApi, ReportApi, StatusAp
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,
     asked_to_watch: AtomicUsize,
+    /// The size of a log, if it is larger than what it says.
+    pub(super) log_bytes: AtomicUsize,
     pub(super) status: Mutex<Status>,
     pub(super) ready: Mutex<Health>,
     pub(super) kills: Mutex<Vec<String>>,
@@ -43,6 +45,7 @@ impl FakeAgent {
         Self {
             changes: watch::Sender::new(0),
             asked_to_watch: AtomicUsize::new(0),
+            log_bytes: AtomicUsize::new(0),
             status: Mutex::new(status),
             ready: Mutex::default(),
             kills: Mutex::default(),
@@ -237,11 +240,19 @@ impl ReportApi for FakeAgent {
         name: &str,
         query: LogQuery,
     ) -> Result<LogBlocks, ApiError> {
+        if name == "starting" {
+            tokio::time::sleep(LogQuery::START_TIMEOUT).await;
+        }
         if name != "web" {
             return Err(ApiError::new(ErrorCode::NotFound, format!("no pod {namespace}/{name}")));
         }
         let broken = std::io::Error::other("the disk is gone");
-        let blocks = [Ok(format!("{query:?}\n").into_bytes()), Err(broken)];
-        Ok(futures_util::stream::iter(blocks).boxed())
+        let mut text = format!("{query:?}\n").into_bytes();
+        // More than a socket's buffers hold.
+        text.resize(text.len().max(self.log_bytes.load(Ordering::SeqCst)), b'.');
+        let blocks = futures_util::stream::iter([Ok(text), Err(broken)]);
+        // A container that is followed still runs.
+        let more = futures_util::stream::pending().take(usize::from(query.follow));
+        Ok(blocks.chain(more).boxed())
     }
 }

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -110,6 +111,24 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_its_place_is_free_again() {
     })
     .await;
     drop(stuck);
+}
+
+#[tokio::test]
+async fn a_log_whose_reader_pauses_is_read_to_its_end() {
+    let running = serve(strict()).await;
+    running.agent.log_bytes.store(4 << 20, Ordering::SeqCst);
+    let request = b"GET /v1/pods/default/web/log HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut paused = UnixStream::connect(&running.path).await.unwrap();
+    paused.write_all(request).await.unwrap();
+    // A watcher that does not read, from the same moment on, shows when the limit is over.
+    let stuck = stuck_watcher(&running).await;
+    until("the watcher is cut off", || {
+        running.agent.asked_to_watch() == 1 && running.agent.watchers() == 0
+    })
+    .await;
+    drop(stuck);
+    let answer = read_all(&mut paused).await;
+    assert!(answer.len() > 4 << 20 && answer.contains("the disk is gone"), "{}", answer.len());
 }
 
 #[tokio::test]

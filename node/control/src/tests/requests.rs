@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{PATIENCE, serve, until};
 use crate::api::{
-    Check, DrainEvent, DrainRequest, ErrorCode, KillBody, LogQuery, NoticeBody, Status,
+    Check, DrainEvent, DrainRequest, ErrorCode, KillBody, LogQuery, NoticeBody, PodStatus, Status,
 };
 use crate::fake::FakeAgent;
-use crate::{ClientError, Limits, Peer, Server};
+use crate::{ApiError, ClientError, Limits, Peer, Server};
 
 #[tokio::test]
 async fn every_read_is_answered_with_what_the_agent_knows() {
@@ -47,6 +47,37 @@ async fn a_log_is_sent_as_text_with_what_was_asked_for_and_with_what_went_wrong(
     assert!(matches!(error, ClientError::Agent { status: 404, .. }), "{error:?}");
     let wrong = running.get("/v1/pods/default/web/log?tailLines=all").await;
     assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("tailLines"), "{wrong}");
+}
+
+#[tokio::test]
+async fn a_log_that_the_stop_of_the_agent_cuts_off_is_not_told_as_complete() {
+    let running = serve(Limits::default()).await;
+    let query = LogQuery { follow: true, ..LogQuery::default() };
+    let mut blocks = running.client.log("default", "web", &query).await.unwrap();
+    while !blocks.next().await.unwrap().unwrap().ends_with(b"is gone\n") {}
+    running.stop.cancel();
+    let error = blocks.next().await.unwrap_err();
+    assert!(matches!(error, ClientError::Closed { .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_is_waited_for_as_long_as_the_agent_waits_for_its_container() {
+    let running = serve(Limits::default()).await;
+    let query = LogQuery { follow: true, ..LogQuery::default() };
+    let error = running.client.log("default", "starting", &query).await.err().unwrap();
+    assert!(matches!(error, ClientError::Agent { status: 404, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_pod_of_the_same_name_elsewhere_explains_nothing_about_a_pod_that_is_here() {
+    let running = serve(Limits::default()).await;
+    running.agent.change(|status| {
+        let here = status.pods.first().cloned().unwrap();
+        status.pods.push(PodStatus { namespace: "shop".to_owned(), ..here });
+    });
+    let body = KillBody { uid: Some("another".to_owned()), ..KillBody::default() };
+    let error = running.client.kill("default", "web-edge-1", &body).await.unwrap_err();
+    assert!(error.hint().is_empty(), "{}", error.hint());
 }
 
 #[tokio::test]
@@ -115,10 +146,22 @@ async fn a_kill_reaches_the_agent_with_its_grace_and_answers_when_the_pod_is_gon
 async fn a_static_pods_name_without_the_nodes_name_is_met_with_the_right_one() {
     let running = serve(Limits::default()).await;
     let error = running.client.kill("default", "web", &KillBody::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "pod default/web is not on this node");
+    assert_eq!(error.to_string(), "there is no pod default/web on this node");
     assert_eq!(error.hint(), "did you mean default/web-edge-1?");
     let error = running.client.kill("shop", "web-edge-1", &KillBody::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "pod shop/web-edge-1 is not on this node");
+    assert_eq!(error.to_string(), "there is no pod shop/web-edge-1 on this node");
+}
+
+#[tokio::test]
+async fn a_pod_is_not_said_to_be_missing_before_the_pods_are_known() {
+    let running = serve(Limits::default()).await;
+    running.agent.change(|status| status.pods_unknown = true);
+    let killed = running.client.kill("default", "api", &KillBody::default()).await.unwrap_err();
+    let log = running.client.log("default", "api", &LogQuery::default()).await.err().unwrap();
+    for error in [killed, log] {
+        assert!(matches!(error, ClientError::Agent { status: 503, .. }), "{error:?}");
+        assert!(error.to_string().starts_with("it is not known yet whether"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -339,7 +382,8 @@ async fn a_stopping_agent_ends_watches_answers_waiting_kills_and_removes_its_soc
     let error = kill.await.unwrap().unwrap_err();
     let ClientError::Agent { body, .. } = &error else { panic!("{error:?}") };
     assert_eq!(body.code, ErrorCode::Unavailable);
-    assert_eq!(body.error, "the agent is stopping; the kill continues");
+    let told = ApiError::kill_cut_short();
+    assert_eq!((&body.error, &body.hint), (&told.message, &told.hint));
     tokio::time::timeout(PATIENCE, running.task).await.expect("it stops").unwrap();
     let error = running.client.status().await.unwrap_err();
     assert!(matches!(error, ClientError::Missing { .. }), "{error:?}");
