@@ -257,8 +257,8 @@ pub struct ReportArgs {
     /// List the reports that are kept, the newest first
     #[arg(short, long, conflicts_with_all = ["boot", "id", "file", "check"])]
     pub list: bool,
-    /// Exit with code 5 if pods were left running or needed SIGKILL; by default, this checks the
-    /// last run that terminated a pod
+    /// Exit with code 5 if pods were left running or needed SIGKILL, or if that is unknown; by
+    /// default, this checks the last run that had pods
     #[arg(long)]
     pub check: bool,
     /// Output format: text, json (a stable interface) or html (a page with a picture)

@@ -12,7 +12,8 @@ use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 use winddown_node::{ordered_start, reports};
 use winddown_render::report;
-use winddown_shutdown::{Outcome, ReportStore};
+use winddown_shared::display::clean;
+use winddown_shutdown::{ReportStore, ShutdownReport};
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -35,10 +36,9 @@ pub(super) fn run(
             source.report(&id, out)?
         }
         (None, None, None) if args.check => {
-            // Skip runs without pods: a drain that found none says nothing about the run before it.
             let list = source.list(out)?;
-            let last = list.reports.iter().find(|entry| entry.pods > 0);
-            source.report(last.map_or("latest", |entry| &entry.id), out)?
+            let id = source.last_run(&list, out)?;
+            source.report(id, out)?
         }
         (None, None, None) => source.report("latest", out)?,
     };
@@ -64,9 +64,8 @@ pub(super) fn run(
             }
         }
     }
-    let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
     // An outcome that this version does not know does not count as success.
-    let graceful = Outcome::named(outcome).is_some_and(|outcome| outcome.text().is_graceful);
+    let graceful = typed::<ShutdownReport>(&report).is_ok_and(|report| report.is_graceful());
     Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
 }
 
@@ -96,6 +95,33 @@ impl ReportSource<'_> {
             Err(error) if asks_disk(&error) => Ok(reports::list(&self.store(out)?)?),
             answer => Ok(answer?),
         }
+    }
+
+    /// The ID of the last run, for a check.
+    ///
+    /// # Errors
+    /// There may be a later one whose report is missing, so that it is not known how its pods terminated.
+    fn last_run<'l>(
+        &self,
+        list: &'l ReportList,
+        out: &mut Output,
+    ) -> Result<&'l str, CommandError> {
+        if let Some(problem) = list.problems.first() {
+            let what = format!("the last run may be one whose report cannot be read: {problem}");
+            return Err(CommandError::message(Exit::PodsLeft, what)
+                .with_hint("remove that file, or name a report with --id"));
+        }
+        let last = list.last_run();
+        let unreported = match in_runtime(out, self.client.status())? {
+            Err(error) if asks_disk(&error) => None,
+            answer => answer?.unreported(last),
+        };
+        if let Some(what) = unreported {
+            let what = format!("no report says how the pods last terminated: {}", clean(&what));
+            return Err(CommandError::message(Exit::PodsLeft, what)
+                .with_hint("`winddown report` shows the last report there is"));
+        }
+        Ok(last.map_or("latest", |entry| &entry.id))
     }
 
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {

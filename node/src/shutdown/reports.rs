@@ -71,6 +71,7 @@ fn entry(report: &ShutdownReport) -> ReportEntry {
         outcome: json_name(&report.outcome),
         pods: report.groups.iter().map(|g| g.pods.len()).sum(),
         took_seconds: report.took.as_secs_f64(),
+        graceful: Some(report.is_graceful()),
     }
 }
 

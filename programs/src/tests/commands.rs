@@ -166,6 +166,39 @@ fn the_last_run_that_ended_a_pod_is_checked_and_not_a_drain_that_found_none() {
 }
 
 #[test]
+fn a_run_that_went_wrong_is_checked_even_if_it_was_cancelled_or_its_pods_are_unknown() {
+    for (end, wanted) in [
+        ("exited", Exit::Success),
+        ("spared", Exit::Success),
+        ("killed", Exit::PodsLeft),
+        ("terminating", Exit::PodsLeft),
+        ("stillRunning", Exit::PodsLeft),
+    ] {
+        let world = World::new("");
+        let pod = serde_json::json!([{
+            "namespace": "default", "name": "web", "uid": "u", "priority": 0,
+            "graceSeconds": 20.0, "outcome": end,
+        }]);
+        world.keep_with(1, "b0", "loginManager", "cancelled", &pod);
+        assert_eq!(world.run("report --check").exit, wanted, "{end}");
+    }
+    let world = World::new("");
+    let pod = serde_json::json!([{
+        "namespace": "default", "name": "web", "uid": "u", "priority": 0,
+        "graceSeconds": 20.0, "outcome": "exited",
+    }]);
+    world.keep_with(1, "b0", "loginManager", "clean", &pod);
+    assert_eq!(world.run("report --check").exit, Exit::Success);
+    world.keep(2, "b1", "loginManager", "incomplete");
+    assert_eq!(world.run("report --check").exit, Exit::PodsLeft, "no pod is known of this run");
+    std::fs::write(world.reports().join("shutdown-20261120T120300Z-b2.json"), "").unwrap();
+    let ran = world.run("report --check --id none");
+    assert_eq!(ran.exit, Exit::Failure, "{}", ran.err);
+    let ran = world.run("report --check");
+    assert!(ran.exit == Exit::PodsLeft && ran.err.contains("20261120T120300Z"), "{}", ran.err);
+}
+
+#[test]
 fn reports_are_read_from_disk_when_no_agent_answers() {
     let world = World::new("");
     assert!(world.run("report").err.contains("no shutdown has been reported on this node yet"));

@@ -37,9 +37,6 @@ pub struct OutcomeText {
     pub meaning: &'static str,
     /// Decides the colour.
     pub tone: Tone,
-    /// Whether this run left no pod and needed no SIGKILL; it may have been cancelled. Decides the exit code of
-    /// `winddown report --check`. That every pod exited by itself is [`Outcome::Clean`] alone.
-    pub is_graceful: bool,
     /// The label of the end of such a run; none if that follows from its trigger.
     end: Option<&'static str>,
     /// The sentence after the first word and the kind of the run.
@@ -106,7 +103,6 @@ impl Outcome {
                 word_if_unknown,
                 meaning: "every pod exited by itself within its grace period",
                 tone: Tone::Good,
-                is_graceful: true,
                 end,
                 sentence: Tally::clean,
             },
@@ -115,7 +111,6 @@ impl Outcome {
                 word_if_unknown,
                 meaning: "every pod terminated, at least one by SIGKILL",
                 tone: Tone::Warn,
-                is_graceful: false,
                 end,
                 sentence: Tally::forced,
             },
@@ -124,7 +119,6 @@ impl Outcome {
                 word_if_unknown: Some("Failed"),
                 meaning: "at least one pod was not seen to terminate, or it is unknown which pods ran",
                 tone: Tone::Bad,
-                is_graceful: false,
                 end,
                 sentence: Tally::incomplete,
             },
@@ -133,7 +127,6 @@ impl Outcome {
                 word_if_unknown,
                 meaning: "the shutdown was cancelled; groups that had not started were spared",
                 tone: Tone::Warn,
-                is_graceful: true,
                 end: Some("cancelled"),
                 sentence: Tally::cancelled,
             },
@@ -142,7 +135,6 @@ impl Outcome {
                 word_if_unknown,
                 meaning: "the agent itself was stopped in the middle",
                 tone: Tone::Bad,
-                is_graceful: false,
                 end: Some("the agent was stopped"),
                 sentence: Tally::interrupted,
             },
@@ -151,7 +143,6 @@ impl Outcome {
                 word_if_unknown,
                 meaning: "the machine went down in the middle; reported at the next start",
                 tone: Tone::Bad,
-                is_graceful: false,
                 end: Some("last heard of"),
                 sentence: Tally::cut_off,
             },
@@ -177,6 +168,22 @@ impl ShutdownReport {
             false => "",
         };
         format!("{word} {what}{}{after}", sentence(&tally))
+    }
+
+    /// Whether each pod that this run asked to terminate was seen to exit by itself; the run may have been cancelled.
+    /// Decides the exit code of `winddown report --check`.
+    pub fn is_graceful(&self) -> bool {
+        let by_itself = |end| match end {
+            PodEnd::Exited | PodEnd::Survives | PodEnd::NotDrainable | PodEnd::Spared => true,
+            PodEnd::Killed | PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Gone => false,
+        };
+        match self.outcome {
+            Outcome::Clean => true,
+            Outcome::Cancelled => {
+                !self.pods_unknown && self.pods().all(|(_, pod)| by_itself(pod.end))
+            }
+            Outcome::Forced | Outcome::Incomplete | Outcome::Interrupted | Outcome::CutOff => false,
+        }
     }
 
     /// The label for the end of the run.

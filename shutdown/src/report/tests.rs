@@ -39,6 +39,12 @@ fn each_outcome_has_its_sentence() {
         one(Outcome::Cancelled, pods.clone()).headline(),
         "Cancelled shutdown, after 1.5 s: 1 pod had terminated, 1 still terminating, 1 spared."
     );
+    // What becomes of a pod that was asked is not known.
+    assert!(!one(Outcome::Cancelled, pods.clone()).is_graceful());
+    let kept = pods.iter().filter(|pod| pod.end != PodEnd::Terminating).cloned().collect();
+    assert!(one(Outcome::Cancelled, kept).is_graceful());
+    let unknown = ShutdownReport { pods_unknown: true, ..one(Outcome::Cancelled, vec![]) };
+    assert!(!unknown.is_graceful());
     assert_eq!(
         one(Outcome::Interrupted, pods).headline(),
         "Interrupted shutdown: the agent was stopped after 1.5 s: 1 pod had terminated, 1 still terminating, \

@@ -41,4 +41,15 @@ pub struct ReportEntry {
     /// The duration in seconds.
     #[serde(default)]
     pub took_seconds: f64,
+    /// Whether each pod that it asked to terminate was seen to exit by itself; absent if the agent does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graceful: Option<bool>,
+}
+
+impl ReportList {
+    /// The newest run that says how pods terminated: a drain that found none says nothing of the run before it, but one
+    /// that did not know its pods does.
+    pub fn last_run(&self) -> Option<&ReportEntry> {
+        self.reports.iter().find(|entry| entry.pods > 0 || entry.graceful != Some(true))
+    }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use winddown_host::shell_word;
 use winddown_shared::display::{age, pod_count};
 use winddown_shared::seconds_up;
-use winddown_shutdown::Outcome;
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
@@ -440,17 +439,21 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the last shutdown's report", &facts.files.last);
         }
     };
+    let agent = facts.agent.known();
+    if let Some(what) = agent.and_then(|status| status.unreported(last.as_ref())) {
+        return Some(CHECK.info("no report says how the pods last terminated").saw(what).advise(
+            "`winddown report` shows the last report there is, `winddown status` more of it",
+        ));
+    }
     Some(match last {
         None => CHECK.ok("no shutdown has been reported yet"),
         Some(entry) => {
             let took = winddown_shared::display::seconds(entry.took_seconds);
             let pods = pod_count(entry.pods);
             let seen = format!("{}: {}, {pods}, {took}", entry.id, entry.outcome);
-            match Outcome::named(&entry.outcome) {
-                Some(outcome) if outcome.text().is_graceful => {
-                    CHECK.ok("the last shutdown was graceful").saw(seen)
-                }
-                _ => CHECK
+            match entry.graceful {
+                Some(true) => CHECK.ok("the last shutdown was graceful").saw(seen),
+                Some(false) | None => CHECK
                     .info("the last shutdown was not graceful for all pods")
                     .saw(seen)
                     .advise(format!("`winddown report --id {}` shows it", entry.id)),

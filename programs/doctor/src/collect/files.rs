@@ -150,7 +150,7 @@ pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
         Err(error) => return not_observed(&error, &directory),
     }
     match reports::list(&ReportStore::new(directory.clone())) {
-        Ok(list) => Fact::Known(list.reports.into_iter().next()),
+        Ok(list) => Fact::Known(list.last_run().or(list.reports.first()).cloned()),
         Err(error) => not_observed(&std::io::Error::other(error.to_string()), &directory),
     }
 }

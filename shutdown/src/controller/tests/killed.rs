@@ -193,7 +193,7 @@ async fn pods_that_die_with_the_agent_are_gone_and_their_shutdown_is_not_clean()
     let why =
         "it was gone when the agent came back, and the runtime does not say when it terminated";
     assert!(report.pods().all(|(_, pod)| pod.error.as_deref() == Some(why)));
-    assert!(!report.outcome.text().is_graceful);
+    assert!(!report.is_graceful());
     let said = report.headline();
     let wanted = "Incomplete shutdown: 1 of 2 pods were gone when the agent came back, in an unknown order, after ";
     assert!(said.starts_with(wanted), "{said}");

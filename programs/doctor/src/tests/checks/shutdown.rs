@@ -433,6 +433,7 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
         id: "x".to_owned(),
         outcome: outcome.to_owned(),
         pods: 3,
+        graceful: Some(outcome == "clean"),
         ..ReportEntry::default()
     }))
 }
