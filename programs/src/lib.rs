@@ -126,7 +126,8 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Print the output of a container
     ///
-    /// What the container runtime has logged, as the container wrote it.
+    /// What the container runtime has logged, as the container wrote it; on a terminal without colours, and with what
+    /// would control the terminal as text.
     Logs(LogsArgs),
     /// Show what would happen; nothing is touched
     Plan(PlanArgs),

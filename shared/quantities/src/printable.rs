@@ -29,9 +29,18 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 
 /// Whether `c` moves the cursor, reorders the line, or is invisible.
 pub fn is_harmful(c: char) -> bool {
+    // A mark of zero width would draw over the character before it.
+    hides_or_controls(c) || c.width() == Some(0) || matches!(c, '\u{fe00}'..='\u{fe0f}')
+}
+
+/// Whether `c` changes only how the character before it is drawn: an accent, or the variant of a symbol. Harmless in a
+/// text of which only the lines matter.
+pub fn is_combining(c: char) -> bool {
+    is_harmful(c) && !hides_or_controls(c)
+}
+
+fn hides_or_controls(c: char) -> bool {
     c.is_control()
-        // A mark of zero width would draw over the character before it.
-        || c.width() == Some(0)
         || matches!(
             c,
             // Line and paragraph separators; direction marks, embeddings, overrides, isolates.
@@ -41,8 +50,8 @@ pub fn is_harmful(c: char) -> bool {
             | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}'
             | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{115f}' | '\u{1160}' | '\u{3164}'
             | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-            // Variation selectors and tags.
-            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}'
+            // Tags.
+            | '\u{e0000}'..='\u{e0fff}'
         )
 }
 
