@@ -160,7 +160,8 @@ fn format_event(event: &DrainEvent) -> Option<String> {
             format!("  {} terminated in {}{how}", clean(&pod), seconds(*took_seconds))
         }
         DrainEvent::PodStillRunning { namespace, name, message } => {
-            format!("  {} still runs: {}", clean(&format!("{namespace}/{name}")), clean(message))
+            let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+            format!("  {} still runs{}", clean(&format!("{namespace}/{name}")), clean(&why))
         }
         DrainEvent::PodNotDrained { namespace, name, message } => {
             format!("  {} stays: {}", clean(&format!("{namespace}/{name}")), clean(message))

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{
-    Event, GateReason, Mutex, NodeEndListener, PodKiller, Recorder, RequestReport, Runtime,
-    critical,
+    Event, GateReason, Lifecycle, Mutex, NodeEndListener, PodKiller, PodSnapshot, Recorder,
+    RequestReport, Runtime, critical,
 };
 use winddown_shutdown::{
     DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, RecordStore, RunRecord,
@@ -21,7 +21,7 @@ use winddown_shutdown::{
 use super::Joined;
 use crate::links::Draining;
 use winddown_control::ApiError;
-use winddown_control::api::{DrainEvent, DrainStatus, ErrorCode};
+use winddown_control::api::{self, DrainEvent, DrainStatus, ErrorCode};
 
 /// How long the end of a drain waits for its run, which may be waiting for a disk.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
@@ -188,10 +188,23 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// The drain in progress, if there is one.
+    /// The drain in progress, or one whose time was over before all pods had terminated, if there is one.
     pub(super) fn drain_status(&self) -> Option<DrainStatus> {
-        let DrainState::InProgress(run) = &*self.drain.state.borrow() else { return None };
         let (running, pods_unknown) = self.left();
+        let state = self.drain.state.borrow();
+        let run = match &*state {
+            DrainState::No => return None,
+            DrainState::InProgress(run) => run,
+            DrainState::Done => {
+                let pods = self.core.workers.snapshot();
+                let ends = |pod: &&PodSnapshot| pod.lifecycle == Lifecycle::Terminating;
+                let pods_remaining = pods.iter().filter(ends).count();
+                let progress =
+                    api::ShutdownProgress { phase: api::Phase::Done, ..Default::default() };
+                let is_left = pods_remaining > 0 || pods_unknown;
+                return is_left.then_some(DrainStatus { pods_remaining, pods_unknown, progress });
+            }
+        };
         let progress = run.progress.subscribe().borrow().clone();
         let failed: usize = progress.groups.iter().map(|group| group.failed).sum();
         let pods_remaining = running.saturating_sub(failed);

@@ -63,7 +63,7 @@ impl<R: Runtime> Joined<R> {
         let node = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
-                () = node.forward(happened, &events, begun) => {}
+                () = node.forward(happened, &events, begun, pods) => {}
                 () = sleep_until(until + AFTER_THE_END) => {
                     let (left, unknown) = node.left();
                     let ended = pods.saturating_sub(left);
@@ -123,12 +123,13 @@ impl<R: Runtime> Joined<R> {
             .collect()
     }
 
-    /// Forwards events until the run is over.
+    /// Forwards events until the run, which has this many pods, is over.
     async fn forward(
         &self,
         mut happened: mpsc::UnboundedReceiver<Event>,
         events: &mpsc::UnboundedSender<DrainEvent>,
         begun: Instant,
+        pods: usize,
     ) {
         let (mut ended, mut forced) = (0, 0);
         while let Some(event) = happened.recv().await {
@@ -142,7 +143,8 @@ impl<R: Runtime> Joined<R> {
                 Event::ShutdownFinished { left, unknown, .. } => Some((*left, *unknown)),
                 // This may be the end of an earlier run, which was still in progress when this notice was given.
                 Event::ShutdownCancelled { .. } if self.operator.published().is_some() => None,
-                Event::ShutdownCancelled { .. } => Some((self.left().0, false)),
+                // Pods that are admitted again were not left.
+                Event::ShutdownCancelled { .. } => Some((pods.saturating_sub(ended), false)),
                 _ => None,
             };
             if let Some(told) = drain::drain_event(&event) {

@@ -296,6 +296,32 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_whose_time_is_over_has_pods_left_until_the_last_one_has_terminated() {
+    let (b, web, _) = two_pods().await;
+    b.runtime.stop_takes(web.uid(), secs(300));
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    let drain = b.node.status().drain.unwrap();
+    assert_eq!((drain.pods_remaining, drain.progress.phase), (1, Phase::Done));
+    tokio::time::sleep(secs(300)).await;
+    let status = b.node.status();
+    assert_eq!((status.drain, status.admission_closed_by), (None, vec![ClosedBy::Drain]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_back_when_a_notice_is_withdrawn_are_not_counted_as_left() {
+    let (b, ..) = two_pods().await;
+    let events = b.node.give_notice(within(120)).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    assert!(b.node.withdraw_notice().await.withdrawn);
+    let told = all(events).await;
+    let Some(DrainEvent::Finished { terminated, still_running, cancelled: true, .. }) = told.last()
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((*terminated, *still_running), (1, 1), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_in_progress_is_called_off_like_a_shutdown() {
     let (b, web, dns) = two_pods().await;
     let events = b.node.drain(DrainRequest::default()).await.unwrap();

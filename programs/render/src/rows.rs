@@ -252,16 +252,27 @@ fn scheduled(scheduled: &ScheduledStatus, times: Times<'_>) -> String {
 /// The reason why new pods are not admitted, human-readable.
 fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
     if let (ClosedBy::Drain, Some(drain)) = (by, &status.drain) {
-        return format!("{} (`winddown undrain` cancels it)", being_drained(drain)).into();
+        let ends = if is_over(drain) { "admits pods again" } else { "cancels it" };
+        return format!("{} (`winddown undrain` {ends})", being_drained(drain)).into();
     }
-    Cow::Borrowed(match by {
+    Cow::Borrowed(why_closed(by))
+}
+
+/// The same, whatever else is known.
+pub(super) const fn why_closed(by: ClosedBy) -> &'static str {
+    match by {
         ClosedBy::Startup => "the agent is starting",
         ClosedBy::Shutdown => "the node is shutting down",
         ClosedBy::UnitStop => "the agent's unit is being stopped",
         ClosedBy::Notice => "a notice is in effect",
         ClosedBy::Drain => "an operator drained the node (`winddown undrain` admits pods again)",
         ClosedBy::Unknown => "a reason that this version does not know",
-    })
+    }
+}
+
+/// Whether the time of the drain is over, although it has pods left.
+pub(crate) fn is_over(drain: &DrainStatus) -> bool {
+    drain.progress.phase == Phase::Done
 }
 
 /// The progress of a drain.
@@ -270,7 +281,11 @@ pub(crate) fn being_drained(drain: &DrainStatus) -> String {
         true => format!("at least {}", pod_count(drain.pods_remaining)),
         false => pod_count(drain.pods_remaining),
     };
-    format!("the node is being drained: {count} remaining")
+    match (is_over(drain), drain.pods_unknown) {
+        (true, true) => format!("the time of the drain is over; {PODS_UNKNOWN}"),
+        (true, false) => format!("the time of the drain is over: {count} still terminating"),
+        (false, _) => format!("the node is being drained: {count} remaining"),
+    }
 }
 
 /// The configuration warning if graceful shutdown is off. It follows file, line and column.

@@ -8,7 +8,7 @@ use crate::facts::{
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::{RuntimeKind, WithoutApi};
-use winddown_control::api::{ApiState, ClosedBy, PodStatus, RejectedPod, TroubleKind};
+use winddown_control::api::{ApiState, ClosedBy, Phase, PodStatus, RejectedPod, TroubleKind};
 use winddown_host::path_word;
 use winddown_shared::display;
 
@@ -310,7 +310,15 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "a drain or a notice keeps new pods out until it is lifted, even across restarts of the agent",
     );
-    let closed = &facts.agent.known()?.admission_closed_by;
+    let agent = facts.agent.known()?;
+    let closed = &agent.admission_closed_by;
+    // A drain in progress is not to be undone.
+    if closed.contains(&ClosedBy::Drain)
+        && agent.drain.as_ref().is_some_and(|drain| drain.progress.phase != Phase::Done)
+    {
+        let title = "the node is being drained, and no pod starts";
+        return Some(CHECK.info(title).advise("`winddown status --watch` follows the drain"));
+    }
     if closed.contains(&ClosedBy::Drain) {
         return Some(
             CHECK

@@ -4,7 +4,7 @@ use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{bytes, clean, seconds};
 
 use super::pod_state;
-use crate::rows::being_drained;
+use crate::rows::{being_drained, is_over};
 use winddown_control::api::{
     ApiState, ApiStatus, ClosedBy, DirectoryStatus, DirectoryUse, LockState, LockStatus,
     ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
@@ -201,7 +201,12 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         let (text, next) = match &status.drain {
             Some(drain) => (
                 being_drained(drain),
-                format!("`{UNDRAIN}` cancels it: pods that were not asked yet keep running"),
+                match is_over(drain) {
+                    true => format!("`{JOURNAL}` says what holds them"),
+                    false => {
+                        format!("`{UNDRAIN}` cancels it: pods that were not asked yet keep running")
+                    }
+                },
             ),
             None => (
                 "the node was drained: its pods are terminated and no new one is admitted"

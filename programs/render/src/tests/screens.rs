@@ -6,8 +6,8 @@ use super::fixtures::{
 use crate::{View, plan, status};
 use winddown_control::api::{
     AfterNode, AfterNodesStatus, BlockingPod, ClosedBy, ClusterStatus, DrainStatus, GuardStatus,
-    LastBootStatus, LockState, NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPodStatus,
-    ShutdownPlan, Status,
+    LastBootStatus, LockState, NodeStage, NoticeStatus, Phase, PlanShrink, PlannedGroup,
+    PlannedPodStatus, ShutdownPlan, Status,
 };
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
@@ -199,6 +199,15 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
         assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
         assert!(shown.contains(&format!("{said} (`winddown undrain` cancels it)")), "{shown}");
     }
+    // Its time was over before all pods had terminated.
+    let mut drain = DrainStatus { pods_remaining: 1, ..DrainStatus::default() };
+    drain.progress.phase = Phase::Done;
+    node.drain = Some(drain);
+    let shown = shown(&node);
+    let said = "the time of the drain is over: 1 pod still terminating";
+    assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
+    assert!(shown.contains("(`winddown undrain` admits pods again)"), "{shown}");
+    assert!(shown.contains(&format!("drain      {said}")), "{shown}");
 }
 
 #[test]
