@@ -197,8 +197,8 @@ fn durations_are_go_and_systemd_style_and_never_ambiguous() {
         let error = duration(text).expect_err(text);
         assert!(error.contains("write for example 30s"), "{text}: {error}");
     }
-    assert_eq!(grace("500ms"), Err("a grace is at least 1s".to_owned()));
-    assert_eq!(grace("1500ms"), Err("a grace is whole seconds: write 1s".to_owned()));
+    assert_eq!(grace("500ms"), Err("at least 1s is needed".to_owned()));
+    assert_eq!(grace("1500ms"), Err("only whole seconds are possible: write 1s".to_owned()));
 }
 
 #[test]

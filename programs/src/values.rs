@@ -43,10 +43,10 @@ pub(super) fn boot(text: &str) -> Result<i32, String> {
 pub(super) fn grace(text: &str) -> Result<Duration, String> {
     let grace = duration(text)?;
     if grace < Duration::from_secs(1) {
-        return Err("a grace is at least 1s".to_owned());
+        return Err("at least 1s is needed".to_owned());
     }
     if grace.subsec_nanos() != 0 {
-        return Err(format!("a grace is whole seconds: write {}s", grace.as_secs()));
+        return Err(format!("only whole seconds are possible: write {}s", grace.as_secs()));
     }
     Ok(grace)
 }
@@ -98,7 +98,7 @@ pub(super) fn ahead(text: &str) -> Result<Duration, String> {
 /// As [`duration`], or the duration is zero.
 pub(super) fn delay(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("a delay is more than 0s".to_owned()),
+        Duration::ZERO => Err("more than 0s is needed".to_owned()),
         delay => Ok(delay),
     }
 }

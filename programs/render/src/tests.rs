@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::{Column, Table, View, changes, fit, status, wrap};
-use fixtures::{five_pods, fresh, pod};
+use fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use winddown_control::api::{
-    ContainerStatus, ExitedRun, LastState, LockState, PodState, Protection, ProtectionReason,
-    ProtectionState, Status, TerminatedBy,
+    ClosedBy, ContainerStatus, DrainStatus, ExitedRun, LastState, LockState, NoticeStatus,
+    PodState, Protection, ProtectionReason, ProtectionState, Status, TerminatedBy,
 };
 
 #[test]
@@ -186,6 +186,41 @@ fn a_piped_watch_first_tells_everything_then_only_what_changed() {
             "2026-11-20T12:00:00Z pod default/web-edge-1 gone",
         ]
     );
+}
+
+#[test]
+fn a_piped_watch_tells_what_begins_and_what_is_over() {
+    let calm = five_pods();
+    let mut busy = calm.clone();
+    let drain = DrainStatus { progress: shutting_down().shutdown, ..DrainStatus::default() };
+    busy.drain = Some(drain);
+    busy.admission_closed_by = vec![ClosedBy::Drain];
+    busy.pods_unknown = true;
+    busy.runtime.healthy = false;
+    busy.runtime.message = "no answer".to_owned();
+    busy.notices = vec![NoticeStatus {
+        source: "file".to_owned(),
+        deadline: Some(at("12:01:30")),
+        text: "battery\nlow".to_owned(),
+        in_effect: true,
+        problem: None,
+    }];
+    busy.rejected = broken_manifests().rejected;
+    let begun = changes(Some(&calm), &busy);
+    for said in [
+        " drain running",
+        " drain running: ordinary pods, 3 of 3 terminated",
+        " admission closed: an operator drained the node",
+        " notice of file, the node goes away at 2026-11-20T12:01:30Z: battery\\nlow",
+        " runtime ",
+        " running pods are not known yet",
+        " rejected ",
+    ] {
+        assert!(begun.iter().any(|line| line.contains(said)), "{said:?} is not in {begun:#?}");
+    }
+    let over = changes(Some(&busy), &calm);
+    assert_eq!(over.iter().filter(|line| line.contains("Z over: ")).count(), 5, "{over:#?}");
+    assert!(over.iter().any(|line| line.ends_with(" drain none")), "{over:#?}");
 }
 
 #[test]
