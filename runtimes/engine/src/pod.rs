@@ -17,7 +17,7 @@ mod notice_content;
 mod stop_record;
 
 pub use container::{
-    Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, StartFailure, StopRequest,
+    Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, RunStopRequest, StartFailure,
 };
 pub(crate) use notice_content::NoticeContent;
 pub use stop_record::StopRecord;

@@ -28,13 +28,13 @@ pub(crate) mod draft;
 mod end;
 pub(crate) mod exits;
 pub(crate) mod launch;
+mod launcher_report;
 pub(crate) mod open;
 mod output;
 pub(crate) mod paths;
 pub(crate) mod pod;
 pub(crate) mod pod_record;
 mod runtime;
-mod start_report;
 pub(crate) mod stats;
 mod streams;
 pub(crate) mod support;
@@ -42,8 +42,8 @@ pub(crate) mod support;
 use config::ProcessConfig;
 pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 
+use launcher_report::LauncherReport;
 use pod::{Boot, PodEntry, PodState, Run, Starting};
-use start_report::StartReport;
 use stats::StatsSources;
 pub(crate) use streams::CommandOutput;
 
@@ -213,7 +213,7 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
             source: Some(Box::new(error)),
         };
         let (pod, mut command) = self.beside(entry, name, argv)?;
-        let report = StartReport::new(&self.config.proc_root).map_err(unasked)?;
+        let report = LauncherReport::new(&self.config.proc_root).map_err(unasked)?;
         command.error_file = Some(report.path());
         let run = output::of(async |output| {
             timeout(limit, D::exec(self, (&pod, name), command, output, limit)).await

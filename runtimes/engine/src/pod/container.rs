@@ -65,7 +65,7 @@ pub struct Run<B: RunScope> {
     /// Whether its preStop hook has run; an abandoned one has not.
     pub(crate) hook_over: bool,
     /// The request to stop, if it was asked to.
-    pub stop_request: Option<StopRequest>,
+    pub stop_request: Option<RunStopRequest>,
     /// Whether SIGKILL was needed.
     pub forced: bool,
     /// Whether its start was abandoned because the caller was gone. That says nothing about the container, which counts
@@ -79,7 +79,7 @@ pub struct Run<B: RunScope> {
 
 /// A request to stop a run. Whether and when the stop signal was sent is in the record of the stop.
 #[derive(Clone, Copy, Debug)]
-pub struct StopRequest {
+pub struct RunStopRequest {
     /// When the run was first asked, or was found if an earlier agent had asked.
     pub at: Instant,
     /// Whether its pod was being stopped: then its exit is no crash, and does not say that its work is done.
@@ -277,8 +277,8 @@ impl<B: RunScope> Run<B> {
     }
 
     /// Records that it is or was asked to stop; `of_pod`: by a stop of its pod. Returns the request.
-    pub fn ask(&mut self, of_pod: bool) -> StopRequest {
-        let first = StopRequest { at: Instant::now(), of_pod };
+    pub fn ask(&mut self, of_pod: bool) -> RunStopRequest {
+        let first = RunStopRequest { at: Instant::now(), of_pod };
         let request = self.stop_request.get_or_insert(first);
         request.of_pod |= of_pod;
         *request

@@ -13,12 +13,12 @@ const LONGEST_REPORT: u64 = 4096;
 
 /// A file in memory, which the launcher finds below the agent's process.
 #[derive(Debug)]
-pub(crate) struct StartReport {
+pub(crate) struct LauncherReport {
     file: File,
     path: PathBuf,
 }
 
-impl StartReport {
+impl LauncherReport {
     /// Creates an empty one.
     ///
     /// # Errors
