@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::conditions;
-use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved};
 
 /// Facts about this machine that the Node object shows. Other fields are not touched.
 ///
@@ -22,8 +22,7 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// This agent's `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// This agent's `spec.taints`. With the NodeRestriction admission plugin, an API server lets a
-    /// node set them only when it registers.
+    /// `spec.taints`, set only when the node is registered: who they wait for takes them off.
     pub taints: Vec<Taint>,
     /// `spec.providerID`, set only when the node is registered.
     pub provider_id: Option<String>,
@@ -97,7 +96,6 @@ impl NodeFacts {
                 .filter(|name| !is_reserved(name))
                 .cloned()
                 .collect(),
-            taints: self.taints.iter().map(taint_key).collect(),
             capacity: self.capacity.keys().cloned().collect(),
             allocatable: self.allocatable.keys().cloned().collect(),
             conditions: self.conditions.iter().map(|condition| condition.type_.clone()).collect(),

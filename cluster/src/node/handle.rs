@@ -121,7 +121,7 @@ impl NodeControllerHandle {
     }
 
     /// Waits until the API server has everything that was set so far and the current facts, except
-    /// labels and taints, or has answered that there is no Node object, which this agent does not
+    /// labels, or has answered that there is no Node object, which this agent does not
     /// create. Failed writes are retried immediately. Cancel-safe; sending continues.
     ///
     /// # Errors

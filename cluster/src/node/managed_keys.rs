@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 
 use super::cordon::{CORDONED_BY, TAINTED_BY};
@@ -23,20 +23,12 @@ pub(super) struct ManagedKeys {
     pub(super) labels: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) annotations: BTreeSet<String>,
-    /// `key:effect`.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) taints: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) capacity: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) allocatable: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) conditions: BTreeSet<String>,
-}
-
-/// A taint's identity.
-pub(super) fn taint_key(taint: &Taint) -> String {
-    format!("{}:{}", taint.key, taint.effect)
 }
 
 /// Whether this module writes the annotation itself: it never belongs to the facts.

@@ -2,14 +2,15 @@
 //!
 //! Each is a strategic-merge patch against the last known node. It names the node's UID, so that it never
 //! hits another node of the same name, and it touches only what this agent owns: labels, annotations,
-//! taints, conditions and resources of others stay, and keys that are no longer managed are removed.
+//! conditions and resources of others stay, and keys that are no longer managed are removed. Taints are set when the
+//! node is registered, and then left to those who take them off.
 //!
-//! There is one patch for each kind of permission. An API server may refuse a node's own labels or taints
+//! There is one patch for each kind of permission. An API server may refuse a node's own labels
 //! (the NodeRestriction admission plugin does), and must accept its status nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::{agree, find, stamp};
 use super::desired::NodeFacts;
-use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved};
 use crate::pods::equality::same_amount;
 
 /// The patch of labels and annotations.
@@ -43,38 +44,6 @@ pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
         metadata["annotations"] = annotations.into();
     }
     Some(json!({ "metadata": metadata }))
-}
-
-/// The patch of taints. The API treats them as one list, so this patch applies only to the version
-/// of the node that it was made from.
-pub(super) fn taints(facts: &NodeFacts, node: &Node) -> Option<Value> {
-    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
-    let has = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    let mut taints: Vec<Taint> = Vec::with_capacity(has.len() + facts.taints.len());
-    for taint in has {
-        let key = taint_key(taint);
-        match facts.taints.iter().find(|ours| taint_key(ours) == key) {
-            Some(ours) if ours.value != taint.value => taints.push(ours.clone()),
-            Some(_) => taints.push(taint.clone()),
-            None if record.taints.contains(&key) => {}
-            None => taints.push(taint.clone()),
-        }
-    }
-    let missing = facts.taints.iter().filter(|ours| !claims_any(has, ours));
-    taints.extend(missing.cloned());
-    let unrecorded = record.taints != claims.taints;
-    if taints == has && !unrecorded {
-        return None;
-    }
-    let mut patch = json!({
-        "metadata": { "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version },
-        "spec": { "taints": taints },
-    });
-    if unrecorded {
-        record.taints = claims.taints;
-        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
-    }
-    Some(patch)
 }
 
 /// The patch of the status. With `heartbeat` there always is one; each has all conditions.
@@ -204,10 +173,6 @@ fn changes<V>(
         .filter(|key| has.is_some_and(|has| has.contains_key(*key)))
         .map(|key| (key.clone(), Value::Null));
     set.chain(dropped).collect()
-}
-
-fn claims_any(taints: &[Taint], ours: &Taint) -> bool {
-    taints.iter().any(|taint| taint.key == ours.key && taint.effect == ours.effect)
 }
 
 fn insert_unless_empty(into: &mut Map<String, Value>, key: &str, fields: Map<String, Value>) {

@@ -61,11 +61,9 @@ enum WriteKind {
     /// The taint of a node that goes down.
     OwnTaint,
     Metadata,
-    /// The taints of the facts.
-    Taints,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 4;
 
 /// The patches to write.
 #[derive(Debug, Default)]
@@ -74,7 +72,6 @@ struct PlannedPatches {
     cordon: Option<Value>,
     own_taint: Option<Value>,
     metadata: Option<Value>,
-    taints: Option<Value>,
     /// When the first patch that has to wait is due.
     wake: Option<Instant>,
 }
@@ -97,7 +94,6 @@ impl<'a> NodeWriter<'a> {
                 WriteAttempt::eager(),
                 WriteAttempt::eager(),
                 WriteAttempt::eager(),
-                WriteAttempt::patient(),
                 WriteAttempt::patient(),
             ],
         }
@@ -134,7 +130,6 @@ impl<'a> NodeWriter<'a> {
             (WriteKind::Cordon, plan.cordon),
             (WriteKind::OwnTaint, plan.own_taint),
             (WriteKind::Metadata, plan.metadata),
-            (WriteKind::Taints, plan.taints),
         ] {
             // One write per round: each creates a new version of the node, which the next one
             // needs.
@@ -211,7 +206,7 @@ impl<'a> NodeWriter<'a> {
         // Where this agent runs the pods itself it rejects new ones, so it needs no taint.
         let own_taint = barrier(Barrier::Taint, wanted_mark.as_ref().filter(|_| !whole));
         let time = Time(core.clock.now());
-        let (status, metadata, taints) = {
+        let (status, metadata) = {
             // The facts must not be borrowed again in here: a change that waits for this read would
             // deadlock with it.
             let facts = core.facts.borrow();
@@ -219,9 +214,8 @@ impl<'a> NodeWriter<'a> {
                 true => (
                     patch::status(&facts, &wanted, node, &time, heartbeat),
                     patch::metadata(&facts, node),
-                    patch::taints(&facts, node),
                 ),
-                false => (patch::conditions(&wanted, node, &time), None, None),
+                false => (patch::conditions(&wanted, node, &time), None),
             }
         };
         let is_done =
@@ -237,7 +231,6 @@ impl<'a> NodeWriter<'a> {
         plan.cordon = self.due(WriteKind::Cordon, cordon, now, &mut plan.wake);
         plan.own_taint = self.due(WriteKind::OwnTaint, own_taint, now, &mut plan.wake);
         plan.metadata = self.due(WriteKind::Metadata, metadata, now, &mut plan.wake);
-        plan.taints = self.due(WriteKind::Taints, taints, now, &mut plan.wake);
         plan
     }
 
@@ -429,7 +422,7 @@ impl Core {
                 state.status_writes += 1;
             }
             WriteKind::Cordon | WriteKind::OwnTaint => {}
-            WriteKind::Metadata | WriteKind::Taints => state.refused = None,
+            WriteKind::Metadata => state.refused = None,
         });
     }
 
@@ -463,7 +456,6 @@ impl WriteKind {
                 "the node could not be tainted, so DaemonSets may start pods while it goes down"
             }
             Self::Metadata => "the node's labels and annotations could not be written",
-            Self::Taints => "the node's taints could not be written",
         }
     }
 
@@ -473,7 +465,6 @@ impl WriteKind {
             Self::Cordon => "the node's cordon is changed",
             Self::OwnTaint => "the node's own taint is changed",
             Self::Metadata => "the node's labels and annotations are written",
-            Self::Taints => "the node's taints are written",
         }
     }
 }

@@ -25,12 +25,11 @@ enum Move {
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Metadata,
-    Taints,
     Status,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let write = prop_oneof![Just(Write::Metadata), Just(Write::Taints), Just(Write::Status)];
+    let write = prop_oneof![Just(Write::Metadata), Just(Write::Status)];
     let one = prop_oneof![
         (0..4_u8, 0..3_u8).prop_map(|(key, value)| Move::Claim(key, value)),
         (0..4_u8).prop_map(Move::Drop),
@@ -67,15 +66,12 @@ impl World {
         match *one {
             Move::Claim(key, value) => {
                 let (key, value) = (format!("ours-{key}"), value.to_string());
-                self.facts.taints.retain(|taint| taint.key != key);
-                self.facts.taints.push(taint(&key, &value));
                 self.facts.capacity.insert(key.clone(), Quantity(value.clone()));
                 self.facts.annotations.insert(key.clone(), value.clone());
                 self.facts.labels.insert(key, value);
             }
             Move::Drop(key) => {
                 let key = format!("ours-{key}");
-                self.facts.taints.retain(|taint| taint.key != key);
                 self.facts.capacity.remove(&key);
                 self.facts.annotations.remove(&key);
                 self.facts.labels.remove(&key);
@@ -120,7 +116,6 @@ impl World {
         let wanted = conditions::wanted(&self.health, server.unwrap_or_default());
         let patch = match write {
             Write::Metadata => patch::metadata(&self.facts, &node),
-            Write::Taints => patch::taints(&self.facts, &node),
             Write::Status => patch::status(&self.facts, &wanted, &node, &time(9), false),
         };
         if let Some(patch) = &patch {
@@ -130,7 +125,7 @@ impl World {
     }
 
     fn settle(&mut self) {
-        for write in [Write::Status, Write::Metadata, Write::Taints] {
+        for write in [Write::Status, Write::Metadata] {
             self.write(write);
         }
     }
@@ -149,7 +144,7 @@ proptest! {
             }
         }
         world.settle();
-        for write in [Write::Status, Write::Metadata, Write::Taints] {
+        for write in [Write::Status, Write::Metadata] {
             prop_assert!(!world.write(write), "one write of each kind is enough: {write:?}");
         }
         let server = node(world.server.clone());
@@ -160,10 +155,7 @@ proptest! {
         notes.retain(|key, _| !key.starts_with("their-") && key != LAST_APPLIED);
         prop_assert_eq!(&notes, &world.facts.annotations);
         let taints = server.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        let (ours, theirs): (Vec<_>, Vec<_>) =
-            taints.into_iter().partition(|taint| taint.key.starts_with("ours-"));
-        prop_assert_eq!(ours.len(), world.facts.taints.len());
-        prop_assert_eq!(theirs.len(), world.theirs.len());
+        prop_assert_eq!(taints.len(), world.theirs.len());
         let status = server.status.unwrap_or_default();
         for (kind, value) in &world.their_conditions {
             let has = conditions::find(status.conditions.as_deref().unwrap_or_default(), kind);

@@ -33,7 +33,6 @@ fn a_node_that_is_as_it_has_to_be_gets_no_patch() {
     let facts = NodeFacts { taints: vec![taint("a", "1")], ..facts() };
     let server = registered(&facts);
     assert_eq!(patch::metadata(&facts, &node(server.clone())), None);
-    assert_eq!(patch::taints(&facts, &node(server.clone())), None);
     assert_eq!(status(&facts, &server, false), None);
 }
 
@@ -139,37 +138,6 @@ fn features_that_the_node_declares_are_told_with_the_rest_and_an_older_server_is
         merge(&mut server, &patch);
         assert!(status(facts, &server, true).unwrap()["status"].get("declaredFeatures").is_none());
     }
-}
-
-#[test]
-fn taints_of_others_keep_their_place_and_ours_are_mended_under_the_version_that_was_seen() {
-    let ours = NodeFacts { taints: vec![taint("ours", "1"), taint("more", "1")], ..facts() };
-    let mut server = registered(&ours);
-    server["spec"]["taints"] = json!([
-        { "key": "theirs", "effect": "NoExecute", "timeAdded": "2026-11-20T00:00:00Z" },
-        { "key": "ours", "value": "changed", "effect": "NoSchedule" },
-        { "key": "ours", "effect": "NoExecute" },
-    ]);
-    let patch = patch::taints(&ours, &node(server.clone())).unwrap();
-    assert_eq!(patch["metadata"], json!({ "uid": "u1", "resourceVersion": "7" }));
-    let keys: Vec<_> = patch["spec"]["taints"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|taint| format!("{}={}:{}", taint["key"], taint["value"], taint["effect"]))
-        .collect();
-    assert_eq!(
-        keys,
-        [
-            r#""theirs"=null:"NoExecute""#,
-            r#""ours"="1":"NoSchedule""#,
-            r#""ours"=null:"NoExecute""#,
-            r#""more"="1":"NoSchedule""#,
-        ]
-    );
-    let fewer = NodeFacts { taints: vec![], ..ours };
-    let patch = patch::taints(&fewer, &node(server)).unwrap();
-    assert_eq!(patch["spec"]["taints"].as_array().unwrap().len(), 2, "both of others");
 }
 
 #[test]

@@ -24,7 +24,31 @@ async fn a_node_that_was_there_before_keeps_its_annotations_and_gets_ours() {
     assert_eq!(node["metadata"]["annotations"]["theirs"], "1");
     assert_eq!(node["metadata"]["labels"]["theirs"], "1");
     let taints = node["spec"]["taints"].as_array().unwrap();
-    assert_eq!((&taints[0]["key"], taints.len()), (&json!("theirs"), 2));
+    assert_eq!((&taints[0]["key"], taints.len()), (&json!("theirs"), 1), "set at a registration");
+}
+
+/// As a cloud's controller does once it has initialized the node.
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_others_take_off_does_not_come_back() {
+    let server = ApiServer::in_memory().unwrap();
+    let facts = NodeFacts { taints: vec![taint("a", "1"), taint("b", "1")], ..facts() };
+    let agent = Agent::start_with(&server, facts.clone(), NodeSettings::default());
+    agent.told().await;
+    assert_eq!(there(&server)["spec"]["taints"].as_array().unwrap().len(), 2);
+    theirs(
+        &server,
+        &json!({ "spec": { "taints": [{ "$patch": "delete", "key": "a", "effect": "NoSchedule" }] } }),
+    );
+    theirs(
+        &server,
+        &json!({ "spec": { "taints": [{ "key": "b", "value": "1", "effect": "NoSchedule" }] } }),
+    );
+    agent.stop.cancel();
+    let agent = Agent::start_with(&server, facts, NodeSettings::default());
+    agent.told().await;
+    sleep(Duration::from_secs(600)).await;
+    let taints = there(&server)["spec"]["taints"].clone();
+    assert_eq!((&taints[0]["key"], taints.as_array().unwrap().len()), (&json!("b"), 1));
 }
 
 /// virtual-kubelet: TestManualConditionsPreserved.
