@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
-use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
+use winddown_host::{Capacity, LocalNode, ReadError, Roots};
 use winddown_shared::{
     Admission, AdmissionFailure, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable,
     GateState, Mutex, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, Pod, Rejection,
@@ -24,8 +24,6 @@ const UNREAD: &str = "this machine's resources cannot be read yet";
 
 /// The machine that the pods run on.
 pub struct Machine {
-    /// The host name, which becomes a label of the node.
-    pub host_name: String,
     /// Reads the machine's capacity. Called at the start and on every reload of the configuration.
     pub capacity: Box<dyn Fn() -> Result<Capacity, ReadError> + Send + Sync>,
 }
@@ -89,16 +87,13 @@ impl Machine {
     #[must_use]
     pub fn of_host(storage: impl Into<PathBuf>) -> Self {
         let roots = Roots::of_host(storage);
-        Self {
-            host_name: host_name().trim().to_ascii_lowercase(),
-            capacity: Box::new(move || Capacity::read(&roots)),
-        }
+        Self { capacity: Box::new(move || Capacity::read(&roots)) }
     }
 }
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("host_name", &self.host_name).finish_non_exhaustive()
+        f.debug_struct("Machine").finish_non_exhaustive()
     }
 }
 
@@ -134,7 +129,6 @@ impl Fit {
         let reserved = &settings.reserved;
         let node = LocalNode {
             name: Arc::clone(&self.0.name),
-            host_name: machine.host_name.clone(),
             labels: settings.labels.clone(),
             strict_groups: self.0.strict_groups,
         };

@@ -34,7 +34,7 @@ pub(super) fn machine(readable: Arc<AtomicBool>) -> Machine {
             source: std::io::ErrorKind::PermissionDenied.into(),
         }),
     };
-    Machine { host_name: "edge".into(), capacity: Box::new(capacity) }
+    Machine { capacity: Box::new(capacity) }
 }
 
 /// A node with 2 CPUs and 4 GiB, of which `change` may reserve some.

@@ -11,10 +11,9 @@ const OS: &str = "linux";
 /// A node that is its own authority: it has no taints, and defines its own labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalNode {
-    /// The node's name.
+    /// The node's name, which is also the label `kubernetes.io/hostname`, as on a node of a kubelet with
+    /// `--hostname-override`.
     pub name: Arc<str>,
-    /// The host's name: the label `kubernetes.io/hostname`.
-    pub host_name: String,
     /// Labels from the configuration. They override the labels that every node has.
     pub labels: BTreeMap<String, String>,
     /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
@@ -29,7 +28,7 @@ impl LocalNode {
         let own = [
             ("kubernetes.io/os", OS),
             ("kubernetes.io/arch", arch),
-            ("kubernetes.io/hostname", &*self.host_name),
+            ("kubernetes.io/hostname", &*self.name),
             // Long deprecated, and still on every node of a kubelet.
             ("beta.kubernetes.io/os", OS),
             ("beta.kubernetes.io/arch", arch),
@@ -68,8 +67,7 @@ mod tests {
 
     fn node(labels: &[(&str, &str)]) -> NodeView {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let (name, host_name) = ("edge-1".into(), "edge".into());
-        let node = LocalNode { name, host_name, labels, strict_groups: true };
+        let node = LocalNode { name: "edge-1".into(), labels, strict_groups: true };
         node.view(Allocatable::default())
     }
 
@@ -77,7 +75,7 @@ mod tests {
     fn a_node_has_the_labels_of_every_node_and_its_own() {
         let node = node(&[("zone", "a")]);
         assert_eq!(node.label("kubernetes.io/os"), Some("linux"));
-        assert_eq!(node.label("kubernetes.io/hostname"), Some("edge"));
+        assert_eq!(node.label("kubernetes.io/hostname"), Some("edge-1"));
         assert_eq!(node.label("beta.kubernetes.io/arch"), node.label("kubernetes.io/arch"));
         assert_eq!(node.label("zone"), Some("a"));
         assert_eq!((&*node.name, &*node.os), ("edge-1", "linux"));

@@ -118,10 +118,8 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
 
 /// The facts of the Node object that do not change while the agent runs, and the labels as of the start.
 fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
-    let host_name = machine::host_name().trim().to_ascii_lowercase();
     let view = LocalNode {
         name: identity.name.as_str().into(),
-        host_name: host_name.clone(),
         labels: config.node.labels.clone(),
         ..LocalNode::default()
     }
@@ -137,7 +135,7 @@ fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
         labels: view.labels,
         taints: config.cluster.register_with_taints.iter().map(taint).collect(),
         provider_id: config.cluster.provider_id.clone(),
-        addresses: vec![NodeAddress { type_: "Hostname".into(), address: host_name }],
+        addresses: vec![NodeAddress { type_: "Hostname".into(), address: identity.name.clone() }],
         port: config.cluster.node_api_address.map(|address| address.port().into()),
         declared_features: declared_features(config),
         ..NodeFacts::default()
