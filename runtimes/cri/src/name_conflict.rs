@@ -78,7 +78,7 @@ pub(super) async fn after_sandboxes_of_others(
     if let Some(ready) = others.iter().find(|s| s.state() == api::PodSandboxState::SandboxReady) {
         return Err(failed(format!(
             "pod {}: sandbox {id}, which winddown has not made, may run it: drain the node with what made the \
-             sandbox, or remove it (`crictl rmp -f {id}`)",
+             sandbox, or remove it with crictl",
             pod.pod_ref(),
             id = ready.id
         )));

@@ -80,9 +80,7 @@ fn how(line: &str) -> How {
         | "winddown plan shutdown -f FILE -o json" => {
             Elsewhere("programs/tests/schemas.rs", r#""-f", &file, "-o", "json""#)
         }
-        "winddown plan shutdown -f {stray}" => {
-            Filled("winddown plan shutdown -f /etc/winddown/pods")
-        }
+        "winddown plan shutdown -f {}" => Filled("winddown plan shutdown -f /etc/winddown/pods"),
         "winddown release {first}" => Elsewhere(
             "docs/reference/optional-features.md",
             "sudo winddown release batch/backup-edge-1",
