@@ -298,10 +298,11 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
 #[tokio::test(start_paused = true)]
 async fn a_drain_whose_time_is_over_has_pods_left_until_the_last_one_has_terminated() {
     let (b, web, _) = two_pods().await;
-    b.runtime.stop_takes(web.uid(), secs(300));
+    b.runtime.stop_fails(web.uid(), 1000);
     all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
     let drain = b.node.status().drain.unwrap();
     assert_eq!((drain.pods_remaining, drain.progress.phase), (1, Phase::Done));
+    b.runtime.stop_fails(web.uid(), 0);
     tokio::time::sleep(secs(300)).await;
     let status = b.node.status();
     assert_eq!((status.drain, status.admission_closed_by), (None, vec![ClosedBy::Drain]));
