@@ -381,7 +381,7 @@ Examples:
   winddown config check
   winddown config check ./new-config.yaml
 
-Exit codes: 0 valid, 3 invalid, 10 not there. Warnings do not change the exit code.")]
+Exit codes: 0 valid (also with warnings), 3 invalid, 10 not there.")]
     Check {
         /// The file to check [default: the one --config names]
         #[arg(value_name = "FILE")]
