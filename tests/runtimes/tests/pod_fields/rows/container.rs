@@ -82,7 +82,7 @@ pub(super) fn groups() -> Vec<Group> {
             rows! {
                 containerName = "main" => yes("what_is_not_known_here_is_refused_by_its_field").but(json!("other")), yes("what_is_not_known_here_is_refused_by_its_field").but(json!("other"));
                 divisor = "1m" => yes("resources_are_given_in_units_of_the_divisor_and_rounded_up"), yes("resources_are_given_in_units_of_the_divisor_and_rounded_up");
-                resource = "requests.memory" => yes("a_limit_that_is_not_set_is_the_pods_or_what_the_node_has_for_pods").but(json!("nothing")), yes("a_limit_that_is_not_set_is_what_the_node_has").but(json!("nothing"));
+                resource = "requests.memory" => yes("a_limit_that_is_not_set_is_the_pods_or_what_the_node_has_for_pods").but(json!("nothing")), yes("a_limit_that_is_not_set_is_the_pods_or_what_the_node_has_for_pods").but(json!("nothing"));
             },
         ),
         group(
