@@ -16,6 +16,7 @@ use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
+use winddown_companion::WithoutApi;
 use winddown_shared::{DesiredPods, Grace, Pod, Reviews, Runtime, WallClock, WallTime};
 
 use super::compare::Right;
@@ -194,7 +195,8 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     let mut moved = scene::pod("moved", &json!({}));
     moved["spec"]["evictionResponders"] = json!([{"name": "example.com/move", "priority": 9}]);
     let pods = [scene::pod("web", &json!({})), job, moved];
-    let scene = scene::Scene::new(&pods, Duration::from_secs(600)).await;
+    // All requests are to be made, however late the answers are.
+    let scene = scene::Scene::with(&pods, Duration::from_secs(600), WithoutApi::Wait).await;
     scene.server.serve_version(37);
     scene.set_going_down();
     let uid = scene.uid("web");
