@@ -182,6 +182,10 @@ pub struct NodeError {
     pub why: Arc<str>,
 }
 
+/// No access to the node: only the API server is queried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLocalNode;
+
 // === impl ContainerStop ===
 
 impl ContainerStop {
@@ -199,3 +203,19 @@ impl NodeError {
         Self { why: why.into() }
     }
 }
+
+// === impl NoLocalNode ===
+
+impl LocalContainers for NoLocalNode {
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
+        Err(NodeError::because("no container runtime is configured"))
+    }
+
+    async fn stop(&self, _: &PodUid, _: &ContainerStop) -> Result<StoppedContainers, NodeError> {
+        Err(NodeError::because("no container runtime is configured"))
+    }
+}
+
+impl LocalHolds for NoLocalNode {}
+
+impl LocalKubelet for NoLocalNode {}
