@@ -135,7 +135,7 @@ async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() 
     b.want(&[&elsewhere]).await;
     let [(name, reason, _)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
     assert_eq!((name.as_str(), reason.as_str()), ("elsewhere", "NodeAffinity"));
-    let here = selecting("here", &[("rack", "r1"), ("kubernetes.io/hostname", "edge")]);
+    let here = selecting("here", &[("rack", "r1"), ("kubernetes.io/hostname", "n1")]);
     let away = selecting("away", &[("rack", "r2")]);
     let more = from_api(&pod("more", 0, 30));
     b.want(&[&here]).await;
