@@ -233,11 +233,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn withdraw_notice(&self) -> Result<WithdrawAnswer, ClientError> {
-        self.within(WITHDRAW_TIMEOUT, async {
-            let response = self.send(Method::DELETE, "/v1/notice", None).await?;
-            self.decode(response).await
-        })
-        .await
+        self.ask_for(WITHDRAW_TIMEOUT, Method::DELETE, "/v1/notice", None).await
     }
 
     /// Lists the shutdown reports that are kept.
@@ -275,7 +271,18 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<T, ClientError> {
-        self.within(CONTROL_ANSWER_TIMEOUT, async {
+        self.ask_for(CONTROL_ANSWER_TIMEOUT, method, path, body).await
+    }
+
+    /// The same of a request that the agent may take longer to answer.
+    async fn ask_for<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, ClientError> {
+        self.within(limit, async {
             let response = self.send(method, path, body).await?;
             self.decode(response).await
         })
