@@ -252,7 +252,7 @@ fn scheduled(scheduled: &ScheduledStatus, times: Times<'_>) -> String {
 /// The reason why new pods are not admitted, human-readable.
 fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
     if let (ClosedBy::Drain, Some(drain)) = (by, &status.drain) {
-        let ends = if is_over(drain) { "admits pods again" } else { "cancels it" };
+        let ends = if drain.is_over() { "admits pods again" } else { "cancels it" };
         return format!("{} (`winddown undrain` {ends})", being_drained(drain)).into();
     }
     Cow::Borrowed(why_closed(by))
@@ -270,18 +270,13 @@ pub(super) const fn why_closed(by: ClosedBy) -> &'static str {
     }
 }
 
-/// Whether the time of the drain is over, although it has pods left.
-pub(crate) fn is_over(drain: &DrainStatus) -> bool {
-    drain.progress.phase == Phase::Done
-}
-
 /// The progress of a drain.
 pub(crate) fn being_drained(drain: &DrainStatus) -> String {
     let count = match drain.pods_unknown {
         true => format!("at least {}", pod_count(drain.pods_remaining)),
         false => pod_count(drain.pods_remaining),
     };
-    match (is_over(drain), drain.pods_unknown) {
+    match (drain.is_over(), drain.pods_unknown) {
         (true, true) => format!("the time of the drain is over; {PODS_UNKNOWN}"),
         (true, false) => format!("the time of the drain is over: {count} still terminating"),
         (false, _) => format!("the node is being drained: {count} remaining"),

@@ -369,6 +369,13 @@ pub enum Phase {
     Unknown,
 }
 
+impl DrainStatus {
+    /// Whether its time is over, although it has pods left.
+    pub fn is_over(&self) -> bool {
+        self.progress.phase == Phase::Done
+    }
+}
+
 impl Phase {
     /// Whether a shutdown is in progress. One that was cancelled is in the past: this phase stays until the next one.
     pub const fn is_under_way(self) -> bool {

@@ -8,7 +8,7 @@ use crate::facts::{
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::{RuntimeKind, WithoutApi};
-use winddown_control::api::{ApiState, ClosedBy, Phase, PodStatus, RejectedPod, TroubleKind};
+use winddown_control::api::{ApiState, ClosedBy, PodStatus, RejectedPod, TroubleKind};
 use winddown_host::path_word;
 use winddown_shared::display;
 
@@ -314,7 +314,7 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
     let closed = &agent.admission_closed_by;
     // A drain in progress is not to be undone.
     if closed.contains(&ClosedBy::Drain)
-        && agent.drain.as_ref().is_some_and(|drain| drain.progress.phase != Phase::Done)
+        && agent.drain.as_ref().is_some_and(|drain| !drain.is_over())
     {
         let title = "the node is being drained, and no pod starts";
         return Some(CHECK.info(title).advise("`winddown status --watch` follows the drain"));

@@ -4,7 +4,7 @@ use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{bytes, clean, seconds};
 
 use super::pod_state;
-use crate::rows::{being_drained, is_over};
+use crate::rows::being_drained;
 use winddown_control::api::{
     ApiState, ApiStatus, ClosedBy, DirectoryStatus, DirectoryUse, LockState, LockStatus,
     ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
@@ -201,7 +201,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         let (text, next) = match &status.drain {
             Some(drain) => (
                 being_drained(drain),
-                match is_over(drain) {
+                match drain.is_over() {
                     true => format!("`{JOURNAL}` says what holds them"),
                     false => {
                         format!("`{UNDRAIN}` cancels it: pods that were not asked yet keep running")
