@@ -6,7 +6,7 @@ use winddown_shared::{Quantity, SYSTEM_CRITICAL_PRIORITY};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
-use super::{Column, Table, View, hanging, priority};
+use super::{Column, Table, View, hanging, priority_unless_unset};
 use winddown_control::api::{
     EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus,
     ThresholdStatus,
@@ -160,7 +160,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         };
         let mut row = vec![
             (format!("{}/{}", pod.namespace, pod.name), None),
-            (priority((!pod.has_no_priority).then_some(pod.priority)), None),
+            (priority_unless_unset(pod.priority, pod.has_no_priority), None),
             (amount(signal, &pod.usage.map(|usage| usage.to_string())), None),
             (amount(signal, &Some(pod.request.to_string())), None),
             (what.to_owned(), style),

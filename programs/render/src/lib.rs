@@ -42,7 +42,7 @@ pub use live::{PodOrder, Scene, Screen, counts_down, live};
 pub use paint::{Paint, error, notice};
 pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
-pub use priority::{priority, priority_of};
+pub use priority::{priority, priority_of, priority_unless_unset};
 pub use start::{start_plan, start_report};
 pub use status::problems::COMMANDS as STATUS_COMMANDS;
 pub use status::status;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use winddown_shared::display::{self, clean, seconds};
 use winddown_shutdown::{Outcome, PlanAnswer, Tone};
 
-use super::{Column, PODS_UNKNOWN, Table, View, hanging, priority};
+use super::{Column, PODS_UNKNOWN, Table, View, hanging, priority_unless_unset};
 use winddown_control::api::{
     PlannedGroup, PlannedPodStatus, ReportEntry, ReportList, ShutdownPlan,
 };
@@ -242,7 +242,7 @@ fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
         let mut row = vec![
             (pod.namespace.clone(), None),
             (pod.name.clone(), None),
-            (priority((!pod.has_no_priority).then_some(pod.priority)), None),
+            (priority_unless_unset(pod.priority, pod.has_no_priority), None),
             (grace(pod.grace_seconds), None),
             (own, None),
         ];

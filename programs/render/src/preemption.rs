@@ -6,7 +6,7 @@ use winddown_shared::display::{self, clean};
 use winddown_shared::{Quantity, QuantityFormat};
 
 use super::paint::{BAD, GOOD, HEAD, Paint, WARN};
-use super::{Column, Table, View, hanging, priority, wrap};
+use super::{Column, Table, View, hanging, priority_unless_unset, wrap};
 use winddown_control::api::{NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict};
 
 /// The free resources, the pods that wait for room, and what would be done for the pod in the request.
@@ -107,7 +107,7 @@ fn considered(case: &PreemptionCase, view: &View) -> String {
         table.row([
             (one.pod.clone(), None),
             (one.qos.clone(), None),
-            (priority((!one.has_no_priority).then_some(one.priority)), None),
+            (priority_unless_unset(one.priority, one.has_no_priority), None),
             (format!("{:.2}", one.distance), None),
             (one.text.clone(), place(&one.pod).map(|_| WARN)),
         ]);

@@ -7,7 +7,7 @@ use winddown_node::ordered_start::{PodStart, StartOutcome, StartReport, StartedG
 use winddown_shared::display::{clean, duration, in_seconds, pod_count, seconds};
 
 use super::paint::{BAD, DIM, GOOD, Paint, WARN};
-use super::{Column, Table, View, hanging, priority};
+use super::{Column, Table, View, hanging, priority_unless_unset};
 
 /// The plan of a start as text.
 pub fn start_plan(plan: &StartPlan, view: &View) -> String {
@@ -26,7 +26,7 @@ pub fn start_plan(plan: &StartPlan, view: &View) -> String {
             Column::numbers("PRIORITY"),
         ]);
         for pod in &group.pods {
-            let priority = priority((!pod.has_no_priority).then_some(pod.priority));
+            let priority = priority_unless_unset(pod.priority, pod.has_no_priority);
             let cells = [pod.namespace.clone(), pod.name.clone(), priority];
             table.row(cells.map(|cell| (cell, None)));
         }

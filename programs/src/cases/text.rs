@@ -50,7 +50,7 @@ fn candidate(pod: &AnswerCandidate) -> String {
 fn rank(pod: &AnswerRank) -> String {
     let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
     let usage = pod.usage.map_or_else(|| "-".to_owned(), |usage| usage.to_string());
-    let priority = winddown_render::priority((!pod.has_no_priority).then_some(pod.priority));
+    let priority = winddown_render::priority_unless_unset(pod.priority, pod.has_no_priority);
     let request = pod.request;
     let text = match (pod.verdict, pod.exceeds_request) {
         ("chosen", Some(true)) => "evicted: it exceeds its request",
