@@ -373,11 +373,10 @@ fn resource_value(
     let own = container.resources.as_ref();
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
     let (maps, name, is_limit) = match selector.resource.split_once('.') {
-        Some(("limits", name)) => {
-            let limits = |of: Option<&api::ResourceRequirements>| of?.limits.clone();
-            ([limits(own), limits(of_pod)], name, true)
+        Some(("limits", name)) => ([own, of_pod].map(|of| of?.limits.as_ref()), name, true),
+        Some(("requests", name)) => {
+            ([own.and_then(|own| own.requests.as_ref()), None], name, false)
         }
-        Some(("requests", name)) => ([own.and_then(|own| own.requests.clone()), None], name, false),
         _ => return Err(refused("resource", format!("{} is not known", selector.resource))),
     };
     let parse = |field: &str, text: &str| {
@@ -386,7 +385,7 @@ fn resource_value(
     let in_units: fn(Quantity) -> i64 =
         if name == "cpu" { Quantity::milli_value } else { Quantity::value };
     let mut amount = 0;
-    for given in maps.iter().flatten().filter_map(|map| map.get(name)) {
+    for given in maps.into_iter().flatten().filter_map(|map| map.get(name)) {
         amount = in_units(parse("resource", &given.0)?);
         if amount != 0 {
             break;
