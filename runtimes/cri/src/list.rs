@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use winddown_engine::disk_notes::NotedRun;
 use winddown_shared::{
     CONFIG_SPEC_ANNOTATION, EndCause, PodUid, PodUidMap, RuntimeError, error_chain,
 };
@@ -170,11 +171,11 @@ async fn learn(
     (name, id): (Arc<str>, Arc<str>),
     is_listed_running: bool,
 ) {
-    recall(context, entry, &name, &id);
+    let noted = recall(context, entry, &name, &id);
     match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
             if is_running(seen.status.state()) {
-                adopt(context, entry, &name, &id);
+                adopt(context, entry, (&name, &id), noted);
             }
             exits::enter(context, entry, &seen);
             if seen.stage() == observe::ContainerStage::Unknown {
@@ -190,7 +191,7 @@ async fn learn(
             entry.lock().own.unsure = true;
             // Otherwise a stop would leave it out, and it would be killed with its sandbox.
             if is_listed_running {
-                adopt(context, entry, &name, &id);
+                adopt(context, entry, (&name, &id), noted);
             }
             // This task asks again.
             exits::settle_apart(context, entry, &name, &id);
@@ -216,24 +217,27 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
     }
 }
 
-/// Notes whether a stop of its pod asked a run to stop, as an earlier agent left it on disk: whatever its exit code, such
-/// a run has not done its work, and the stop signal is not sent twice.
-fn recall(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
-    let Some(attempt) = entry.lock().run(name, id).map(|run| run.attempt) else { return };
-    if dirs::asked(&context.config, entry.uid(), name, attempt).exists()
+/// Returns what an earlier agent noted on disk about a run. One that a stop of its pod has asked to stop is asked from now
+/// on: whatever its exit code, it has not done its work, and the stop signal is not sent twice.
+fn recall(context: &CriContext, entry: &PodEntry, name: &str, id: &str) -> NotedRun {
+    let attempt = entry.lock().run(name, id).map(|run| run.attempt);
+    let noted = attempt.map(|attempt| dirs::noted(&context.config, entry.uid(), name, attempt));
+    let noted = noted.unwrap_or_default();
+    if noted.asked
         && let Some(run) = entry.lock().run(name, id)
     {
         run.ask(true);
     }
+    noted
 }
 
 /// Adopts a container that ran before this agent started: its start hook has run, and it is as ready as the
 /// earlier agent found it until its probe says otherwise.
-fn adopt(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
+fn adopt(context: &CriContext, entry: &PodEntry, (name, id): (&str, &str), noted: NotedRun) {
     if let Some(run) = entry.lock().run(name, id)
         && run.started_at.is_none()
     {
-        run.adopt(dirs::noted(&context.config, entry.uid(), name, run.attempt));
+        run.adopt(noted);
         // Until the runtime says when.
         run.started_at = Some(context.config.wall.now());
     }
