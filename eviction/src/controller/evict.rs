@@ -284,7 +284,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 shown.note_hook(record, run);
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
-            let outcome = end(&*killer, &pod, request, asked).await;
+            let killed = killer.kill_pod(pod.clone(), request).await;
+            let outcome = killed.map(|_| asked.elapsed());
             match &outcome {
                 Ok(took) if !is_hurried => recorder.record(&pod_evicted(&pod, cause, *took)),
                 // The first request tells of the end.
@@ -413,15 +414,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         record.ranking = first_of(&choice.considered);
         self.shown.note(record)
     }
-}
-
-async fn end<K: PodKiller>(
-    killer: &K,
-    pod: &Pod,
-    request: KillRequest,
-    since: Instant,
-) -> Result<Duration, KillError> {
-    killer.kill_pod(pod.clone(), request).await.map(|_| since.elapsed())
 }
 
 fn pod_evicted(pod: &Pod, cause: Cause, took: Duration) -> Event {
