@@ -104,7 +104,7 @@ pub trait LocalHolds: Send + Sync + 'static {
 
 /// The kubelet's service.
 pub trait LocalKubelet: Send + Sync + 'static {
-    /// Whether no kubelet runs, whoever ended it. While that is not known, one may. Bounded in time, and cancel-safe.
+    /// Whether no kubelet runs, however it ended. While that is not known, one may. Bounded in time, and cancel-safe.
     fn is_kubelet_absent(&self) -> impl Future<Output = bool> + Send {
         async { false }
     }

@@ -236,7 +236,7 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
     assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
     assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
     assert_eq!(image.config().shutdown.periods(), ShutdownSettings::default().periods());
-    // Periods that nobody chose do not choose an order: etcd after the API server.
+    // Default periods choose no order: etcd terminates after the API server.
     assert_eq!(image.config().to_json()["shutdownOrder"], "role");
 }
 

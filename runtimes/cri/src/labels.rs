@@ -73,7 +73,7 @@ pub(crate) fn of_pod(uid: &str) -> HashMap<String, String> {
     labels
 }
 
-/// The selector for everything of one pod, whoever made it.
+/// The selector for everything of one pod, also what another agent made.
 pub(crate) fn of_pod_by_anyone(uid: &str) -> HashMap<String, String> {
     HashMap::from([(POD_UID.to_owned(), uid.to_owned())])
 }

@@ -104,8 +104,8 @@ enum Subject {
     Drain,
 }
 
-/// The drain that an agent of the boot `boot_id` has left behind in one of `directories`, and nobody has ended. One that
-/// cannot be read is none. Blocks on the file system.
+/// The drain that an agent of the boot `boot_id` has left behind in one of `directories` and that was not withdrawn. One
+/// that cannot be read is none. Blocks on the file system.
 pub fn drain_of_boot(directories: &[PathBuf], boot_id: &str, boot: BootClock) -> Option<Drain> {
     read_drain(&Stored::in_directories(directories, DRAIN, boot_id, boot)).0
 }

@@ -325,7 +325,7 @@ async fn the_agents_account_gets_tokens_of_pods_on_its_own_node_only() {
     };
     tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
     assert_eq!(asked("default", Some(&pods[0])).await, "it was let");
-    // Where no pod is, no parameter of a policy is: nobody else is refused for that, and the account is.
+    // A namespace without pods has no parameter for a policy: that refuses the account alone.
     api.namespace("tokens-empty").await;
     let request = token_request(None);
     for (client, let_in) in [(api.admin().await, true), (connection.client(), false)] {

@@ -8,7 +8,7 @@ use super::compare::{ACCOUNT, Right, granted, manifest};
 
 /// Answers come of these, and nothing that stays.
 const QUESTIONS: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
-/// Whoever may `get` one of these acts through it, which admission knows as CONNECT.
+/// A user who may `get` one of these acts through it, which admission knows as CONNECT.
 const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
 /// What admission calls a write with this right; none for reading.
