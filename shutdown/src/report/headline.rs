@@ -56,7 +56,8 @@ pub enum Tone {
 
 /// The numbers that the sentences have.
 struct Tally {
-    is_drain: bool,
+    /// When the run was over, as a clause.
+    when_over: &'static str,
     pods_unknown: bool,
     /// All pods but those that survived or stay.
     total: usize,
@@ -190,9 +191,9 @@ impl ShutdownReport {
     pub fn end_of_run(&self) -> &'static str {
         let by_trigger = match self.trigger {
             Trigger::Drain => "drain finished",
-            Trigger::LoginManager | Trigger::Drill | Trigger::UnitStop | Trigger::Notice => {
-                "lock released"
-            }
+            Trigger::LoginManager | Trigger::Drill => "lock released",
+            // The lock, if there is one, is not this run's.
+            Trigger::UnitStop | Trigger::Notice => "shutdown finished",
         };
         self.outcome.text().end.unwrap_or(by_trigger)
     }
@@ -207,7 +208,11 @@ impl Tally {
         let gone = report.count(PodEnd::Gone);
         let took = in_seconds(report.took);
         Self {
-            is_drain: report.trigger == Trigger::Drain,
+            when_over: match report.trigger {
+                Trigger::Drain => "when the drain was over",
+                Trigger::LoginManager | Trigger::Drill => "when the lock was released",
+                Trigger::UnitStop | Trigger::Notice => "when its time was over",
+            },
             pods_unknown: report.pods_unknown,
             total: report.pods().count() - survived - stay,
             killed,
@@ -258,27 +263,26 @@ impl Tally {
     }
 
     fn incomplete(&self) -> String {
-        let Self { left, gone, total, time, .. } = self;
-        let pods = pod_count(*total);
+        let Self { left, gone, time, when_over, .. } = self;
         if self.is_end_unknown() {
             return format!(": the state of the pods is unknown, after {time}.");
         }
-        match (left, self.is_drain) {
-            (0, _) if !self.pods_unknown => format!(
-                ": {gone} of {pods} were gone when the agent came back, in an unknown order, after {time}."
+        match left {
+            0 if !self.pods_unknown => format!(
+                ": {} gone when the agent came back, in an unknown order, after {time}.",
+                self.were(*gone)
             ),
-            (0, _) => format!(
+            0 => format!(
                 ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),
-            (_, true) => format!(
-                ": {left} of {pods} were still running when the drain was over, after {time}."
-            ),
-            (_, false) => {
-                format!(
-                    ": {left} of {pods} were still running when the lock was released, after {time}."
-                )
-            }
+            _ => format!(": {} still running {when_over}, after {time}.", self.were(*left)),
         }
+    }
+
+    /// So many of all pods, as the subject of a sentence.
+    fn were(&self, part: usize) -> String {
+        let verb = if part == 1 { "was" } else { "were" };
+        format!("{part} of {} {verb}", pod_count(self.total))
     }
 
     fn cancelled(&self) -> String {

@@ -59,6 +59,25 @@ fn each_outcome_has_its_sentence() {
 }
 
 #[test]
+fn only_a_run_that_held_the_lock_is_over_with_it() {
+    let left = vec![pod("a", PodEnd::StillRunning, Some(0), None)];
+    let one = report(Outcome::Incomplete, 1500, vec![group(0, Some((0, 1000)), left)]);
+    for (trigger, over, end) in [
+        (Trigger::LoginManager, "the lock was released", "lock released"),
+        (Trigger::Drill, "the lock was released", "lock released"),
+        (Trigger::Drain, "the drain was over", "drain finished"),
+        (Trigger::UnitStop, "its time was over", "shutdown finished"),
+        (Trigger::Notice, "its time was over", "shutdown finished"),
+    ] {
+        let run = ShutdownReport { trigger, ..one.clone() };
+        let (said, wanted) =
+            (run.headline(), format!("1 of 1 pod was still running when {over}, "));
+        assert!(said.contains(&wanted), "{said}");
+        assert_eq!(run.end_of_run(), end);
+    }
+}
+
+#[test]
 fn the_json_is_stable() {
     let pods = vec![PodReport {
         priority: Some(5),

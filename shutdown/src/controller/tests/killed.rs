@@ -195,7 +195,7 @@ async fn pods_that_die_with_the_agent_are_gone_and_their_shutdown_is_not_clean()
     assert!(report.pods().all(|(_, pod)| pod.error.as_deref() == Some(why)));
     assert!(!report.is_graceful());
     let said = report.headline();
-    let wanted = "Incomplete shutdown: 1 of 2 pods were gone when the agent came back, in an unknown order, after ";
+    let wanted = "Incomplete shutdown: 1 of 2 pods was gone when the agent came back, in an unknown order, after ";
     assert!(said.starts_with(wanted), "{said}");
     assert!(report.groups.iter().all(|group| !group.is_spared()));
     let progress = second.progress.subscribe().borrow().clone();

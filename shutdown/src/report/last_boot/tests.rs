@@ -207,7 +207,7 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     run.took = ms(31_000);
     assert_eq!(
         says(&run),
-        "incomplete shutdown: 1 of 9 pods were still running when the lock was released, after 31 s (budget \
+        "incomplete shutdown: 1 of 9 pods was still running when the lock was released, after 31 s (budget \
          30 s); killed: default/k0, default/k1, default/k2, default/k3, default/k4 and 2 more; \
          not seen to terminate: default/hung"
     );
