@@ -137,6 +137,9 @@ fn amount_text(resource: &ResourceName, amount: i64) -> String {
         ResourceName::Memory | ResourceName::EphemeralStorage => {
             Quantity::new(amount, QuantityFormat::BinarySi)
         }
+        ResourceName::Other(name) if name.starts_with("hugepages-") => {
+            Quantity::new(amount, QuantityFormat::BinarySi)
+        }
         ResourceName::Pods | ResourceName::Other(_) => {
             Quantity::new(amount, QuantityFormat::DecimalSi)
         }

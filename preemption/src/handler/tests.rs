@@ -280,3 +280,12 @@ fn pods_that_free_nothing_when_ranked_make_room_when_the_fit_counts_them() {
     assert_eq!(considered.verdict, crate::VictimVerdict::Taken(1));
     assert_eq!(considered.frees[0].1, 250);
 }
+
+#[test]
+fn an_amount_is_read_in_the_unit_of_its_resource() {
+    let read = |name, amount| amount_text(&ResourceName::from(name), amount);
+    assert_eq!(read("cpu", 1500), "1500m");
+    assert_eq!(read("memory", 2 << 30), "2Gi");
+    assert_eq!(read("hugepages-2Mi", 64 << 20), "64Mi");
+    assert_eq!(read("example.com/gpu", 2048), "2048");
+}
