@@ -23,17 +23,12 @@ pub(crate) fn summary(node: &str, taken: &Taken, statuses: &[StatusEntry]) -> Va
 
 fn of_node(name: &str, taken: &Taken) -> Value {
     let stats = &taken.figures.node;
-    let fs = |fs: &Option<FsStats>| fs.as_ref().map(|fs| disk(taken.at, Some(fs), None));
-    let own = |used: &FsStats| {
-        Some(DiskUse {
-            bytes: used.capacity_bytes?.saturating_sub(used.available_bytes?),
-            inodes: used
-                .inodes
-                .zip(used.inodes_free)
-                .map_or(0, |(all, free)| all.saturating_sub(free)),
-        })
+    let fs = |fs: &Option<FsStats>| fs.as_ref().map(|fs| disk(taken.at, Some(fs), (None, None)));
+    let used = |fs: &FsStats| {
+        let inodes = fs.inodes.zip(fs.inodes_free);
+        (fs.used_bytes, inodes.map(|(all, free)| all.saturating_sub(free)))
     };
-    let nodefs = stats.nodefs.as_ref().map(|fs| disk(taken.at, Some(fs), own(fs)));
+    let nodefs = stats.nodefs.as_ref().map(|fs| disk(taken.at, Some(fs), used(fs)));
     let runtime =
         object([("imageFs", fs(&stats.imagefs)), ("containerFs", fs(&stats.containerfs))]);
     let rlimit = stats
@@ -56,24 +51,25 @@ fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
     let layers = taken.figures.node.containerfs.or(taken.figures.node.imagefs);
     let nodefs = taken.figures.node.nodefs;
     let at = taken.at;
+    let both = |used: DiskUse| (Some(used.bytes), Some(used.inodes));
     let containers = stats.containers.iter().map(|one| {
         object([
             ("name", Some((*one.name).into())),
             ("startTime", started_at(&entry.status, &one.name).map(time)),
             ("cpu", cpu(at, one.cpu_time, rates.containers.get(&one.name).copied())),
             ("memory", working_set(at, one.memory_working_set)),
-            ("rootfs", one.rootfs.map(|used| disk(at, layers.as_ref(), Some(used)))),
-            ("logs", one.logs.map(|used| disk(at, nodefs.as_ref(), Some(used)))),
+            ("rootfs", one.rootfs.map(|used| disk(at, layers.as_ref(), both(used)))),
+            ("logs", one.logs.map(|used| disk(at, nodefs.as_ref(), both(used)))),
         ])
     });
     let volumes = stats.volumes.iter().map(|volume| {
-        let mut value = disk(at, nodefs.as_ref(), Some(volume.used));
+        let mut value = disk(at, nodefs.as_ref(), both(volume.used));
         value["name"] = (*volume.name).into();
         value
     });
     let volumes: Vec<Value> = volumes.collect();
     let (name, namespace) = (&**entry.pod.name(), &**entry.pod.namespace());
-    let ephemeral = stats.ephemeral.map(|used| disk(at, nodefs.as_ref(), Some(used)));
+    let ephemeral = stats.ephemeral.map(|used| disk(at, nodefs.as_ref(), both(used)));
     object([
         (
             "podRef",
@@ -113,17 +109,18 @@ fn of_memory(at: WallTime, memory: MemoryStats) -> Value {
     json!({"time": time(at), "availableBytes": available, "workingSetBytes": working_set})
 }
 
-/// The usage of a file system and its capacity.
-fn disk(at: WallTime, fs: Option<&FsStats>, used: Option<DiskUse>) -> Value {
+/// The capacity of a file system, and the bytes and inodes that are used of it.
+fn disk(at: WallTime, fs: Option<&FsStats>, used: (Option<u64>, Option<u64>)) -> Value {
+    let (bytes, inodes) = used;
     let of = |field: fn(&FsStats) -> Option<u64>| fs.and_then(field).map(Value::from);
     object([
         ("time", Some(time(at))),
         ("availableBytes", of(|fs| fs.available_bytes)),
         ("capacityBytes", of(|fs| fs.capacity_bytes)),
-        ("usedBytes", used.map(|used| used.bytes.into())),
+        ("usedBytes", bytes.map(Value::from)),
         ("inodesFree", of(|fs| fs.inodes_free)),
         ("inodes", of(|fs| fs.inodes)),
-        ("inodesUsed", used.map(|used| used.inodes.into())),
+        ("inodesUsed", inodes.map(Value::from)),
     ])
 }
 

@@ -20,6 +20,7 @@ fn make_signal_observations() {
             available_bytes: Some(free << 20),
             inodes: Some(9_000),
             inodes_free: Some(free * 1000),
+            ..FsStats::default()
         })
     };
     let stats = {

@@ -74,6 +74,8 @@ pub struct FsStats {
     pub capacity_bytes: Option<u64>,
     /// Space that unprivileged users can still write, in bytes.
     pub available_bytes: Option<u64>,
+    /// Space in use, in bytes: less than what unprivileged users cannot write, part of which is kept for root.
+    pub used_bytes: Option<u64>,
     /// The number of inodes; absent where they are created on demand.
     pub inodes: Option<u64>,
     /// The number of free inodes.

@@ -57,6 +57,7 @@ impl StatsProvider for Measures {
             let fs = FsStats {
                 capacity_bytes: Some(1000),
                 available_bytes: Some(400),
+                used_bytes: Some(550),
                 inodes: Some(100),
                 inodes_free: Some(60),
                 ..FsStats::default()
@@ -152,7 +153,8 @@ async fn a_summary_has_the_kubelets_fields() {
             "nodeName": "n1", "startTime": "2025-12-31T00:00:00Z",
             "cpu": {"time": at, "usageCoreNanoSeconds": 3_000_000_000_u64},
             "memory": {"time": at, "availableBytes": 6000, "workingSetBytes": 5000},
-            "fs": disk(600, 40),
+            // Root keeps 50 bytes for itself, which are not used.
+            "fs": disk(550, 40),
             "rlimit": {"time": at, "maxpid": 32768, "curproc": 99},
         },
         "pods": [{

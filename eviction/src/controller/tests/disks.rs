@@ -14,6 +14,7 @@ fn disk_left(available: &str) -> NodeStats {
         available_bytes: Some(bytes(available)),
         inodes: Some(1_000_000),
         inodes_free: Some(900_000),
+        ..FsStats::default()
     };
     {
         let mut stats = left("8Gi");

@@ -140,6 +140,7 @@ fn fs(available: &str, inodes_free: &str) -> FsStats {
         available_bytes: Some(bytes(available)),
         inodes: Some(bytes("4Mi")),
         inodes_free: Some(bytes(inodes_free)),
+        ..FsStats::default()
     }
 }
 

@@ -20,6 +20,7 @@ fn disk(left: u64) -> FsStats {
         available_bytes: Some(left * GIB),
         inodes: Some(1000),
         inodes_free: Some(1000),
+        ..FsStats::default()
     }
 }
 

@@ -149,6 +149,7 @@ fn stats(path: &Path) -> Result<FsStats, ReadError> {
         at: Some(Instant::now()),
         capacity_bytes: Some(bytes(said.f_blocks)),
         available_bytes: Some(bytes(said.f_bavail)),
+        used_bytes: Some(bytes(said.f_blocks.saturating_sub(said.f_bfree))),
         inodes: has_inodes.then_some(said.f_files),
         inodes_free: has_inodes.then_some(said.f_ffree),
     })
