@@ -76,14 +76,14 @@ pub(super) async fn run(
     HookEnd::Ran
 }
 
-/// What the hook does. Only a request that names no host needs the pod's address, which the runtime knows.
+/// What the hook does. Only a request needs the pod's address, which the runtime knows.
 async fn action(
     client: &Arc<CriClient>,
     container: &Container,
     hook: &k8s::LifecycleHandler,
 ) -> Option<Action> {
     let facts = labels::read_container(&container.labels, &container.annotations)?;
-    let mut pod = ProbeHost::Node(host_addresses().first().copied());
+    let mut pod = ProbeHost::Unknown;
     if hook.http_get.is_some() || hook.tcp_socket.is_some() {
         let request = api::PodSandboxStatusRequest {
             pod_sandbox_id: container.pod_sandbox_id.clone(),
@@ -93,6 +93,8 @@ async fn action(
         // A pod on the host's network has no address of its own.
         if let Some(own) = sandbox::addresses(status.as_ref()).into_iter().next() {
             pod = ProbeHost::Named(own);
+        } else if sandbox::is_on_host_network(status.as_ref()) {
+            pod = ProbeHost::Node(host_addresses().first().copied());
         }
     }
     Action::of_handler(hook, &facts.spec, &pod)

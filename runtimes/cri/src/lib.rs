@@ -372,12 +372,10 @@ impl Driver for CriContext {
     }
 
     fn probe_host(&self, state: &PodState) -> ProbeHost {
-        match state.ips.first() {
-            Some(ip) if !state.pod.as_ref().is_some_and(Pod::is_on_host_network) => {
-                ProbeHost::Named(ip.clone())
-            }
-            _ => ProbeHost::Node(self.config.node.host_addresses().first().copied()),
+        if state.pod.as_ref().is_some_and(Pod::is_on_host_network) {
+            return ProbeHost::Node(self.config.node.host_addresses().first().copied());
         }
+        state.ips.first().map_or(ProbeHost::Unknown, |ip| ProbeHost::Named(ip.clone()))
     }
 
     fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {

@@ -170,6 +170,14 @@ pub(super) async fn config(
     Ok(spec::sandbox(&context.config, pod, &host, parent, attempt))
 }
 
+/// Whether a sandbox's status says that its pod is on the host's network.
+pub(super) fn is_on_host_network(status: Option<&api::PodSandboxStatus>) -> bool {
+    let linux = status.and_then(|status| status.linux.as_ref());
+    let namespaces = linux.and_then(|linux| linux.namespaces.as_ref());
+    let options = namespaces.and_then(|namespaces| namespaces.options.as_ref());
+    options.is_some_and(|options| options.network() == api::NamespaceMode::Node)
+}
+
 /// The IP addresses in a sandbox's status.
 pub(super) fn addresses(status: Option<&api::PodSandboxStatus>) -> Vec<String> {
     let Some(network) = status.and_then(|s| s.network.as_ref()) else { return Vec::new() };

@@ -176,7 +176,7 @@ mod tests {
             (run.probe_state.probed, runtime.context.probe_host(&state))
         };
         runtime.sync_pod(&pod).await.unwrap_err();
-        assert!(!host().0);
+        assert_eq!(host(), (false, ProbeHost::Unknown));
         runtime.sync_pod(&pod).await.unwrap();
         assert_eq!(host(), (true, ProbeHost::Named("10.88.0.2".to_owned())));
     }

@@ -38,6 +38,8 @@ pub enum ProbeHost {
     /// The pod is on the host's network: the node's address, if it is known, and then `127.0.0.1`, where a kubelet does
     /// not look.
     Node(Option<IpAddr>),
+    /// The pod has an address of its own, which is not known: nothing is asked, least of all what else listens on the node.
+    Unknown,
 }
 
 /// The host and port to connect to.
@@ -91,7 +93,7 @@ impl ProbeEndpoint {
     /// Connects. Resolves with the server that was found too.
     ///
     /// # Errors
-    /// Nothing listens there.
+    /// Nothing listens there, or the pod's address is not known.
     pub(crate) async fn open(&self) -> io::Result<(TcpStream, ProbeServer)> {
         let server = |host| ProbeServer { host, port: self.port };
         let on_loopback = || server(Ipv4Addr::LOCALHOST.to_string());
@@ -102,6 +104,7 @@ impl ProbeEndpoint {
                 (server(ip.to_string()), Some(on_loopback()))
             }
             ProbeHost::Node(_) => (on_loopback(), None),
+            ProbeHost::Unknown => return Err(io::Error::other("the pod's address is not known")),
         };
         match (first.open().await, second) {
             (Ok(stream), _) => Ok((stream, first)),

@@ -246,6 +246,7 @@ impl RuntimeService for Crio {
             state: found.state,
             created_at: found.created_at,
             network: None,
+            linux: None,
             labels: found.labels,
             annotations: found.annotations,
         };

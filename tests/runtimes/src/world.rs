@@ -347,14 +347,21 @@ impl World {
 
     pub(super) fn sandbox_status(&self, id: &str) -> Option<api::PodSandboxStatus> {
         let sandbox = self.sandboxes.get(id)?;
+        let linux = sandbox.config.linux.as_ref();
+        let security = linux.and_then(|linux| linux.security_context.as_ref());
+        let options = security.and_then(|context| context.namespace_options.clone());
+        let on_host = options.as_ref().is_some_and(|o| o.network() == api::NamespaceMode::Node);
         Some(api::PodSandboxStatus {
             id: id.to_owned(),
             metadata: sandbox.config.metadata.clone(),
             state: sandbox.state().into(),
             created_at: sandbox.created_at,
             network: Some(api::PodSandboxNetworkStatus {
-                ip: "10.88.0.2".to_owned(),
+                ip: if on_host { String::new() } else { "10.88.0.2".to_owned() },
                 additional_ips: Vec::new(),
+            }),
+            linux: Some(api::LinuxPodSandboxStatus {
+                namespaces: Some(api::Namespace { options }),
             }),
             labels: sandbox.config.labels.clone(),
             annotations: sandbox.config.annotations.clone(),

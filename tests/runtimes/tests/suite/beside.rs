@@ -180,6 +180,23 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
     assert_eq!(stops.last().unwrap(), "StopContainer pause 8", "it pauses first: {stops:?}");
 }
 
+/// Only such a pod is found at the node's address.
+#[tokio::test]
+async fn the_hook_of_a_pod_on_the_hosts_network_asks_the_node() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = json!({"httpGet": {"port": app.local_addr().unwrap().port(), "path": "/leave"}});
+    let all = [with_hook("http", &http)];
+    let web = pod("web", &json!({"hostNetwork": true, "containers": all}));
+    run(&runtime, &web).await;
+    let containers = beside(&stage);
+    let (stopped, asked) =
+        tokio::join!(containers.stop(web.uid(), secs(1), true, &[]), app.accept());
+    asked.unwrap();
+    stopped.unwrap();
+}
+
 #[tokio::test]
 async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the_next() {
     let (stage, web) = hooked_pod().await;
