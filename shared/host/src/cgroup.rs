@@ -76,12 +76,15 @@ pub struct MemoryStat {
     pub anonymous: Option<u64>,
     /// Kernel objects that can be dropped, in bytes.
     pub slab_reclaimable: Option<u64>,
+    /// Anonymous memory and the whole page cache, tmpfs included, in bytes. Not read for version 1.
+    pub anon_and_file: Option<u64>,
 }
 
 impl MemoryStat {
     /// Parses the text; malformed lines are ignored.
     pub fn parse(stat: &[u8]) -> Self {
         let (mut own, mut total) = (Self::default(), Self::default());
+        let (mut anon, mut file) = (None, None);
         for (key, value) in keyed(stat) {
             let place = match key {
                 // Not `anon`: it includes locked memory, lacks tmpfs, and falls before the swap is written.
@@ -93,6 +96,8 @@ impl MemoryStat {
                 b"inactive_file" => &mut own.inactive_file,
                 b"active_file" => &mut own.active_file,
                 b"slab_reclaimable" => &mut own.slab_reclaimable,
+                b"anon" => &mut anon,
+                b"file" => &mut file,
                 b"total_inactive_file" => &mut total.inactive_file,
                 b"total_active_file" => &mut total.active_file,
                 _ => continue,
@@ -104,6 +109,7 @@ impl MemoryStat {
             active_file: total.active_file.or(own.active_file),
             anonymous: own.anonymous,
             slab_reclaimable: own.slab_reclaimable,
+            anon_and_file: anon.zip(file).map(|(anon, file)| u64::saturating_add(anon, file)),
         }
     }
 }

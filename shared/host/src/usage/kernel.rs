@@ -108,18 +108,18 @@ impl KernelUsage {
         parsed.ok_or_else(|| self.meminfo.odd("has no lines MemTotal and MemFree in kB"))
     }
 
-    /// The node's memory: its root cgroup within the machine's memory. The v2 root has no usage file, so there, and
-    /// without cgroups, everything that is not free counts as used.
+    /// The node's memory: its root cgroup within the machine's memory. The v2 root has no usage file; its anonymous
+    /// memory and page cache stand in, as in the kubelet: huge pages and the kernel's own memory do not count.
+    /// Without cgroups, everything that is not free counts.
     fn node_memory(&mut self, info: MemInfo) -> Result<MemoryStats, ReadError> {
         let memory = match self.node.read(&mut self.text) {
             Err(error) if error.is_missing() => {
-                let cache = self.node.cache(&mut self.text).or(info.inactive_file);
-                CgroupMemory {
-                    usage: info.total - info.free,
-                    inactive_file: cache
-                        .ok_or_else(|| self.meminfo.odd("has no line Inactive(file) in kB"))?,
-                    ..CgroupMemory::default()
-                }
+                let root = self.node.root(&mut self.text);
+                let all = info.inactive_file.map(|idle| (info.total - info.free, idle));
+                let (usage, inactive_file) = root
+                    .or(all)
+                    .ok_or_else(|| self.meminfo.odd("has no line Inactive(file) in kB"))?;
+                CgroupMemory { usage, inactive_file, ..CgroupMemory::default() }
             }
             other => other?,
         };
@@ -199,9 +199,10 @@ impl CgroupFiles {
         })
     }
 
-    /// Reads the inactive page cache.
-    fn cache(&mut self, text: &mut Vec<u8>) -> Option<u64> {
-        MemoryStat::parse(self.stat.read(text).ok()?).inactive_file
+    /// Reads the usage of the v2 root, and the page cache in it that was not used recently.
+    fn root(&mut self, text: &mut Vec<u8>) -> Option<(u64, u64)> {
+        let stat = MemoryStat::parse(self.stat.read(text).ok()?);
+        stat.anon_and_file.zip(stat.inactive_file)
     }
 }
 
