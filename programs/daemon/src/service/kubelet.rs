@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::libc::SIGTERM;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use winddown_companion::kubelet::processes::{Stranger, kubelets, strangers};
-use winddown_host::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase, UnitView};
+use winddown_host::service_units::{KillWhom, ServiceUnits, UnitChange, UnitError, UnitPhase, UnitView};
 use winddown_host::{Durability, OneThread, replace_private};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
@@ -21,6 +22,8 @@ const UNIT: &str = "kubelet.service";
 const MARK: &str = "kubelet-stopped";
 /// How long systemd may take to answer.
 const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long systemd may take to begin with a stop, unless it holds it back.
+const STOP_BEGINS_WITHIN: Duration = Duration::from_millis(500);
 /// How long the kubelet may take to exit. It waits for nothing on SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -128,10 +131,7 @@ impl KubeletService {
         }
         replace_private(&self.mark, Durability::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
-        // Subscribes before the stop, so that no change is missed.
-        let changes = systemd.changes();
-        systemd.stop(UNIT).await.map_err(KubeletError::Systemd)?;
-        let ended = timeout(ENDS_WITHIN, is_over(&systemd, changes)).await;
+        let ended = timeout(ENDS_WITHIN, end(&systemd)).await;
         ended.map_err(|_| KubeletError::Late)?.map_err(KubeletError::Systemd)
     }
 
@@ -168,12 +168,31 @@ fn may_run(state: Option<&UnitView>) -> bool {
     state.is_some_and(|state| state.main_pid.is_some() || restarts(state))
 }
 
-/// Resolves when the service has no processes left.
-async fn is_over(
-    systemd: &UnitsClient,
-    mut changes: broadcast::Receiver<UnitChange>,
+/// Has the service stopped, and resolves when it has no processes left, or at least no kubelet.
+///
+/// When the machine shuts down without logind, systemd stops this service only after the agent, so a stop that the agent
+/// requests waits for the agent. The kubelet itself is then asked to exit; systemd does not restart a service that it is
+/// about to stop.
+async fn end<U: ServiceUnits>(systemd: &U) -> Result<(), UnitError> {
+    // Subscribes before the stop, so that no change is missed.
+    let mut changes = systemd.changes();
+    systemd.stop(UNIT).await?;
+    let begun = until(systemd, &mut changes, |state| state.phase >= UnitPhase::Stopping);
+    if let Ok(begun) = timeout(STOP_BEGINS_WITHIN, begun).await {
+        begun?;
+        return until(systemd, &mut changes, |state| state.phase == UnitPhase::Over).await;
+    }
+    systemd.signal(UNIT, KillWhom::Main, SIGTERM).await?;
+    until(systemd, &mut changes, |state| state.main_pid.is_none()).await
+}
+
+/// Resolves when the service is in such a state, or is not loaded.
+async fn until<U: ServiceUnits>(
+    systemd: &U,
+    changes: &mut broadcast::Receiver<UnitChange>,
+    is_so: impl Fn(&UnitView) -> bool,
 ) -> Result<(), UnitError> {
-    while systemd.look(UNIT).await?.is_some_and(|state| state.phase != UnitPhase::Over) {
+    while systemd.look(UNIT).await?.is_some_and(|state| !is_so(&state)) {
         // A lagged receiver returns too, and the state is then checked; the sender lives as long as the client.
         let _ = changes.recv().await;
     }
@@ -181,27 +200,4 @@ async fn is_over(
 }
 
 #[cfg(test)]
-mod tests {
-    use winddown_host::service_units::{UnitEnd, UnitExit};
-
-    use super::*;
-
-    #[test]
-    fn a_service_that_systemd_is_about_to_restart_is_stopped_and_one_that_never_ran_is_not() {
-        let status = UnitExit::Code(1);
-        let ran = Duration::from_secs(1);
-        let out_of_memory = false;
-        let (started_at, finished_at) = (None, None);
-        let end = Some(UnitEnd { status, out_of_memory, started_at, finished_at, ran });
-        let view = |phase, main_pid, end| UnitView { phase, main_pid, end, stop_timeout: None };
-        for (what, state, wanted) in [
-            ("not loaded", None, false),
-            ("running", Some(view(UnitPhase::Running, Some(7), None)), true),
-            ("never started", Some(view(UnitPhase::Starting, None, None)), false),
-            ("between two runs", Some(view(UnitPhase::Starting, None, end)), true),
-            ("stopped", Some(view(UnitPhase::Over, None, end)), false),
-        ] {
-            assert_eq!(may_run(state.as_ref()), wanted, "{what}");
-        }
-    }
-}
+mod tests;
