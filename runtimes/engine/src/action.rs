@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::error_chain;
 
+use crate::environment::probe_command;
 use crate::probe_client::{HttpGet, ProbeEndpoint, ProbeHost};
 
 /// The most of a command's output that an error shows, in bytes: its end.
@@ -123,7 +124,11 @@ impl Action {
             return Some(Self::Grpc { endpoint, service });
         }
         let asked = (probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
-        Self::of(asked, container, pod)
+        // Of a hook, the kubelet takes each word as it is written.
+        Some(match Self::of(asked, container, pod)? {
+            Self::Exec(command) => Self::Exec(probe_command(container, &command).ok()?),
+            other => other,
+        })
     }
 
     fn of(
@@ -148,6 +153,37 @@ impl Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn container(handler: &str, command: &[&str]) -> k8s::Container {
+        let env = [
+            ("PORT", serde_json::json!({"value": "5433"})),
+            ("URL", serde_json::json!({"value": "http://[::1]:$(PORT)/$$x"})),
+            ("IP", serde_json::json!({"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})),
+        ];
+        let env = env.map(|(name, mut variable)| {
+            variable["name"] = name.into();
+            variable
+        });
+        let exec = serde_json::json!({"exec": {"command": command}});
+        let lifecycle = serde_json::json!({"preStop": exec});
+        let mut object = serde_json::json!({"name": "main", "env": env});
+        object[handler] = if handler == "lifecycle" { lifecycle } else { exec };
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn the_command_of_a_probe_sees_the_containers_variables_and_that_of_a_hook_does_not() {
+        let written = ["sh", "-c", "get $(URL) $(IP)-$(NOPE) $$(PORT)", "$(PORT)"];
+        let node = ProbeHost::Node(None);
+        let probed = container("livenessProbe", &written);
+        let probe = probed.liveness_probe.as_ref().unwrap();
+        let replaced = ["sh", "-c", "get http://[::1]:5433/$x -$(NOPE) $(PORT)", "5433"];
+        let exec = |words: [&str; 4]| Some(Action::Exec(words.map(str::to_owned).to_vec()));
+        assert_eq!(Action::of_probe(probe, &probed, &node), exec(replaced));
+        let hooked = container("lifecycle", &written);
+        let hook = hooked.lifecycle.as_ref().unwrap().pre_stop.as_ref().unwrap();
+        assert_eq!(Action::of_handler(hook, &hooked, &node), exec(written));
+    }
 
     #[test]
     fn a_command_that_may_not_have_been_started_is_told_with_what_to_do() {

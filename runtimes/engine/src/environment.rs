@@ -159,6 +159,15 @@ pub(crate) fn environment_within(
     container: &api::Container,
     node: &EnvironmentFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
+    values(room, container, |source| sourced(pod, container, node, source))
+}
+
+/// The variables with the values that `sourced` finds for those with a `valueFrom`.
+fn values(
+    room: &mut VariablesRoom,
+    container: &api::Container,
+    sourced: impl Fn(&api::EnvVarSource) -> Result<String, EnvironmentError>,
+) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut done = Vec::<(String, String)>::new();
     // A pod may have a hundred thousand variables.
     let mut places = HashMap::<&str, usize>::new();
@@ -166,8 +175,9 @@ pub(crate) fn environment_within(
     for (i, var) in container.env.iter().flatten().enumerate() {
         let field = || format!("env[{i}]");
         let value = match (&var.value, &var.value_from) {
-            (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
-                EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
+            (_, Some(source)) => sourced(source).map_err(|e| EnvironmentError {
+                field: format!("env[{i}].valueFrom.{}", e.field),
+                ..e
             })?,
             (Some(text), None) => {
                 expand(text, room.left(), |name| Some(done[*places.get(name)?].1.as_str()))
@@ -207,20 +217,44 @@ pub(crate) fn command_line_within(
     container: &api::Container,
     env: &[(String, String)],
 ) -> Result<[Vec<String>; 2], EnvironmentError> {
-    let values = by_name(env);
-    let mut expanded = |list: &str, words: &Option<Vec<String>>| {
-        let mut all = Vec::new();
-        for (i, word) in words.iter().flatten().enumerate() {
-            let field = || format!("{list}[{i}]");
-            let Some(word) = expand(word, room.left(), |name| values.get(name).copied()) else {
-                return Err(room.too_large(field()));
-            };
-            room.take(word.len(), field)?;
-            all.push(word);
-        }
-        Ok(all)
+    let mut expanded = |list, words: &Option<Vec<String>>| {
+        words_within(room, env, list, words.as_deref().unwrap_or_default())
     };
     Ok([expanded("command", &container.command)?, expanded("args", &container.args)?])
+}
+
+/// The command of an exec probe with `$(VAR)` replaced. As with a kubelet, a variable with a `valueFrom` is empty.
+///
+/// # Errors
+/// With the variables it is longer than 8 MiB.
+pub(crate) fn probe_command(
+    container: &api::Container,
+    command: &[String],
+) -> Result<Vec<String>, EnvironmentError> {
+    let mut room = VariablesRoom::of_pod();
+    let env = values(&mut room, container, |_| Ok(String::new()))?;
+    words_within(&mut room, &env, "exec.command", command)
+}
+
+/// The words of `list`, a field of a container whose variables have taken their part of this room, with `$(VAR)`
+/// replaced.
+pub(crate) fn words_within(
+    room: &mut VariablesRoom,
+    env: &[(String, String)],
+    list: &str,
+    words: &[String],
+) -> Result<Vec<String>, EnvironmentError> {
+    let values = by_name(env);
+    let mut all = Vec::with_capacity(words.len());
+    for (i, word) in words.iter().enumerate() {
+        let field = || format!("{list}[{i}]");
+        let Some(word) = expand(word, room.left(), |name| values.get(name).copied()) else {
+            return Err(room.too_large(field()));
+        };
+        room.take(word.len(), field)?;
+        all.push(word);
+    }
+    Ok(all)
 }
 
 /// A `subPathExpr` with `$(VAR)` replaced.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Allocatable, Pod, UnsupportedField};
 
 use crate::environment::{
-    EnvironmentFacts, VariablesRoom, command_line_within, environment_within,
+    EnvironmentFacts, VariablesRoom, command_line_within, environment_within, words_within,
 };
 use crate::http_get::invalid_fields;
 use crate::{files, pod_resources, probe_client};
@@ -163,8 +163,8 @@ fn handler(
     exec.is_some() || http.is_some() || tcp.is_some()
 }
 
-/// Checks that all variables and the command line can be resolved and fit into the pod's room, unless others have
-/// exceeded it; addresses are assumed to be known.
+/// Checks that all variables, the command line and the commands of probes can be resolved and fit into the pod's room,
+/// unless others have exceeded it; addresses are assumed to be known.
 fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &mut Findings) {
     if room.is_exceeded() {
         return;
@@ -175,8 +175,14 @@ fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &
         allocatable: Allocatable::default(),
         memory_bytes: 0,
     };
-    let resolved = environment_within(room, pod, one, &node)
-        .and_then(|env| command_line_within(room, one, &env));
+    let resolved = environment_within(room, pod, one, &node).and_then(|env| {
+        command_line_within(room, one, &env)?;
+        probes(one).try_for_each(|(name, probe)| {
+            let command = probe.exec.as_ref().and_then(|exec| exec.command.as_deref());
+            let field = format!("{name}.exec.command");
+            words_within(room, &env, &field, command.unwrap_or_default()).map(drop)
+        })
+    });
     if let Err(error) = resolved {
         found.refuse(&error.field, &error.why);
     }

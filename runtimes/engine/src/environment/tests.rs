@@ -115,6 +115,15 @@ fn variables_that_double_each_other_do_not_take_all_memory() {
 }
 
 #[test]
+fn the_command_of_a_probe_has_the_room_of_a_command_line() {
+    let one = container(&json!({"env": [{"name": "A", "value": "x".repeat(1 << 20)}]}));
+    let command = |times| [String::from("x"), "$(A)".repeat(times)];
+    assert_eq!(probe_command(&one, &command(6)).unwrap()[1].len(), 6 << 20);
+    let error = probe_command(&one, &command(8)).unwrap_err();
+    assert_eq!((error.field.as_str(), error.retryable), ("exec.command[1]", false));
+}
+
+#[test]
 fn a_large_annotation_is_not_given_as_often_as_a_pod_names_it() {
     let object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
