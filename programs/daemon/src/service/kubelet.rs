@@ -9,7 +9,9 @@ use nix::libc::SIGTERM;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use winddown_companion::kubelet::processes::{Stranger, kubelets, strangers};
-use winddown_host::service_units::{KillWhom, ServiceUnits, UnitChange, UnitError, UnitPhase, UnitView};
+use winddown_host::service_units::{
+    KillWhom, ServiceUnits, UnitChange, UnitError, UnitPhase, UnitView,
+};
 use winddown_host::{Durability, OneThread, replace_private};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
