@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use winddown_config::{Config, LAST_IN_FORCE};
+use winddown_config::{AccessSettings, Config, LAST_IN_FORCE};
 use winddown_host::{machine, regular};
 use winddown_notices::drain_of_boot;
 
@@ -14,14 +14,11 @@ use super::assets::{
 use super::companion;
 use super::error::{HostError, InstallError};
 use super::host::{Host, LiveHost, command_line};
-use super::next_step::{NextStep, NextStepKind};
+use super::next_step::NextStepKind;
 use super::plan::{self, InstallWork, PlannedStep};
 use super::record::{InstallRecord, InstalledEntry, RECORD};
 use super::report::{ChangeAction, InstallReport, PathChange};
 use super::tree::{FoundPath, Tree};
-
-/// The directory of the control socket, in which an agent keeps what has to outlive it in this boot.
-const RUN: &str = "/run/winddown";
 
 /// The agent's drop-ins for logind.
 const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
@@ -32,7 +29,7 @@ pub struct UninstallOptions {
     /// The root of the machine or image; `/` is this machine.
     pub root: PathBuf,
     /// Whether to also remove the configuration, the state with its reports, and the logs. Pod
-    /// manifests always stay.
+    /// manifests always stay, and so do directories that the configuration chose for state and logs.
     pub purge: bool,
     /// Whether to also remove our files that were edited, and a companion whose kubelet does not terminate its pods
     /// itself.
@@ -74,7 +71,12 @@ pub fn uninstall_on(
     }
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
-    let kubelets = switch_kubelet_on(&tree, host);
+    let config = config(&tree);
+    let kubelets = config
+        .as_ref()
+        .map(|config| companion::switch_on(tree.root(), host, config))
+        .unwrap_or_default();
+    let access = config.map(|config| config.access).unwrap_or_default();
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
         let last = NextStepKind::Uninstall.typed("winddown uninstall");
@@ -92,7 +94,7 @@ pub fn uninstall_on(
         report.changes.push(step.change);
     }
     if options.purge {
-        purge(&tree, options, &mut report)?;
+        purge(&tree, options, &access, &mut report)?;
         if unit_stays && !options.dry_run {
             store_again(&tree, &record)?;
         }
@@ -111,7 +113,7 @@ pub fn uninstall_on(
     }
     if stopped {
         let group_stays = record.entries.contains_key(SYSUSERS) && !unit_stays;
-        let is_drained = is_drained(&tree, options);
+        let is_drained = is_drained(&tree, options, &access);
         let notes = [(pods_outlive, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
     }
@@ -190,9 +192,12 @@ const DRAINED: &str = "the node stays drained: an agent that is installed before
                        admits no pod until `winddown undrain`";
 
 /// Whether what stays has a drain of this boot, which the next agent continues.
-fn is_drained(tree: &Tree, options: &UninstallOptions) -> bool {
-    let stays = [Some(RUN), Some(STATE).filter(|_| !options.purge)].into_iter().flatten();
-    let places: Vec<PathBuf> = stays.filter_map(|path| tree.resolve(path).ok()).collect();
+fn is_drained(tree: &Tree, options: &UninstallOptions, access: &AccessSettings) -> bool {
+    let state =
+        Some(&*access.state_directory).filter(|path| !options.purge || *path != Path::new(STATE));
+    let places = access.control_socket.parent().into_iter().chain(state);
+    let places: Vec<PathBuf> =
+        places.filter_map(|path| tree.resolve(path.to_str()?).ok()).collect();
     let boot_id = tree
         .resolve("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -256,13 +261,11 @@ fn needed_by_unit(step: PlannedStep) -> PlannedStep {
     PlannedStep { change, work: InstallWork::Nothing }
 }
 
-/// Returns the steps that come first if the configuration is for companion mode, so that the kubelet ends its pods itself.
-fn switch_kubelet_on(tree: &Tree, host: Option<&dyn Host>) -> Vec<NextStep> {
-    let read = || {
-        let file = tree.resolve_whole(CONFIG).ok()?;
-        Config::parse(&file, &regular::read(&file, regular::MAX_CONFIGURATION_BYTES).ok()?).ok()
-    };
-    read().map(|(config, _)| companion::switch_on(tree.root(), host, &config)).unwrap_or_default()
+/// The configuration, if there is one that can be read.
+fn config(tree: &Tree) -> Option<Config> {
+    let file = tree.resolve_whole(CONFIG).ok()?;
+    let bytes = regular::read(&file, regular::MAX_CONFIGURATION_BYTES).ok()?;
+    Some(Config::parse(&file, &bytes).ok()?.0)
 }
 
 /// Removes the directories that the installation created, if they are empty.
@@ -292,6 +295,7 @@ fn remove_directories(
 fn purge(
     tree: &Tree,
     options: &UninstallOptions,
+    access: &AccessSettings,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let mut removed = |path: &str| {
@@ -311,6 +315,12 @@ fn purge(
         if tree.look(path)? == FoundPath::Directory && (options.dry_run || tree.remove_all(path)?) {
             removed(path);
         }
+    }
+    // Whatever else a directory of the operator's choice holds is not ours to delete.
+    let chosen = [(&access.state_directory, STATE), (&access.pod_logs_dir, LOGS)];
+    for (path, _) in chosen.into_iter().filter(|(path, default)| *path != Path::new(default)) {
+        let path = path.display();
+        report.notes.push(format!("{path} stays: the configuration chose it; delete it yourself"));
     }
     let manifests = tree.names_in(MANIFESTS)?.len();
     if manifests > 0 {

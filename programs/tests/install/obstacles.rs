@@ -62,6 +62,37 @@ fn uninstall_keeps_an_edited_unit_unless_forced() {
     assert_eq!(image.tree(), [""; 0]);
 }
 
+/// What else is in them is not known.
+#[test]
+fn a_purge_keeps_the_directories_that_the_configuration_chose_and_finds_a_drain_there() {
+    let image = Image::new();
+    image.install().unwrap();
+    let chosen =
+        "stateDirectory: /srv/state\npodLogsDir: /srv/logs\ncontrolSocket: /run/agent/a.sock\n";
+    fs::write(image.path("etc/winddown/config.yaml"), format!("{LONG}{chosen}")).unwrap();
+    let put = |path: &str, text: &str| {
+        fs::create_dir_all(image.path(path).parent().unwrap()).unwrap();
+        fs::write(image.path(path), text).unwrap();
+    };
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    put("proc/sys/kernel/random/boot_id", &boot);
+    let drain = format!(
+        r#"{{"version": 1, "bootId": "{}", "timeSeconds": null, "isOver": true,
+            "givenBootMs": {}}}"#,
+        boot.trim(),
+        winddown_host::machine::boot_clock().now().as_millis(),
+    );
+    put("srv/state/operator-drain.json", &drain);
+    let report = uninstall_on(&image.removal(true), Some(&Recorder::default())).unwrap();
+    let report = report.to_string();
+    for kept in ["/srv/state", "/srv/logs"] {
+        let line = format!("{kept} stays: the configuration chose it; delete it yourself");
+        assert!(report.contains(&line), "{report}");
+    }
+    assert!(report.contains("the node stays drained"), "{report}");
+    assert_eq!(image.read("srv/state/operator-drain.json"), drain);
+}
+
 /// Its programs and its drop-in are what it needs: without the drop-in, the next daemon-reload would have a stop kill the pods.
 #[test]
 fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_started_at_boot() {
