@@ -24,7 +24,7 @@ pub(crate) fn lock(login: &LoginView) -> Option<&LockView> {
 fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
     let said = [&config.problem, &config.enabled, &config.gate];
     let said = said.into_iter().find(|said| !said.is_empty());
-    let said = said.map_or("no shutdownGracePeriod", String::as_str);
+    let said = said.map_or("no shutdownGracePeriod above 0s", String::as_str);
     format!("{}: {said}", facts.below_root(&config.place))
 }
 

@@ -210,7 +210,7 @@ fn what_is_wrong_with_containers_is_found() {
             },
             "kubelet",
             Well,
-            "no shutdownGracePeriod",
+            "no shutdownGracePeriod above 0s",
             "",
         ),
         (

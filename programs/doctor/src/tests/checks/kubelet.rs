@@ -80,7 +80,7 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
             "off",
             |f| config(f).enabled.clear(),
             Problem,
-            "no shutdownGracePeriod",
+            "no shutdownGracePeriod above 0s",
             "set shutdownGracePeriod",
         ),
         (
