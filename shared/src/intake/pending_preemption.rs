@@ -15,18 +15,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::{AdmissionState, Intake};
 use crate::admission::OccupiedPlaces;
 use crate::status::PodPhase;
 use crate::workers::Occupants;
 use crate::{
-    Event, KillReason, OtherPods, Pod, PodRef, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
-    ResourceName, Runtime, UpdateKind, Verdict, VictimPlan, doubled,
+    Event, KillReason, OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
+    Runtime, UpdateKind, Verdict, VictimPlan, doubled,
 };
 
 /// `status.reason` of a pod that starts as soon as others have terminated for it; its phase is `Pending`.
@@ -51,17 +51,10 @@ pub(super) struct PendingPreemption {
     ends: JoinSet<(PodUid, bool)>,
     /// The pods in `ends`.
     awaited: PodUidMap<()>,
-    /// Pods that are terminating because a held one needs their room.
-    victims: HashMap<PodUid, Chosen>,
+    /// Pods that are terminating because a held one needs their room, and what is told when they have.
+    victims: HashMap<PodUid, Event>,
     /// Consecutive attempts while nothing was known to be terminating.
     idle_rounds: u32,
-}
-
-struct Chosen {
-    pod: PodRef,
-    by: PodRef,
-    signal: Option<ResourceName>,
-    message: Arc<str>,
 }
 
 /// The result of a search for room.
@@ -113,10 +106,7 @@ impl PendingPreemption {
             match ended {
                 Ok((uid, stopped)) => {
                     self.awaited.remove(&uid);
-                    let chosen = if stopped { self.victims.remove(&uid) } else { None };
-                    told.extend(chosen.map(|Chosen { pod, by, signal, message }| {
-                        Event::PodPreempted { pod, by, signal, message }
-                    }));
+                    told.extend(if stopped { self.victims.remove(&uid) } else { None });
                 }
                 // Only the shutdown of the whole agent aborts a wait.
                 Err(_) => self.awaited.clear(),
@@ -130,7 +120,7 @@ impl PendingPreemption {
     /// time ends with that time, so that an overrun is noticed.
     fn watch<S: PodSyncer>(&mut self, workers: &PodWorkers<S>) {
         let occupants = workers.places();
-        let leaving = occupants.leaving.into_iter().map(|l| (l.pod, Some(l.until)));
+        let leaving = occupants.leaving.into_iter().map(|(pod, until)| (pod, Some(until)));
         let stuck = occupants.stuck.into_iter().map(|pod| (pod, None));
         for (pod, until) in leaving.chain(stuck) {
             if self.awaited.insert(pod.uid().clone(), ()).is_some() {
@@ -138,8 +128,12 @@ impl PendingPreemption {
             }
             let (workers, uid) = (workers.clone(), pod.uid().clone());
             self.ends.spawn(async move {
-                let stopped = wait_for_end(&workers, &uid, until).await;
-                (uid, stopped)
+                let stopped = workers.until_stopped(&uid);
+                let has_stopped = match until {
+                    Some(until) => tokio::time::timeout_at(until, stopped).await.is_ok(),
+                    None => stopped.map(|()| true).await,
+                };
+                (uid, has_stopped)
             });
         }
     }
@@ -152,21 +146,6 @@ impl PendingPreemption {
         let place =
             self.order.partition_point(|uid| Reverse(priority_of(uid).unwrap_or(i32::MIN)) <= rank);
         self.order.insert(place, pod.uid().clone());
-    }
-}
-
-async fn wait_for_end<S: PodSyncer>(
-    workers: &PodWorkers<S>,
-    uid: &PodUid,
-    until: Option<Instant>,
-) -> bool {
-    let stopped = workers.until_stopped(uid);
-    match until {
-        Some(until) => tokio::time::timeout_at(until, stopped).await.is_ok(),
-        None => {
-            stopped.await;
-            true
-        }
     }
 }
 
@@ -183,7 +162,7 @@ impl<R: Runtime> Intake<R> {
     /// The pods on the node, for one pass.
     pub(super) fn others(&self) -> OtherPods {
         self.after_the_ends(|occupants| {
-            let leaving = occupants.leaving.into_iter().map(|leaving| leaving.pod);
+            let leaving = occupants.leaving.into_iter().map(|(pod, _)| pod);
             leaving.chain(occupants.stuck).collect()
         })
     }
@@ -307,7 +286,7 @@ impl<R: Runtime> Intake<R> {
     /// Names some of the pods that are terminating.
     fn what_ends(&self) -> Arc<str> {
         let occupants = self.workers.places();
-        let leaving = occupants.leaving.iter().map(|leaving| &leaving.pod);
+        let leaving = occupants.leaving.iter().map(|(pod, _)| pod);
         let mut names: Vec<String> =
             leaving.chain(&occupants.stuck).map(|pod| pod.pod_ref().to_string()).collect();
         names.sort_unstable();
@@ -325,11 +304,11 @@ impl<R: Runtime> Intake<R> {
             if victim.is_static() {
                 self.rejected_static.note(victim, true);
             }
-            let victim = victim.pod_ref().clone();
+            let (uid, victim) = (victim.uid().clone(), victim.pod_ref().clone());
             let (by, signal) = (pod.pod_ref().clone(), plan.signal.clone());
             let message = Arc::clone(&plan.message);
-            let chosen = Chosen { pod: victim, by, signal, message };
-            self.pending_preemption.victims.insert(chosen.pod.uid.clone(), chosen);
+            let told = Event::PodPreempted { pod: victim, by, signal, message };
+            self.pending_preemption.victims.insert(uid, told);
         }
     }
 

@@ -15,20 +15,12 @@ use crate::{Pod, PodUid};
 pub(crate) struct Occupants {
     /// Pods that were not requested to terminate.
     pub(crate) non_terminating: Vec<Pod>,
-    /// Pods that are terminating within their time: their places will become free.
-    pub(crate) leaving: Vec<Leaving>,
+    /// Pods that are terminating within their time, and when that is over: their places will become free.
+    pub(crate) leaving: Vec<(Pod, Instant)>,
     /// Pods that should have terminated by now. When they will is unknown.
     pub(crate) stuck: Vec<Pod>,
     /// Pods that run and are in no source. They are no choice for others, and do not leave by themselves.
     pub(crate) without_source: Vec<Pod>,
-}
-
-/// A pod that is terminating.
-#[derive(Debug)]
-pub(crate) struct Leaving {
-    pub(crate) pod: Pod,
-    /// The time by which it should have terminated.
-    pub(crate) until: Instant,
 }
 
 impl<S: PodSyncer> PodWorkers<S> {
@@ -42,7 +34,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             let Some(pod) = record.pod().cloned().or_else(left_over) else { continue };
             match end_by(record) {
                 None => occupants.non_terminating.push(pod),
-                Some(until) if until > now => occupants.leaving.push(Leaving { pod, until }),
+                Some(until) if until > now => occupants.leaving.push((pod, until)),
                 Some(_) => occupants.stuck.push(pod),
             }
         }
