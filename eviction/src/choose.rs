@@ -12,7 +12,7 @@ use crate::exemption::Exemption;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
 use crate::signal::{FreedBy, Resource};
-use crate::usage::measured;
+use crate::usage::{is_partial, measured};
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +72,8 @@ pub struct Considered<'a> {
     pub pod: &'a Pod,
     /// Its usage of the short resource, in that one's unit; none if it was not measured.
     pub usage: Option<i64>,
+    /// Whether it uses more than that, which could not be counted in time.
+    pub is_partial: bool,
     /// Its swap usage in bytes; none if it was not measured, or if the short resource is not memory.
     pub swap: Option<u64>,
     /// The memory that its compressed pages (zswap) occupy, in bytes; none in the same cases.
@@ -157,7 +159,9 @@ pub fn choose<'a>(
         .map(|candidate| {
             let &Candidate { pod, stats, .. } = candidate;
             let usage = stats.and_then(|stats| measured(shortage.signal, pod, stats, policy));
-            (Ranked { pod, usage }, candidate)
+            let is_partial =
+                stats.is_some_and(|stats| is_partial(shortage.signal, pod, stats, policy.layout()));
+            (Ranked { pod, usage, is_partial }, candidate)
         })
         .collect();
     rank_by(shortage.signal, &mut ranked, |(ranked, _)| *ranked);
@@ -165,7 +169,7 @@ pub fn choose<'a>(
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
     for (ranked, &Candidate { stats, is_never_measured, ending, .. }) in ranked {
-        let Ranked { pod, usage } = ranked;
+        let Ranked { pod, usage, is_partial } = ranked;
         let is_known = usage.is_some() || is_never_measured;
         let verdict = judge(shortage, pod, is_known, ending, policy, now);
         if verdict == CandidateVerdict::Ending {
@@ -177,7 +181,7 @@ pub fn choose<'a>(
         let swap = stats.and_then(|stats| stats.swap);
         let zswap = stats.and_then(|stats| stats.zswap);
         let request = ranked.request(shortage.signal);
-        considered.push(Considered { pod, usage, swap, zswap, request, verdict });
+        considered.push(Considered { pod, usage, is_partial, swap, zswap, request, verdict });
     }
     let waits = asked || coming >= shortage.deficit;
     let first =

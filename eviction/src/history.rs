@@ -120,6 +120,9 @@ pub struct RankedPodStatus {
     /// Its usage, in the signal's unit; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<i64>,
+    /// Whether it uses more than that, which could not be counted in time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
     /// Its swap usage in bytes, if the signal measures memory; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap: Option<u64>,
@@ -306,7 +309,7 @@ fn millis(time: Duration) -> u64 {
 
 impl From<&Considered<'_>> for RankedPodStatus {
     fn from(considered: &Considered<'_>) -> Self {
-        let Considered { pod, usage, swap, zswap, request, verdict } = *considered;
+        let Considered { pod, usage, is_partial, swap, zswap, request, verdict } = *considered;
         Self {
             namespace: pod.namespace().to_string(),
             name: pod.name().to_string(),
@@ -314,6 +317,7 @@ impl From<&Considered<'_>> for RankedPodStatus {
             priority: pod.priority_or_zero(),
             has_no_priority: pod.priority().is_none(),
             usage,
+            is_partial,
             swap,
             zswap,
             request,
@@ -393,6 +397,7 @@ mod tests {
             let considered = verdicts.iter().map(|verdict| Considered {
                 pod: &pod,
                 usage: None,
+                is_partial: false,
                 swap: None,
                 zswap: None,
                 request: 0,

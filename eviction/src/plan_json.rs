@@ -57,7 +57,7 @@ pub fn plan_case(case: &str, explain: bool) -> Result<EvictionAnswer, RankLineEr
         .map(|pod| {
             let exact = used.get(&(Some(pod.namespace().to_string()), pod.name().to_string()));
             let usage = exact.or_else(|| used.get(&(None, pod.name().to_string())));
-            Ranked { pod, usage: usage.copied() }
+            Ranked::new(pod, usage.copied())
         })
         .collect();
     rank(signal, &mut ranked);

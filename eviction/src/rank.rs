@@ -18,18 +18,23 @@ pub struct Ranked<'a> {
     pub pod: &'a Pod,
     /// Its usage, in the resource's unit; none if it was not measured.
     pub usage: Option<i64>,
+    /// Whether it uses more than that, which could not be counted in time.
+    pub is_partial: bool,
 }
 
 impl<'a> Ranked<'a> {
     /// A pod and its usage, in the resource's unit; none if it was not measured.
     #[must_use]
     pub const fn new(pod: &'a Pod, usage: Option<i64>) -> Self {
-        Self { pod, usage }
+        Self { pod, usage, is_partial: false }
     }
 }
 
 /// Sorts pods in the kubelet's eviction order: pods that use more than they requested first, then by lower priority,
 /// then by larger use beyond the request. For tasks: by lower priority, then by larger number.
+///
+/// A pod that uses more than could be counted counts as above its request, and comes before those of its priority that
+/// could be counted: what is unknown is not small.
 ///
 /// As with the kubelet, pods that were not measured come before all others (of their priority, for tasks). Where
 /// the kubelet leaves the order of two pods to chance, the younger comes first, then the one with the smaller UID.
@@ -47,6 +52,8 @@ pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -
 struct Key<'a> {
     excess: Excess,
     priority: i32,
+    /// Those that use more than could be counted come first.
+    is_counted: bool,
     /// The use beyond the request: not measured first, then the larger.
     amount: Option<Reverse<i64>>,
     /// The younger first, because it has the least to lose; a pod without a creation time comes last.
@@ -75,6 +82,7 @@ impl<'a> Key<'a> {
         Self {
             excess,
             priority: pod.priority_or_zero(),
+            is_counted: !ranked.is_partial,
             amount: ranked.beyond(signal).map(Reverse),
             created: Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
             uid: pod.uid(),
@@ -92,7 +100,7 @@ impl Ranked<'_> {
     /// Whether the pod uses more than it requested; none if it was not measured.
     #[must_use]
     pub fn exceeds(&self, signal: Signal) -> Option<bool> {
-        Some(self.usage? > self.request(signal))
+        Some(self.usage? > self.request(signal) || self.is_partial)
     }
 
     /// The use beyond the request, negative below it; none if it was not measured.

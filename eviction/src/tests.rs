@@ -74,7 +74,7 @@ pub(crate) fn tasks(count: u64) -> PodStats {
 
 /// The stats of a pod whose container `main` has this much in its writable layer and its logs.
 pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
-    let part = |quantity| Some(DiskUse { bytes: bytes(quantity), inodes: 0 });
+    let part = |quantity| Some(DiskUse { bytes: bytes(quantity), ..DiskUse::default() });
     let main = ContainerStats {
         name: "main".into(),
         rootfs: part(rootfs),
@@ -90,7 +90,7 @@ pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
 
 /// The stats of a pod with this many inodes in its writable layer.
 pub(crate) fn inodes(count: u64) -> PodStats {
-    let rootfs = Some(DiskUse { bytes: 0, inodes: count });
+    let rootfs = Some(DiskUse { inodes: count, ..DiskUse::default() });
     let main = ContainerStats { name: "main".into(), rootfs, ..ContainerStats::default() };
     {
         let mut stats = PodStats::default();

@@ -47,6 +47,16 @@ pub(crate) fn measured(
     Some(used.saturating_add(signed(swap.unwrap_or_default())))
 }
 
+/// Whether the pod uses more of the resource than was counted.
+pub(crate) fn is_partial(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> bool {
+    match signal.usage() {
+        PodUsage::Figure(_) => false,
+        PodUsage::OnDisk(file_system, _) => {
+            Parts::on(file_system, layout).sum_of(stats, local_volumes(pod)).is_partial
+        }
+    }
+}
+
 /// The amounts that the pod leaves behind, by signal, and that may be freed after it has stopped: on disks its
 /// containers' layers and logs and its `emptyDir` volumes; and tasks that were not reaped. Not memory, which a process
 /// frees as it exits.

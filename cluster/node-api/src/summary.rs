@@ -51,7 +51,11 @@ fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
     let layers = taken.figures.node.containerfs.or(taken.figures.node.imagefs);
     let nodefs = taken.figures.node.nodefs;
     let at = taken.at;
-    let both = |used: DiskUse| (Some(used.bytes), Some(used.inodes));
+    // Of what only a part could be counted, the rest is unknown.
+    let both = |used: DiskUse| match used.is_partial {
+        false => (Some(used.bytes), Some(used.inodes)),
+        true => (None, None),
+    };
     let containers = stats.containers.iter().map(|one| {
         object([
             ("name", Some((*one.name).into())),

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use winddown_shared::testing::static_pod;
-use winddown_shared::{PressureCondition, Quantity};
+use winddown_shared::{DiskUse, FsLayout, PressureCondition, Quantity};
 
 use super::*;
 use crate::cause::Cause;
@@ -8,7 +8,7 @@ use crate::exemption::Exemption;
 use crate::policy::StaticPods;
 use crate::reclaim::Reclaimable;
 use crate::signal::Signal;
-use crate::tests::{bytes, changed, memory, pod};
+use crate::tests::{bytes, changed, disk, memory, pod};
 
 const NOTHING: &[Reclaimable] = &[];
 
@@ -63,6 +63,41 @@ impl Node {
         let verdicts = choice.considered.iter().map(|considered| considered.verdict).collect();
         (choice.victim.map(|pod| pod.name().to_string()), choice.waits, verdicts)
     }
+}
+
+/// A pod with more files than can be counted in time was ranked by the few that were, and the others went in its place.
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_more_files_than_could_be_counted_goes_before_those_of_its_priority_that_were() {
+    let uncounted = |mut stats: PodStats| {
+        for container in &mut stats.containers {
+            container.logs = container.logs.map(|used| DiskUse { is_partial: true, ..used });
+        }
+        stats
+    };
+    let requests = |name, priority| pod(name, priority, &[("ephemeral-storage", "1Gi")]);
+    let node = Node(vec![
+        (requests("larger", 1), Some(disk("0", "3Gi")), None),
+        (requests("uncounted", 1), Some(uncounted(disk("0", "1Mi"))), None),
+        (requests("lower and above", 0), Some(disk("0", "2Gi")), None),
+        (requests("lower and below", 0), Some(disk("0", "1Mi")), None),
+    ]);
+    let candidates: Vec<_> = node.0.iter().map(|one| candidate(one, false)).collect();
+    let order = |signal, layout| -> Vec<(String, bool)> {
+        let shortage = Shortage { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
+        let (policy, _) = policy().for_layout(layout);
+        let choice = choose(&shortage, &candidates, &policy, Instant::now());
+        choice.considered.iter().map(|one| (one.pod.name().to_string(), one.is_partial)).collect()
+    };
+    let first = [
+        ("lower and above", false),
+        ("uncounted", true),
+        ("larger", false),
+        ("lower and below", false),
+    ]
+    .map(|(name, is_partial)| (name.to_owned(), is_partial));
+    assert_eq!(order(Signal::NodeFsAvailable, FsLayout::One), first);
+    let layers = order(Signal::ImageFsAvailable, FsLayout::ImageFs);
+    assert!(layers.iter().all(|(_, is_partial)| !is_partial), "logs are elsewhere: {layers:?}");
 }
 
 #[tokio::test(start_paused = true)]

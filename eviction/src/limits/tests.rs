@@ -30,7 +30,7 @@ fn with_limits(limits: &[Option<&str>]) -> Pod {
 }
 
 fn volume(size: &str) -> PodStats {
-    let used = DiskUse { bytes: number(size), inodes: 1 };
+    let used = DiskUse { bytes: number(size), inodes: 1, is_partial: false };
     let volumes = vec![VolumeStats { name: "scratch".into(), used }];
     {
         let mut stats = PodStats::default();
@@ -70,7 +70,7 @@ fn without_a_sum_of_the_pod_its_own_volumes_count_and_no_others() {
     for (name, wanted) in [("scratch", Some(Cause::PodLimit)), ("claim", None)] {
         let mut stats = disk("0", "0");
         stats.ephemeral = None;
-        let used = DiskUse { bytes: number("2Gi"), inodes: 1 };
+        let used = DiskUse { bytes: number("2Gi"), inodes: 1, is_partial: false };
         stats.volumes = vec![VolumeStats { name: name.into(), used }];
         assert_eq!(cause(&pod, &stats), wanted, "{name}");
     }
@@ -90,7 +90,7 @@ fn a_container_counts_alone_where_the_pod_is_within_its_limit() {
 fn one_containers_limit_is_the_pods_and_the_sum_is_written_as_its_first_part() {
     let pod = with_limits(&[Some("1G"), None]);
     let mut stats = disk("0", "0");
-    stats.ephemeral = Some(DiskUse { bytes: number("2Gi"), inodes: 0 });
+    stats.ephemeral = Some(DiskUse { bytes: number("2Gi"), ..DiskUse::default() });
     assert_eq!(
         over_limit(&pod, &stats, FsLayout::One).unwrap().message,
         "Pod ephemeral local storage usage exceeds the total limit of containers 1G. "
@@ -111,7 +111,7 @@ fn a_pod_that_is_allowed_nothing_is_over_its_limit_with_the_first_byte() {
     let pod = with_limits(&[Some("0")]);
     let mut stats = disk("0", "0");
     assert_eq!(over_limit(&pod, &stats, FsLayout::One), None);
-    stats.ephemeral = Some(DiskUse { bytes: 1, inodes: 0 });
+    stats.ephemeral = Some(DiskUse { bytes: 1, ..DiskUse::default() });
     let over = over_limit(&pod, &stats, FsLayout::One).unwrap();
     assert_eq!(over.cause, Cause::PodLimit);
 }

@@ -95,7 +95,7 @@ fn eviction_message_without_figures_blames_no_container_and_has_no_annotations()
 #[test]
 fn disk_pressure_verify_pod_status_counts_writable_layer_and_logs_if_both_are_known() {
     let pod = changed("p", 0, &[("ephemeral-storage", "100Mi")], |_| {});
-    let part = |quantity| Some(DiskUse { bytes: number(quantity), inodes: 1 });
+    let part = |quantity| Some(DiskUse { bytes: number(quantity), inodes: 1, is_partial: false });
     let main = |logs| ContainerStats {
         name: "main".into(),
         rootfs: part("600Mi"),

@@ -7,9 +7,8 @@ use crate::usage::usage;
 fn order(signal: Signal, pods: &[(Pod, Option<PodStats>)]) -> Vec<&str> {
     let mut ranked: Vec<Ranked<'_>> = pods
         .iter()
-        .map(|(pod, stats)| Ranked {
-            pod,
-            usage: stats.as_ref().map(|stats| usage(signal, pod, stats, FsLayout::One)),
+        .map(|(pod, stats)| {
+            Ranked::new(pod, stats.as_ref().map(|stats| usage(signal, pod, stats, FsLayout::One)))
         })
         .collect();
     rank(signal, &mut ranked);

@@ -25,7 +25,7 @@ fn pod_on_disk() -> (Pod, PodStats) {
     ];
     let pod = changed("p", 0, &[], |object| object.spec.as_mut().unwrap().volumes = Some(volumes));
     let mut stats = disk("1000", "200");
-    let both = |amount| DiskUse { bytes: amount, inodes: amount };
+    let both = |amount| DiskUse { bytes: amount, inodes: amount, is_partial: false };
     stats.containers[0].rootfs = Some(both(1000));
     stats.containers[0].logs = Some(both(200));
     stats.volumes = [("tmpfs", 99), ("dir", 10), ("host", 10), ("config", 10), ("secret", 10)]
@@ -86,7 +86,7 @@ fn what_counts_is_what_is_on_the_file_system_that_is_short() {
 #[test]
 fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes() {
     let (pod, mut stats) = pod_on_disk();
-    stats.containers[0].rootfs = Some(DiskUse { bytes: 1000, inodes: 7 });
+    stats.containers[0].rootfs = Some(DiskUse { bytes: 1000, inodes: 7, is_partial: false });
     let left = |layout, signal: Signal| left_behind(&pod, &stats, layout)[signal.index()];
     for (layout, node, image) in
         [(FsLayout::One, (1210, 217), (1210, 217)), (FsLayout::ImageFs, (210, 210), (1000, 7))]

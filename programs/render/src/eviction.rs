@@ -161,7 +161,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         let mut row = vec![
             (format!("{}/{}", pod.namespace, pod.name), None),
             (priority_unless_unset(pod.priority, pod.has_no_priority), None),
-            (amount(signal, &pod.usage.map(|usage| usage.to_string())), None),
+            (used(signal, pod), None),
             (amount(signal, &Some(pod.request.to_string())), None),
             (what.to_owned(), style),
         ];
@@ -171,6 +171,12 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         table.row(row);
     }
     table.render(view)
+}
+
+/// What a pod uses; `>` where that is not all.
+fn used(signal: &str, pod: &RankedPodStatus) -> String {
+    let counted = amount(signal, &pod.usage.map(|usage| usage.to_string()));
+    if pod.is_partial { format!(">{counted}") } else { counted }
 }
 
 /// Why a pod with this verdict would not be evicted, whatever the others use.

@@ -180,6 +180,8 @@ pub struct DiskUse {
     pub bytes: u64,
     /// Inodes.
     pub inodes: u64,
+    /// Whether there is more, which could not be counted in time.
+    pub is_partial: bool,
 }
 
 impl DiskUse {
@@ -189,6 +191,7 @@ impl DiskUse {
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
             inodes: self.inodes.saturating_add(other.inodes),
+            is_partial: self.is_partial || other.is_partial,
         }
     }
 }

@@ -22,6 +22,8 @@ use crate::figures::{NodeUsageStats, SharedMeasurement, StatsProvider};
 pub(super) struct Measures {
     taken: AtomicU64,
     fails: bool,
+    /// Whether files are left that could not be counted.
+    is_partial: bool,
 }
 
 impl StatsProvider for Measures {
@@ -38,7 +40,7 @@ impl StatsProvider for Measures {
                 name: "main".into(),
                 memory_working_set: Some(3000),
                 cpu_time: Some(used / 2),
-                logs: disks.then_some(DiskUse { bytes: 70, inodes: 2 }),
+                logs: disks.then_some(DiskUse { bytes: 70, inodes: 2, is_partial: false }),
                 ..ContainerStats::default()
             };
             let pod = {
@@ -49,9 +51,10 @@ impl StatsProvider for Measures {
                 stats.containers = vec![main];
                 stats.volumes = vec![VolumeStats {
                     name: "data".into(),
-                    used: DiskUse { bytes: 9, inodes: 1 },
+                    used: DiskUse { bytes: 9, inodes: 1, is_partial: self.is_partial },
                 }];
-                stats.ephemeral = disks.then_some(DiskUse { bytes: 79, inodes: 3 });
+                stats.ephemeral =
+                    disks.then_some(DiskUse { bytes: 79, inodes: 3, is_partial: false });
                 stats
             };
             let fs = FsStats {
@@ -177,6 +180,16 @@ async fn a_summary_has_the_kubelets_fields() {
     let (_, text) = get(&bench, "/stats/summary?only_cpu_and_memory=true").await;
     let summary: Value = serde_json::from_str(&text).unwrap();
     assert!(summary["node"]["cpu"].is_object() && summary["node"]["fs"].is_null(), "{text}");
+}
+
+#[tokio::test]
+async fn a_volume_of_which_only_a_part_could_be_counted_has_no_usage_in_the_summary() {
+    let (bench, _) = bench(Measures { is_partial: true, ..Measures::default() });
+    let (_, text) = get(&bench, "/stats/summary").await;
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    let volume = &summary["pods"][0]["volume"][0];
+    assert!(volume["name"] == "data" && volume["capacityBytes"] == 1000, "{text}");
+    assert!(volume["usedBytes"].is_null() && volume["inodesUsed"].is_null(), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -222,7 +222,7 @@ async fn volumes_that_do_not_go_with_the_victim_are_not_waited_for() {
         let volume = json!([{"name": "v", "hostPath": {"path": "/srv"}}]);
         object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
     });
-    let used = winddown_shared::DiskUse { bytes: bytes("900Mi"), inodes: 9 };
+    let used = winddown_shared::DiskUse { bytes: bytes("900Mi"), inodes: 9, is_partial: false };
     let mut stats = disk("1Mi", "0");
     stats.volumes = vec![winddown_shared::VolumeStats { name: "v".into(), used }];
     let world = World::new(disk_policy(), vec![(kept, stats), pods().remove(1)]);

@@ -53,7 +53,7 @@ async fn manager_with_local_storage_capacity_isolation_off_measures_no_pod() {
     let mut policy = policy(json!({"evictionHard": {"memory.available": "1Gi"}}));
     policy.local_storage_limits = false;
     let mut stats = disk("2Gi", "0");
-    stats.ephemeral = Some(DiskUse { bytes: bytes("2Gi"), inodes: 1 });
+    stats.ephemeral = Some(DiskUse { bytes: bytes("2Gi"), inodes: 1, is_partial: false });
     let world = World::new(policy, vec![(limited("p", 0), stats)]);
     world.is(left("8Gi"), 2 * MINUTE).await;
     assert_eq!(world.killed(), []);

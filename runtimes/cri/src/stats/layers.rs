@@ -75,7 +75,7 @@ impl Layers {
 fn layer_use(stats: api::ContainerStats) -> Option<(String, LayerUse)> {
     let layer = stats.writable_layer.and_then(|layer| {
         let inodes = layer.inodes_used.map_or(0, |inodes| inodes.value);
-        Some(DiskUse { bytes: layer.used_bytes?.value, inodes })
+        Some(DiskUse { bytes: layer.used_bytes?.value, inodes, is_partial: false })
     });
     let memory = stats.memory.and_then(|memory| memory.working_set_bytes);
     let cpu = stats.cpu.and_then(|cpu| cpu.usage_core_nano_seconds);

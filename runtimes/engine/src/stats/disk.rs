@@ -12,18 +12,18 @@ use winddown_shared::DiskUse;
 
 use winddown_host::removal::OPEN;
 
-/// How much may still be examined.
+/// How long walks may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkBudget {
-    /// The number of files and directories.
-    pub(crate) entries: u64,
     pub(crate) until: Instant,
-    /// Whether a walk left something out, for lack of time or because it could not be read.
+    /// Whether a walk left something out: it was cut short, or something could not be read.
     pub(crate) is_partial: bool,
 }
 
 /// The number of entries between two checks of the clock.
 const ENTRIES_PER_CLOCK_CHECK: u64 = 256;
+/// How many directories to enter, and files with several hard links, a walk remembers: a pod makes as many as it likes.
+const MAX_REMEMBERED: usize = 500_000;
 /// How many directories are kept open, from the root on. A pod can nest more than the agent has file descriptors.
 const MAX_OPEN_DIRECTORIES: usize = 64;
 
@@ -31,8 +31,8 @@ const MAX_OPEN_DIRECTORIES: usize = 64;
 /// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist, or
 /// cannot be read. Blocks.
 ///
-/// When the budget is used up, something cannot be read, or a directory many levels down is moved meanwhile, the result is
-/// what was found: less than there is, never more.
+/// When the time is over, there is more to remember than it may, something cannot be read, or a directory many levels
+/// down is moved meanwhile, the result is what was found: less than there is, never more. In the first two cases, it says so.
 pub(crate) fn walk(root: &Path, budget: &mut WalkBudget) -> Option<DiskUse> {
     let found = budget.read(statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW))?;
     let mut walk = Walk::new(&found, budget);
@@ -49,6 +49,10 @@ struct Walk<'a> {
     budget: &'a mut WalkBudget,
     device: u64,
     total: DiskUse,
+    /// The number of entries so far.
+    entries: u64,
+    /// How much more it may remember.
+    room: usize,
     /// The files with several hard links.
     seen: HashSet<u64>,
     /// From the root to the directory that was entered last. Empty when the walk is over.
@@ -71,6 +75,8 @@ impl<'a> Walk<'a> {
             budget,
             device: root.st_dev,
             total: used(root),
+            entries: 0,
+            room: MAX_REMEMBERED,
             seen: HashSet::new(),
             levels: Vec::new(),
             open: Vec::new(),
@@ -81,7 +87,10 @@ impl<'a> Walk<'a> {
     fn finish(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             match level.left.pop() {
-                Some(name) => self.go_down(&name),
+                Some(name) => {
+                    self.room += 1;
+                    self.go_down(&name);
+                }
                 None => self.go_up(),
             }
         }
@@ -105,12 +114,13 @@ impl<'a> Walk<'a> {
             if name == c"." || name == c".." {
                 continue;
             }
-            if !self.budget.take() {
+            if !self.has_time() {
+                self.cut_short();
                 self.levels.clear();
                 return;
             }
             let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if self.budget.read(found).is_some_and(|found| self.count(&found)) {
+            if self.budget.read(found).is_some_and(|found| self.count(&found)) && self.remembers() {
                 left.push(name.to_owned());
             }
         }
@@ -128,10 +138,34 @@ impl<'a> Walk<'a> {
             return false;
         }
         let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        if is_dir || found.st_nlink < 2 || self.seen.insert(found.st_ino) {
+        if is_dir || found.st_nlink < 2 || self.is_first_link(found.st_ino) {
             self.total = self.total.and(used(found));
         }
         is_dir
+    }
+
+    fn is_first_link(&mut self, inode: u64) -> bool {
+        !self.seen.contains(&inode) && self.remembers() && self.seen.insert(inode)
+    }
+
+    /// Whether there is room to remember something more.
+    fn remembers(&mut self) -> bool {
+        let room = self.room.checked_sub(1);
+        self.room = room.unwrap_or(0);
+        if room.is_none() {
+            self.cut_short();
+        }
+        room.is_some()
+    }
+
+    fn has_time(&mut self) -> bool {
+        self.entries += 1;
+        let is_due = self.entries.is_multiple_of(ENTRIES_PER_CLOCK_CHECK);
+        !is_due || Instant::now() < self.budget.until
+    }
+
+    fn cut_short(&mut self) {
+        (self.total.is_partial, self.budget.is_partial) = (true, true);
     }
 
     /// Goes back to the directory above. If the pod has meanwhile moved a directory that is deeper than those kept open,
@@ -160,21 +194,12 @@ impl WalkBudget {
         self.is_partial |= read.as_ref().is_err_and(|&error| !is_nothing(error));
         read.ok()
     }
-
-    fn take(&mut self) -> bool {
-        let Some(entries) = self.entries.checked_sub(1) else { return false };
-        self.entries = entries;
-        if entries % ENTRIES_PER_CLOCK_CHECK == 0 && Instant::now() >= self.until {
-            (self.entries, self.is_partial) = (0, true);
-        }
-        true
-    }
 }
 
 /// The allocated space: less than the length for a sparse file.
 fn used(found: &Stat) -> DiskUse {
     let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
-    DiskUse { bytes: blocks.saturating_mul(512), inodes: 1 }
+    DiskUse { bytes: blocks.saturating_mul(512), inodes: 1, is_partial: false }
 }
 
 #[cfg(test)]
@@ -186,8 +211,8 @@ mod tests {
 
     use super::*;
 
-    fn budget(entries: u64) -> WalkBudget {
-        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600), is_partial: false }
+    fn budget() -> WalkBudget {
+        WalkBudget { until: Instant::now() + Duration::from_secs(3600), is_partial: false }
     }
 
     #[test]
@@ -198,25 +223,25 @@ mod tests {
         fs::write(at("a/b/file"), vec![1; 100_000]).unwrap();
         fs::hard_link(at("a/b/file"), at("a/again")).unwrap();
         std::os::unix::fs::symlink("/", at("out")).unwrap();
-        let total = walk(root.path(), &mut budget(1000)).unwrap();
+        let total = walk(root.path(), &mut budget()).unwrap();
         // The root, two directories, the file, the link.
         assert_eq!(total.inodes, 5);
         assert!((98_304..400_000).contains(&total.bytes), "{total:?}");
-        assert_eq!(walk(&at("out"), &mut budget(1000)).unwrap().inodes, 1, "a link as the root");
+        assert_eq!(walk(&at("out"), &mut budget()).unwrap().inodes, 1, "a link as the root");
     }
 
     #[test]
     fn holes_take_no_room() {
         let root = tempfile::tempdir().unwrap();
         fs::File::create(root.path().join("holes")).unwrap().set_len(1 << 40).unwrap();
-        assert!(walk(root.path(), &mut budget(10)).unwrap().bytes < 1 << 20);
+        assert!(walk(root.path(), &mut budget()).unwrap().bytes < 1 << 20);
     }
 
     #[test]
     fn other_file_systems_are_left_out_and_a_file_is_a_tree_too() {
-        let proc = walk(Path::new("/proc/self/status"), &mut budget(10)).unwrap();
+        let proc = walk(Path::new("/proc/self/status"), &mut budget()).unwrap();
         assert_eq!(proc.inodes, 1);
-        let mut missing = budget(10);
+        let mut missing = budget();
         assert_eq!(walk(Path::new("/nowhere"), &mut missing), None);
         assert!(!missing.is_partial);
     }
@@ -224,11 +249,11 @@ mod tests {
     /// For example because no file descriptor is left.
     #[test]
     fn what_cannot_be_read_does_not_count_as_empty() {
-        let mut unreadable = budget(10);
+        let mut unreadable = budget();
         assert_eq!(walk(Path::new(&"x".repeat(5000)), &mut unreadable), None);
         assert!(unreadable.is_partial);
         for (error, expected) in [(Errno::MFILE, true), (Errno::IO, true), (Errno::NOENT, false)] {
-            let mut budget = budget(10);
+            let mut budget = budget();
             assert_eq!(budget.read::<()>(Err(error)), None);
             assert_eq!(budget.is_partial, expected, "{error}");
         }
@@ -248,7 +273,7 @@ mod tests {
             }
             at = openat(&at, "d", OPEN, Mode::empty()).unwrap();
         }
-        let total = walk(&tree, &mut budget(10_000)).unwrap();
+        let total = walk(&tree, &mut budget()).unwrap();
         // Before the temporary directory is: std's way of removing it needs a descriptor for each level.
         winddown_host::removal::tree(&tree).unwrap();
         assert_eq!(total.inodes, 1 + 3 * 2500);
@@ -262,7 +287,7 @@ mod tests {
         fs::create_dir_all(&deepest).unwrap();
         fs::write(deepest.join("file"), "x").unwrap();
         fs::create_dir(&elsewhere).unwrap();
-        let mut budget = budget(1000);
+        let mut budget = budget();
         let mut walk = Walk::new(&rustix::fs::stat(&tree).unwrap(), &mut budget);
         walk.enter(openat(CWD, &tree, OPEN, Mode::empty()).unwrap());
         while let Some(name) = walk.levels.last_mut().unwrap().left.pop() {
@@ -277,14 +302,38 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_with_its_budget_and_tells_no_more_than_it_found() {
+    fn a_walk_that_runs_out_of_time_tells_what_it_found_and_that_there_is_more() {
         let root = tempfile::tempdir().unwrap();
-        (0..50).for_each(|n| fs::write(root.path().join(n.to_string()), "x").unwrap());
-        let mut small = budget(10);
-        assert_eq!(walk(root.path(), &mut small).unwrap().inodes, 11);
-        assert_eq!(small.entries, 0);
-        let mut late = WalkBudget { entries: 257, until: Instant::now(), is_partial: false };
-        assert!(walk(root.path(), &mut late).unwrap().inodes < 10);
-        assert!(late.is_partial && !small.is_partial);
+        (0..300).for_each(|n| fs::write(root.path().join(n.to_string()), "x").unwrap());
+        let mut late = WalkBudget { until: Instant::now(), is_partial: false };
+        let found = walk(root.path(), &mut late).unwrap();
+        assert!(found.inodes < 301 && found.is_partial && late.is_partial, "{found:?}");
+        let mut in_time = budget();
+        let found = walk(root.path(), &mut in_time).unwrap();
+        assert!(found.inodes == 301 && !found.is_partial && !in_time.is_partial, "{found:?}");
+    }
+
+    #[test]
+    fn a_walk_that_cannot_remember_all_directories_and_links_counts_the_rest_and_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for n in 0..5 {
+            fs::create_dir(at(&format!("d{n}"))).unwrap();
+            fs::write(at(&format!("d{n}/file")), "x").unwrap();
+            fs::write(at(&format!("f{n}")), "x").unwrap();
+        }
+        let walked = |room| {
+            let mut budget = budget();
+            let mut walk = Walk::new(&rustix::fs::stat(root.path()).unwrap(), &mut budget);
+            walk.room = room;
+            walk.enter(openat(CWD, root.path(), OPEN, Mode::empty()).unwrap());
+            walk.finish();
+            (walk.total.inodes, walk.total.is_partial)
+        };
+        assert_eq!(walked(5), (16, false));
+        assert_eq!(walked(3), (14, true), "two directories are not entered");
+        (0..5).for_each(|n| fs::hard_link(at(&format!("f{n}")), at(&format!("g{n}"))).unwrap());
+        assert_eq!(walked(10), (16, false), "a file counts once");
+        assert!(matches!(walked(9), (15 | 14, true)), "a file or a directory is left out");
     }
 }

@@ -1,6 +1,6 @@
 //! The disk usage of pods, cached between measurements.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +9,8 @@ use winddown_shared::{DiskUse, Mutex, PodStats, PodUid, PodUidMap, VolumeStats};
 
 use super::disk::{WalkBudget, walk};
 
-/// How long one measurement of all pods may take, and how many entries of one pod it examines.
-const MEASURE_TIMEOUT: Duration = Duration::from_secs(30);
-const MAX_ENTRIES_PER_POD: u64 = 500_000;
+/// How long one measurement of all pods may take. Two in succession take less than a result may be used.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The age from which a measurement is not used any more.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -38,7 +37,7 @@ struct PodDisk {
     volumes: Vec<VolumeStats>,
     /// The total without volumes in memory.
     on_disk: DiskUse,
-    /// Whether time ran out before everything was measured.
+    /// Whether something was left out.
     is_partial: bool,
 }
 
@@ -84,8 +83,8 @@ impl DiskCache {
     }
 
     /// Measures the pods whose cached measurement is missing or at least `age` old, and forgets all pods that are not
-    /// in `pods`. Resolves when that is done, which takes at most about 30 s; pods that were not reached are measured
-    /// next time. Dropping the future does not stop the work; the next call waits for it.
+    /// in `pods`. Resolves when that is done, which takes at most about 20 s. Each pod has its share of them: what a pod
+    /// stores hides none of what another does. Dropping the future does not stop the work; the next call waits for it.
     pub async fn refresh(&self, pods: Vec<PodDirs>, age: Duration) {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let now = Instant::now();
@@ -109,20 +108,52 @@ impl DiskCache {
         let known = Arc::clone(&self.known);
         let work = move || {
             let _turn = turn;
+            let pods = due.into_iter().map(|(_, pod)| pod);
             let until = Instant::now() + MEASURE_TIMEOUT;
-            for (_, pod) in due {
-                let began = Instant::now();
-                if began >= until {
-                    return;
-                }
-                let entries = MAX_ENTRIES_PER_POD;
-                let disk = measure(&pod, WalkBudget { entries, until, is_partial: false });
-                note(&mut known.lock(), pod.uid, began, disk);
-            }
+            in_turn(pods.collect(), until, measure, |uid, began, disk| {
+                note(&mut known.lock(), uid, began, disk);
+            });
         };
         // The only error is a panic, after which the pod is measured next time.
         let _ = tokio::task::spawn_blocking(work).await;
     }
+}
+
+/// Measures the pods in turn, and then those again that need more than their share of the time, in what the others left.
+fn in_turn(
+    pods: Vec<PodDirs>,
+    until: Instant,
+    measure: impl Fn(&PodDirs, Instant) -> PodDisk,
+    mut note: impl FnMut(PodUid, Instant, PodDisk),
+) {
+    let mut cut_short = Vec::new();
+    let count = pods.len();
+    for (place, pod) in pods.into_iter().enumerate() {
+        let began = Instant::now();
+        if began >= until {
+            break;
+        }
+        let disk = measure(&pod, turn(until, count - place));
+        match disk.is_cut_short() {
+            true => cut_short.push((pod, began, disk)),
+            false => note(pod.uid, began, disk),
+        }
+    }
+    let count = cut_short.len();
+    for (place, (pod, began, disk)) in cut_short.into_iter().enumerate() {
+        let now = Instant::now();
+        match now < until {
+            true => note(pod.uid.clone(), now, measure(&pod, turn(until, count - place))),
+            false => note(pod.uid, began, disk),
+        }
+    }
+}
+
+/// The end of a turn, when `left` turns share the time.
+fn turn(until: Instant, left: usize) -> Instant {
+    let now = Instant::now();
+    let left = u32::try_from(left).unwrap_or(u32::MAX);
+    now + until.saturating_duration_since(now) / left.max(1)
 }
 
 /// Keeps a measurement. A partial one, which says less than there is, does not replace a complete one that still counts.
@@ -133,37 +164,58 @@ fn note(known: &mut Known, uid: PodUid, began: Instant, disk: PodDisk) {
         {
             before.tried = began;
         }
-        _ => {
+        before => {
+            if disk.is_cut_short() && !before.is_some_and(|before| before.disk.is_cut_short()) {
+                tracing::warn!(
+                    pod = %uid,
+                    "this pod has more files than could be counted in 20s: under disk pressure it counts as above its \
+                     request, and its disk limits hold only as far as was counted"
+                );
+            }
             known.insert(uid, Measurement { at: began, tried: began, disk: Arc::new(disk) });
         }
     }
 }
 
-fn measure(pod: &PodDirs, mut budget: WalkBudget) -> PodDisk {
+/// Measures a pod. Each directory has its share of the time: what is in one hides nothing of the next.
+fn measure(pod: &PodDirs, until: Instant) -> PodDisk {
     let mut disk = PodDisk::default();
+    let mut budget = WalkBudget { until, is_partial: false };
+    let mut left = pod.logs.len() + pod.volumes.len() + pod.other.len();
+    let mut walk = |path: &Path| {
+        budget.until = turn(until, left);
+        left -= 1;
+        walk(path, &mut budget)
+    };
     for (name, path) in &pod.logs {
-        let used = walk(path, &mut budget).unwrap_or_default();
+        let used = walk(path).unwrap_or_default();
         disk.on_disk = disk.on_disk.and(used);
         disk.logs.push((Arc::clone(name), used));
     }
     for (name, path) in &pod.volumes {
-        let Some(used) = walk(path, &mut budget) else { continue };
+        let Some(used) = walk(path) else { continue };
         if !pod.in_memory.contains(name) {
             disk.on_disk = disk.on_disk.and(used);
         }
         disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
     }
     for path in &pod.other {
-        disk.on_disk = disk.on_disk.and(walk(path, &mut budget).unwrap_or_default());
+        disk.on_disk = disk.on_disk.and(walk(path).unwrap_or_default());
     }
     disk.is_partial = budget.is_partial;
     disk
 }
 
+impl PodDisk {
+    /// Whether there is more than could be counted in the time.
+    fn is_cut_short(&self) -> bool {
+        self.on_disk.is_partial || self.volumes.iter().any(|volume| volume.used.is_partial)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use super::*;
 
@@ -236,7 +288,7 @@ mod tests {
             fs::write(pod.other[0].join(n.to_string()), "x").unwrap();
         }
         let began = Instant::now();
-        let walked = |until| measure(&pod, WalkBudget { entries: 1000, until, is_partial: false });
+        let walked = |until| measure(&pod, until);
         let (all, part) = (|| walked(began + MEASURE_TIMEOUT), || walked(began));
         assert!(part().on_disk.inodes < all().on_disk.inodes);
         let mut known = Known::default();
@@ -250,6 +302,54 @@ mod tests {
         assert_eq!(inodes_after(60, part()), all_inodes);
         assert_eq!(inodes_after(71, part()), part_inodes, "the other is too old");
         assert_eq!(inodes_after(80, all()), all_inodes);
+    }
+
+    #[tokio::test]
+    async fn a_volume_whose_files_take_all_their_time_hides_nothing_of_the_next() {
+        let root = tempfile::tempdir().unwrap();
+        let mut pod = places(root.path(), "a");
+        pod.in_memory.clear();
+        (0..300).for_each(|n| fs::write(pod.volumes[0].1.join(n.to_string()), "x").unwrap());
+        // The time is over when a walk looks at the clock.
+        let disk = measure(&pod, Instant::now());
+        let used: Vec<_> = disk.volumes.iter().map(|volume| volume.used).collect();
+        assert!(used[0].is_partial && used[0].inodes < 300, "{used:?}");
+        assert!(!used[1].is_partial && used[1].bytes > 49_000, "{used:?}");
+        assert!(disk.on_disk.is_partial && disk.is_partial);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_needs_more_than_its_share_gets_what_the_others_left() {
+        let root = tempfile::tempdir().unwrap();
+        let pods = ["large", "a", "endless", "b"].map(|uid| places(root.path(), uid));
+        // As if their walks took 8 s, no time, and for ever.
+        let measure = |pod: &PodDirs, until: Instant| {
+            let needed = match pod.uid.as_str() {
+                "large" => 8,
+                "endless" => u64::MAX,
+                _ => 0,
+            };
+            let is_partial = (until - Instant::now()).as_secs() < needed;
+            PodDisk { on_disk: DiskUse { is_partial, ..DiskUse::default() }, ..PodDisk::default() }
+        };
+        let mut noted = Vec::new();
+        let until = Instant::now() + Duration::from_secs(20);
+        in_turn(pods.to_vec(), until, measure, |uid, _, disk| {
+            noted.push((uid.as_str().to_owned(), disk.is_cut_short()));
+        });
+        let noted: Vec<_> = noted.iter().map(|(uid, is_cut)| (&**uid, *is_cut)).collect();
+        assert_eq!(noted, [("a", false), ("b", false), ("large", false), ("endless", true)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_share_the_time_that_is_left() {
+        let until = Instant::now() + Duration::from_secs(20);
+        let share = |left| (turn(until, left) - Instant::now()).as_secs();
+        assert_eq!((share(4), share(1), share(0)), (5, 20, 20));
+        tokio::time::advance(Duration::from_secs(12)).await;
+        assert_eq!(share(2), 4);
+        tokio::time::advance(Duration::from_secs(12)).await;
+        assert_eq!(share(2), 0);
     }
 
     #[tokio::test]

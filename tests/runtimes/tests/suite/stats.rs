@@ -46,7 +46,7 @@ async fn what_no_cgroup_tells_the_runtime_is_asked_for() {
     assert_eq!(stats.cpu_time, Some(Duration::from_secs(5)));
     assert_eq!(stats.tasks, None);
     let main = &stats.containers[0];
-    assert_eq!(main.rootfs, Some(DiskUse { bytes: 40_960, inodes: 4 }));
+    assert_eq!(main.rootfs, Some(DiskUse { bytes: 40_960, inodes: 4, is_partial: false }));
     assert!(main.logs.is_some());
     let volumes: Vec<&str> = stats.volumes.iter().map(|v| &*v.name).collect();
     assert_eq!(volumes, ["data"], "a path of the host is not the pod's");
