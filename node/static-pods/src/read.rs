@@ -44,6 +44,8 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
         return Err(wrong(problems));
     };
     let uid = identity::uid(&pod, path, node_name);
+    // Before it is bound: another profile is another spec.
+    defaults::fill_profiles(&mut pod);
     identity::bind(&mut pod, uid, node_name);
     defaults::fill(pod.spec.as_mut());
     Pod::new(pod).map_err(|error| wrong(vec![Problem::of_file(error)]))

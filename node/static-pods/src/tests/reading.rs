@@ -82,6 +82,31 @@ fn a_manifest_with_a_uid_marks_its_spec_and_the_mark_does_not_change_between_ver
 }
 
 #[test]
+fn the_apparmor_profile_of_an_annotation_is_that_of_the_container() {
+    let annotated = |text: String, said: &str| {
+        let key = "container.apparmor.security.beta.kubernetes.io/main";
+        read(
+            &text.replace("metadata:\n", &format!("metadata:\n  annotations: {{{key}: {said}}}\n")),
+        )
+    };
+    for (said, kind, name) in [
+        ("localhost/web-tight", "Localhost", Some("web-tight")),
+        ("runtime/default", "RuntimeDefault", None),
+        ("unconfined", "Unconfined", None),
+    ] {
+        let pod = annotated(manifest("web", "ls"), said);
+        let security = pod.spec.as_ref().unwrap().containers[0].security_context.as_ref();
+        let profile = security.and_then(|s| s.app_armor_profile.as_ref()).unwrap();
+        assert_eq!((&*profile.type_, profile.localhost_profile.as_deref()), (kind, name), "{said}");
+    }
+    let pod = annotated(manifest("web", "ls"), "''");
+    assert_eq!(pod.spec.as_ref().unwrap().containers[0].security_context, None);
+    // Its UID does not show another profile.
+    let marked = |said| annotated(with_uid("ls"), said);
+    assert_ne!(marked("localhost/a").spec_mark(), marked("localhost/b").spec_mark());
+}
+
+#[test]
 fn json_and_yaml_give_the_same_pod() {
     let json = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
         "spec": {"containers": [{"name": "main", "command": ["ls"]}]}}"#;

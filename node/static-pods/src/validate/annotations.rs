@@ -4,14 +4,13 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_yaml::{FieldCheck, names};
 
 use super::{rules, scheduling};
+use crate::defaults::{APPARMOR, LOCALHOST};
 use crate::identity;
 
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-const LOCALHOST: &str = "localhost/";
 /// How many bytes all keys and values may have together.
 const MOST_BYTES: usize = 256 * 1024;
 
