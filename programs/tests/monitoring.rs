@@ -83,6 +83,8 @@ fn dashboard_expressions() -> Vec<(String, String)> {
     for (_, expression) in &mut found {
         *expression = expression
             .replace("$__rate_interval", "5m")
+            .replace("$__interval", "5m")
+            .replace("$__range", "6h")
             .replace("$job", ".*")
             .replace("$instance", ".*");
         assert!(!expression.contains('$'), "an unknown variable in {expression}");
@@ -119,12 +121,13 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
         }
     }
     let mut rest = plain.as_str();
-    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_') {
         rest = &rest[start..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
         let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
         let is_call = after.trim_start().starts_with('(');
-        if !is_call && !WORDS.contains(&name) {
+        let is_number = name.starts_with(|c: char| c.is_ascii_digit());
+        if !is_call && !is_number && !WORDS.contains(&name) {
             names.insert(name.to_owned());
         }
         rest = after;
@@ -159,6 +162,7 @@ fn names_are_found_in_an_expression() {
         ("sum by (x, le) (rate(c_bucket{job=~\"a b\"}[5m]))", "c_bucket"),
         ("a > bool 0 and time() - b{x=\"d\"} < 6 * 3600", "a b"),
         ("x / on (instance) y", "x y"),
+        ("a - (a offset 5m or b * 0) > 0 and max_over_time(c[6h] @ end()) > 0", "a b c"),
     ] {
         let names: Vec<String> = metrics_in(expression).into_iter().collect();
         assert_eq!(names.join(" "), wanted, "{expression}");
