@@ -14,6 +14,8 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_shared::seconds_up;
+
 pub use merge::{Content, Source, effective, inhibit_delay};
 pub use ours::{Applied, RequiredDropIn, apply, ours};
 pub use time_span::parse_time_span;
@@ -21,6 +23,9 @@ pub use write::{WriteError, Written, content, remove, write};
 
 /// The name of winddown's own drop-in: [`name_of`] `winddown`.
 pub const NAME: &str = "zz-winddown.conf";
+
+/// The name of the drop-in that a kubelet writes if logind's delay is too short for it. A name that sorts after it wins.
+pub const KUBELETS_NAME: &str = "99-kubelet.conf";
 
 /// The name of the drop-in of an agent of this name, with `-` for what a file name should not have. It sorts after the
 /// files that packages are known to install; a file that sorts after it wins, on purpose.
@@ -47,6 +52,21 @@ pub struct Setting {
     pub file: PathBuf,
     /// The value; [`INFINITY`] for `infinity`.
     pub value: Duration,
+}
+
+impl Setting {
+    /// Whether it stays in effect beside a drop-in of this name: it is one whose name sorts later.
+    pub fn beats(&self, name: &str) -> bool {
+        let directory = self.file.parent();
+        let is_drop_in = directory.is_some_and(|directory| directory.ends_with("logind.conf.d"));
+        is_drop_in && self.file.file_name() > Some(name.as_ref())
+    }
+}
+
+/// The script for `sed -i` that has a file which assigns `InhibitDelayMaxSec` assign `delay`, rounded up to whole seconds.
+pub fn edit_script(delay: Duration) -> String {
+    let delay = seconds_up(delay);
+    format!("s/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={delay}/")
 }
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.

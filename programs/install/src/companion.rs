@@ -472,17 +472,40 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     steps
 }
 
-/// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will. It
-/// writes what the kubelet would have written, had it been the first.
+/// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will.
 fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
-    let delay = drop_in::find_without_ours(root).map_or(drop_in::DEFAULT_DELAY, |set| set.value);
-    let wanted = seconds_up(wanted);
-    let directory = "/etc/systemd/logind.conf.d";
-    (delay < Duration::from_secs(wanted)).then(|| {
-        NextStepKind::RaiseDelay.typed(format!(
-            "mkdir -p {directory} && printf '[Login]\\nInhibitDelayMaxSec={wanted}\\n' >{directory}/99-kubelet.conf"
-        ))
-    })
+    let setting = drop_in::find_without_ours(root);
+    let delay = setting.as_ref().map_or(drop_in::DEFAULT_DELAY, |set| set.value);
+    let wanted = Duration::from_secs(seconds_up(wanted));
+    if delay >= wanted {
+        return None;
+    }
+    let command = match setting.filter(|set| set.beats(drop_in::KUBELETS_NAME)) {
+        Some(set) => edit_last(&set.file, wanted),
+        // What the kubelet would have written, had it been the first.
+        None => format!(
+            "mkdir -p {DROP_INS} && printf '[Login]\\nInhibitDelayMaxSec={}\\n' >{DROP_INS}/{}",
+            wanted.as_secs(),
+            drop_in::KUBELETS_NAME,
+        ),
+    };
+    Some(NextStepKind::RaiseDelay.typed(command))
+}
+
+/// The directory of logind's drop-ins that are the administrator's. One of these hides a package's of the same name.
+const DROP_INS: &str = "/etc/systemd/logind.conf.d";
+
+/// The command that raises the delay in the drop-in whose name is last, as a file of the kubelet's name would not count.
+/// An edit of a package's file would be lost with the next update, so a copy of it is edited.
+fn edit_last(file: &Path, wanted: Duration) -> String {
+    let place = Path::new(DROP_INS).join(file.file_name().unwrap_or_default());
+    let edit = format!("sed -i '{}' {}", drop_in::edit_script(wanted), shell_word(&shown(&place)));
+    match file == place {
+        true => edit,
+        false => {
+            format!("mkdir -p {DROP_INS} && cp {} {DROP_INS} && {edit}", shell_word(&shown(file)))
+        }
+    }
 }
 
 /// The change of the kubelet's configuration that gives it the periods that winddown has.

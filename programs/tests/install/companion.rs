@@ -515,6 +515,46 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     assert_eq!(config.cluster.kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
 }
 
+/// Stock Ubuntu has one, and the kubelet's file loses to it (kubernetes/kubernetes#102818).
+#[test]
+fn the_step_that_raises_the_delay_does_so_beside_a_drop_in_whose_name_is_later() {
+    const NAME: &str = "systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
+    let (vendors, sites) = (format!("usr/lib/{NAME}"), format!("etc/{NAME}"));
+    for (file, kubelets) in [
+        (&*vendors, None),
+        (&*vendors, Some(90)),
+        (&*sites, None),
+        ("etc/systemd/logind.conf", None),
+    ] {
+        let image = beside_running();
+        image.put(
+            "etc/systemd/logind.conf.d/zz-winddown.conf",
+            "# winddown\n[Login]\nInhibitDelayMaxSec=92\n",
+        );
+        image.put(file, "[Login]\nInhibitDelayMaxSec=30\nIdleAction=ignore\n");
+        if let Some(seconds) = kubelets {
+            image.put(KUBELETS_DELAY, &format!("[Login]\nInhibitDelayMaxSec={seconds}\n"));
+        }
+        let host = Locks(Some(true));
+        let refused = uninstall_on(&image.removal(false), Some(&host)).unwrap_err().to_string();
+        let mut steps = refused.split_once("First:\n").unwrap().1.lines().map(str::trim);
+        let step = steps.next().unwrap();
+        assert_eq!(steps.next(), Some("winddown uninstall"), "{refused}");
+        let root = image.root.path().display();
+        let here = step.replace("/etc/", &format!("{root}/etc/"));
+        let here = here.replace("/usr/lib/", &format!("{root}/usr/lib/"));
+        let done = std::process::Command::new("sh").args(["-ec", &here]).status().unwrap();
+        assert!(done.success(), "{here}");
+        uninstall_on(&image.removal(false), Some(&host)).unwrap();
+        let set = winddown_systemd::drop_in::find(image.root.path()).unwrap();
+        assert_eq!(set.value.as_secs(), 90, "{step}: {set:?}");
+        if !set.file.ends_with("99-kubelet.conf") {
+            let text = image.read(&set.file.to_string_lossy()[1..]);
+            assert!(text.contains("IdleAction=ignore"), "{step}: what else it says stays");
+        }
+    }
+}
+
 #[test]
 fn a_kubelet_whose_files_cannot_be_read_stops_the_installation() {
     let image = beside("kubeadm");

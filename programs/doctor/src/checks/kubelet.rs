@@ -3,6 +3,7 @@
 use winddown_config::Config;
 use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
+use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
@@ -11,9 +12,6 @@ use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::ProtectionReason as Why;
-
-/// The file by which a kubelet raises logind's delay as it starts.
-const KUBELETS_DROP_IN: &str = "99-kubelet.conf";
 
 /// The inhibitor lock of a kubelet. It must belong to root: every user can take a lock under any name.
 pub(crate) fn lock(login: &LoginView) -> Option<&LockView> {
@@ -250,7 +248,9 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         Why::KubeletDelayTooShort => {
             let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));
             let setting = facts.files.setting.known().and_then(Option::as_ref);
-            let edit = setting.map(|set| override_command(facts, &set.file, config.wanted));
+            // Any other file the kubelet's own beats, which it writes as it starts.
+            let wins = setting.filter(|set| set.beats(drop_in::KUBELETS_NAME));
+            let edit = wins.map(|set| override_command(facts, &set.file, config.wanted));
             if facts.live {
                 let commands = edit.into_iter().chain([RELOAD_LOGIND.to_owned(), restart]);
                 finding.fix(Fix::KubeletDelayShort, commands)
@@ -295,6 +295,5 @@ fn how_to_switch_on(facts: &Facts, config: &KubeletConfig, restart: &str) -> Str
 /// of its own, which counts unless the name of another file sorts after it.
 pub(crate) fn delay_in_image(facts: &Facts) -> Option<std::time::Duration> {
     let setting = facts.files.setting.known()?.as_ref()?;
-    let name = setting.file.file_name()?;
-    (name > KUBELETS_DROP_IN).then_some(setting.value)
+    setting.beats(drop_in::KUBELETS_NAME).then_some(setting.value)
 }

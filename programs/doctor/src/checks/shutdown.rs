@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use winddown_host::shell_word;
 use winddown_shared::display::{age, pod_count};
-use winddown_shared::seconds_up;
-use winddown_systemd::drop_in;
+use winddown_systemd::drop_in::{self, Setting};
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::{Check, LOG, listed, lock_count, span};
@@ -292,7 +291,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
                 .fix(Fix::LogindStale, reread_delay(facts)),
         );
     }
-    Some(fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted))
+    Some(fix_delay(facts, finding, setting, wanted))
 }
 
 /// Checks that logind refuses shutdowns while pods hold them.
@@ -487,8 +486,14 @@ fn said_of_lock(status: &Status) -> String {
 }
 
 /// Adds the fix for the delay, depending on the file that sets it now.
-fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Duration) -> Finding {
-    let Some(file) = file.filter(|file| sorts_after_ours(file)) else {
+fn fix_delay(
+    facts: &Facts,
+    finding: Finding,
+    setting: Option<&Setting>,
+    wanted: Duration,
+) -> Finding {
+    // The agent's own file beats all others.
+    let Some(setting) = setting.filter(|setting| setting.beats(drop_in::NAME)) else {
         let ours = drop_in::NAME;
         if !facts.live {
             let finding = Finding { severity: Severity::Info, ..finding };
@@ -504,17 +509,11 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
-    let mut commands = vec![override_command(facts, file, wanted)];
+    let mut commands = vec![override_command(facts, &setting.file, wanted)];
     if facts.live {
         commands.extend(reread_delay(facts).map(str::to_owned));
     }
     finding.fix(Fix::DelayOverridden, commands)
-}
-
-/// Whether the file is a drop-in that logind reads after the agent's. All others the agent's file beats.
-fn sorts_after_ours(file: &Path) -> bool {
-    let is_drop_in = file.parent().is_some_and(|directory| directory.ends_with("logind.conf.d"));
-    is_drop_in && file.file_name() > Some(drop_in::NAME.as_ref())
 }
 
 /// The commands that put the delay of the files in force. logind tells nobody of a new delay: until an agent reads it
@@ -535,7 +534,7 @@ pub(super) fn delay_set_by(facts: &Facts) -> String {
     }
 }
 
-/// The command that makes logind use the wanted delay instead of this file's.
+/// The command that makes logind use the wanted delay instead of this drop-in's.
 pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> String {
     match file.file_name().filter(|_| !file.starts_with("/etc")) {
         // An edit of a package's file is lost with the next update; a file of the same name in /etc hides it.
@@ -545,8 +544,8 @@ pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> 
             format!("mkdir -p {} && ln -s /dev/null {}", shell_word(&directory), shell_word(&mask))
         }
         None => format!(
-            "sed -i 's/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={}/' {}",
-            seconds_up(wanted),
+            "sed -i '{}' {}",
+            drop_in::edit_script(wanted),
             shell_word(&facts.below_root(&file.to_string_lossy()))
         ),
     }

@@ -159,9 +159,13 @@ fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdow
     assert_eq!(found.advice, [edit], "nothing is restarted in an image");
 
     // The kubelet's own file raises the delay, unless another one sorts after it.
-    for (file, severity) in [("10-site.conf", Info), ("zz-site.conf", Problem)] {
+    for (file, severity) in [
+        ("logind.conf.d/10-site.conf", Info),
+        ("logind.conf.d/zz-site.conf", Problem),
+        ("logind.conf", Info),
+    ] {
         let mut set_by = image.clone();
-        set_by.files.setting = set(&format!("/etc/systemd/logind.conf.d/{file}"), 5);
+        set_by.files.setting = set(&format!("/etc/systemd/{file}"), 5);
         let found = finding(&set_by, "kubelet-shutdown").unwrap();
         assert_eq!(found.severity, severity, "{file}: {found:?}");
     }
