@@ -28,7 +28,7 @@ use super::{
 };
 use crate::cluster::Cluster;
 use crate::cluster::after_nodes::ShutdownAfterNodes;
-use winddown_config::{Config, ShutdownPeriods};
+use winddown_config::{Config, PriorityPeriod, ShutdownPeriods};
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
 use winddown_static_pods::DesiredManifests;
@@ -417,6 +417,23 @@ async fn pods_whose_default_grace_is_cut_are_listed_apart_from_those_that_ask_fo
     let plan = b.node.status().shutdown_plan;
     assert_eq!(plan.warnings, ["pod default/web asks for 40s and gets 30s"]);
     assert!(plan.default_grace_cut.is_empty(), "{plan:?}");
+}
+
+/// A configuration that has both forms of the periods is refused.
+#[tokio::test(start_paused = true)]
+async fn what_is_to_be_raised_for_a_pod_that_is_cut_is_in_the_form_that_the_configuration_has() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 5)]).await;
+    assert_eq!(b.node.status().shutdown_plan.raise, "", "it gets its time");
+    b.want(&[&pod("web", 0, 40)]).await;
+    let raise = b.node.status().shutdown_plan.raise;
+    assert!(raise.starts_with("shutdownGracePeriod (for critical pods"), "{raise}");
+    let mut listed = configuration(&b.state, secs(30));
+    let groups = vec![PriorityPeriod { priority: 0, period: secs(30) }];
+    Arc::make_mut(&mut listed.config).shutdown = ShutdownPeriods::ByPriority(groups).into();
+    b.configured.replace(listed);
+    let raise = b.node.status().shutdown_plan.raise;
+    assert_eq!(raise, "the group's seconds in shutdownGracePeriodByPodPriority");
 }
 
 #[test]

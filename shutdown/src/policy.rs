@@ -49,6 +49,8 @@ pub struct GroupPeriod {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     groups: Groups,
+    /// Whether they are those of `shutdownGracePeriodByPodPriority`.
+    is_listed: bool,
     endpoint_drain: Duration,
     reserve: Duration,
     in_place: InPlacePolicy,
@@ -132,6 +134,7 @@ impl Policy {
     pub fn disabled() -> Self {
         Self {
             groups: Groups::ByPriority(Vec::new()),
+            is_listed: false,
             endpoint_drain: Duration::ZERO,
             reserve: DEFAULT_RESERVE,
             in_place: InPlacePolicy::new(),
@@ -195,7 +198,8 @@ impl Policy {
         }
         let sorted =
             by_priority.into_iter().map(|(priority, period)| GroupPolicy { priority, period });
-        Ok(Self { groups: Groups::ByPriority(sorted.collect()), ..Self::disabled() })
+        let groups = Groups::ByPriority(sorted.collect());
+        Ok(Self { groups, is_listed: true, ..Self::disabled() })
     }
 
     /// Keeps `reserve` back at the end of a shutdown for the report and final statuses (2 s by default).
@@ -218,6 +222,15 @@ impl Policy {
     /// The namespaces whose pods may stay while the node reboots.
     pub fn in_place(&self) -> &InPlacePolicy {
         &self.in_place
+    }
+
+    /// What an operator raises in the configuration for pods that get less time than they ask for, human-readable. The
+    /// two forms exclude each other: a configuration with both is refused.
+    pub fn what_to_raise(&self) -> &'static str {
+        match self.is_listed {
+            true => "the group's seconds in shutdownGracePeriodByPodPriority",
+            false => "shutdownGracePeriod (for critical pods shutdownGracePeriodCriticalPods too)",
+        }
     }
 
     /// Whether a shutdown stops pods at all.

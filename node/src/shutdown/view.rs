@@ -316,14 +316,15 @@ impl<R: Runtime> Joined<R> {
     }
 
     fn plan_summary(&self) -> api::PlanSummary {
-        let enabled = self.policy.borrow().is_enabled();
+        let policy = Arc::clone(&self.policy.borrow());
         let (plan, budget) = self.planned();
         let groups = plan.groups.iter().zip(plan.gone_within());
         let cuts = plan.warnings().into_iter().filter(is_cut);
         let (usual, chosen): (Vec<_>, Vec<_>) = cuts.partition(is_of_default);
+        let raise = (!usual.is_empty() || !chosen.is_empty()).then(|| policy.what_to_raise());
         let texts = |cuts: Vec<PlanWarning>| cuts.iter().map(ToString::to_string).collect();
         api::PlanSummary {
-            enabled,
+            enabled: policy.is_enabled(),
             requested_seconds: plan.requested.as_secs_f64(),
             available_seconds: budget.pods.as_secs_f64(),
             groups: groups
@@ -337,6 +338,7 @@ impl<R: Runtime> Joined<R> {
                 .collect(),
             warnings: texts(chosen),
             default_grace_cut: texts(usual),
+            raise: raise.unwrap_or_default().to_owned(),
         }
     }
 }

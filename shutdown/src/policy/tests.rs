@@ -34,6 +34,18 @@ fn the_two_periods_become_two_groups_each_cut_to_whole_seconds() {
     }
 }
 
+/// Both make groups of priorities; only one of them is a list that an operator has written.
+#[test]
+fn what_to_raise_is_in_the_form_that_is_configured() {
+    let listed = Policy::by_priority([period(0, 20), period(CRITICAL_PRIORITY, 10)]).unwrap();
+    let (seconds, half) = (Duration::from_secs(30), Duration::from_secs(10));
+    assert!(listed.what_to_raise().ends_with(" in shutdownGracePeriodByPodPriority"));
+    for policy in [Policy::from_periods(seconds, half), Policy::by_role(seconds, half)] {
+        let raise = policy.unwrap().what_to_raise();
+        assert!(raise.starts_with("shutdownGracePeriod (for critical pods "), "{raise}");
+    }
+}
+
 #[test]
 fn a_total_of_zero_disables() {
     let policy = from_seconds(0.0, 0.0).unwrap();

@@ -424,6 +424,9 @@ pub struct PlanSummary {
     /// Which pods get less time than the default grace, which they ask for, human-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub default_grace_cut: Vec<String>,
+    /// What to raise in the configuration so that all of them get their time, human-readable; empty if they do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub raise: String,
 }
 
 /// A group of a [`PlanSummary`].

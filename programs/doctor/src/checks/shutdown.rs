@@ -127,8 +127,8 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
             (true, true) => None,
         };
         if let Some(found) = found {
-            let next =
-                format!("raise shutdownGracePeriod in {file}, then: `systemctl reload winddown`");
+            let raise = &plan.raise;
+            let next = format!("raise {raise} in {file}, then: `systemctl reload winddown`");
             return Some(found.saw_all(cut).saw_all(usual).advise(next));
         }
     }

@@ -228,7 +228,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     }
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
         text: format!("a shutdown would not give every pod its time: {}", clean(warning)),
-        next: format!("raise shutdownGracePeriod, then `{RELOAD}`"),
+        next: format!("raise {}, then `{RELOAD}`", clean(&status.shutdown_plan.raise)),
     }));
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         found.push(StatusProblem {

@@ -51,9 +51,10 @@ fn an_agent_of_another_product_is_neither_compared_with_winddown_nor_restarted_a
 fn a_default_grace_that_a_shutdown_cuts_is_worth_knowing_and_a_chosen_one_a_warning() {
     let mut facts = healthy();
     known(&mut facts.agent).shutdown_plan.default_grace_cut = vec!["2 pods".to_owned()];
+    known(&mut facts.agent).shutdown_plan.raise = "the group's seconds".to_owned();
     let found = finding(&facts, "periods").unwrap();
     assert_eq!((found.severity, &*found.evidence), (Info, &["2 pods".to_owned()][..]));
-    assert!(found.advice[0].contains("raise shutdownGracePeriod"), "{found:?}");
+    assert!(found.advice[0].starts_with("raise the group's seconds in /"), "{found:?}");
     known(&mut facts.agent).shutdown_plan.warnings = vec!["pod default/db".to_owned()];
     let found = finding(&facts, "periods").unwrap();
     assert_eq!((found.severity, found.evidence.len()), (Warning, 2));
