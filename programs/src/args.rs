@@ -219,6 +219,9 @@ pub struct DrillArgs {
     /// Keep the pods' logs and state, and say where they are
     #[arg(long)]
     pub keep: bool,
+    /// Rehearse with the pods of this node's own directory too, although the node runs them: each program runs twice
+    #[arg(long)]
+    pub twice: bool,
 }
 
 /// Shows how the last shutdown went, pod by pod.

@@ -1,5 +1,6 @@
 //! `winddown drill`: a rehearsal with the real agent, real pods and a real run, but a stand-in for logind. The machine
-//! stays up, and nothing outside a temporary directory is touched.
+//! stays up. The agent's state and logs are in a temporary directory; what the pods' programs and hooks do is done to the
+//! machine.
 
 mod progress;
 mod start;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_host::machine::wall_clock;
+use winddown_host::path_word;
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
@@ -116,6 +118,16 @@ pub(super) enum DrillError {
         /// The errors in the manifests, and why the agent refuses the pods.
         problems: Vec<String>,
     },
+    /// The node runs the pods already.
+    #[error(
+        "{}: this node runs these pods: a rehearsal would run each program a second time, on the same files and ports, \
+         and its hooks could stop the first",
+        .pods.display()
+    )]
+    RunsAlready {
+        /// The directory or manifest.
+        pods: PathBuf,
+    },
     /// The configuration switches graceful shutdown off.
     #[error("the configuration switches graceful shutdown off (shutdownGracePeriod: 0s)")]
     Disabled,
@@ -138,6 +150,10 @@ impl DrillError {
             Self::NoPods { .. } => {
                 "`winddown drill` without a directory has pods of its own".into()
             }
+            Self::RunsAlready { pods } => format!(
+                "`winddown plan shutdown` shows what a shutdown would do; where it does no harm: `winddown drill --twice {}`",
+                path_word(pods)
+            ),
             Self::Disabled => "name another with --config, or set shutdownGracePeriod".into(),
             _ => String::new(),
         }
@@ -185,6 +201,10 @@ async fn hold(
     whose: &str,
     out: &mut Output,
 ) -> Result<Outcome, DrillError> {
+    let running = config.pods.static_pod_path.as_deref();
+    if let Some(pods) = args.pods.as_deref().filter(|pods| !args.twice && is_below(pods, running)) {
+        return Err(DrillError::RunsAlready { pods: pods.to_owned() });
+    }
     let scratch = tempfile::Builder::new()
         .prefix("winddown-drill-")
         .tempdir()
@@ -401,6 +421,13 @@ fn tell(say: bool, line: &str, out: &mut Output) -> Result<(), CommandError> {
     }
     out.progress(line);
     Ok(())
+}
+
+/// Whether the directory or manifest is, or is in, the node's own directory of manifests.
+fn is_below(pods: &Path, directory: Option<&Path>) -> bool {
+    let pods = std::fs::canonicalize(pods).ok();
+    let directory = directory.and_then(|directory| std::fs::canonicalize(directory).ok());
+    pods.zip(directory).is_some_and(|(pods, directory)| pods.starts_with(directory))
 }
 
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.

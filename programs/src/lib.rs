@@ -133,8 +133,9 @@ pub enum Command {
     Plan(PlanArgs),
     /// Rehearse a shutdown with real pods; the machine stays up
     ///
-    /// The machine stays up and the installed agent is not touched: the signal comes from a
-    /// stand-in for logind on a private connection, and the pods run in a temporary directory.
+    /// The machine stays up and the installed agent is not touched: the signal comes from a stand-in for logind on a
+    /// private connection. But the pods are real: their programs run on this machine, with its files and ports, and so do
+    /// their hooks. Where the same programs run already, they run twice.
     Drill(DrillArgs),
     /// Show how the last shutdown went, pod by pod
     ///

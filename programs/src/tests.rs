@@ -86,7 +86,7 @@ fn every_command_of_the_design_can_be_typed() {
         "winddown plan shutdown -f /dir --config /c.yaml",
         "winddown plan shutdown -f - -o json",
         "winddown drill",
-        "winddown drill docs/examples/node --delay 5s --keep",
+        "winddown drill docs/examples/node --delay 5s --keep --twice",
         "winddown report --boot -1 -o json",
         "winddown report -b 0 --check",
         "winddown report --list",

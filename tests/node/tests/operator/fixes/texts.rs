@@ -62,7 +62,9 @@ fn how(line: &str) -> How {
             Filled("winddown drain && systemctl restart winddown && winddown undrain")
         }
         "winddown drill" => Filled("winddown drill # exit code 5"),
-        "winddown drill DIR" => Filled("winddown drill /etc/winddown/pods"),
+        "winddown drill DIR" | "winddown drill --twice {}" => {
+            Filled("winddown drill --twice /etc/winddown/pods")
+        }
         "winddown install --companion" => BesideKubelet("winddown install --companion"),
         "winddown install --companion {flag} {}" => {
             BesideKubelet("winddown install --companion --kubelet kubelet")
