@@ -1,6 +1,7 @@
 //! Companion mode: finds the kubelet, derives the configuration from the kubelet's, and checks which of the two stops
 //! the pods.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -81,8 +82,10 @@ pub(super) fn find(
     };
     field("kubeconfig", &kubeconfig.display().to_string(), &of_kubeconfig);
     field("containerRuntimeEndpoint", &endpoint, &of_endpoint);
-    if let Some(name) = kubelet.option("--hostname-override") {
-        field("nodeName", name, &origin(&kubelet, "--hostname-override"));
+    // As the kubelet does with it, which takes the host's name for none.
+    let name = kubelet.option("--hostname-override").map(|name| name.trim().to_lowercase());
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        field("nodeName", &name, &origin(&kubelet, "--hostname-override"));
     }
     if let Some(directory) = kubelet.option("--root-dir") {
         only_roots(root, "the kubelet's directory", directory)?;
@@ -337,9 +340,11 @@ fn periods_text(said: Option<&MergedConfiguration>) -> String {
         );
     }
     let of_groups = place(said.and_then(|said| said.by_priority.as_ref()).map(ToString::to_string));
-    let groups = periods.groups.iter().map(|group| {
-        let KubeletPriorityPeriod { priority, shutdown_grace_period_seconds: seconds } = group;
-        let seconds = seconds.max(&0);
+    let groups = periods.groups.iter();
+    // Of a priority that is listed twice the last entry counts.
+    let groups: BTreeMap<i32, i64> =
+        groups.map(|group| (group.priority, group.shutdown_grace_period_seconds.max(0))).collect();
+    let groups = groups.iter().map(|(priority, seconds)| {
         format!("  - priority: {priority}\n    shutdownGracePeriodSeconds: {seconds}\n")
     });
     let groups: String = groups.collect();

@@ -13,6 +13,7 @@ use super::image::{Image, Locks, Recorder};
 
 const CONFIG: &str = "etc/winddown/config.yaml";
 const KUBEADM: &str = "var/lib/kubelet/config.yaml";
+const FLAGS: &str = "var/lib/kubelet/kubeadm-flags.env";
 const K3S: &str = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
 
 /// A machine with a kubelet.
@@ -159,6 +160,43 @@ fn a_kubelets_own_root_directory_is_found_and_that_of_others_is_the_usual() {
             "{kubelet}"
         );
     }
+}
+
+#[test]
+fn a_name_and_groups_that_the_kubelet_reads_in_its_own_way_mean_the_same_to_winddown() {
+    for (kubelet, file, from, to, name) in [
+        (
+            "kubeadm",
+            FLAGS,
+            "ARGS=\"",
+            "ARGS=\"--hostname-override=Node-A.Example ",
+            Some("node-a.example"),
+        ),
+        ("kubeadm", FLAGS, "ARGS=\"", "ARGS=\"--hostname-override= ", None),
+        ("k3s", "etc/rancher/k3s/config.yaml", "edge-7", "Edge-7", Some("edge-7")),
+    ] {
+        let image = beside(kubelet);
+        image.replace(file, from, to);
+        image.install_beside(Companion::default()).unwrap();
+        assert_eq!(image.config().node.name.as_deref(), name, "{kubelet}: {to}");
+    }
+    let image = beside("kubeadm");
+    image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 0s");
+    image.replace(
+        KUBEADM,
+        "shutdownGracePeriodCriticalPods: 20s",
+        "shutdownGracePeriodCriticalPods: 0s\nshutdownGracePeriodByPodPriority:\n\
+         - {priority: 100, shutdownGracePeriodSeconds: 5}\n\
+         - {priority: 0, shutdownGracePeriodSeconds: 7}\n\
+         - {priority: 100, shutdownGracePeriodSeconds: 9}",
+    );
+    image.install_beside(Companion::default()).unwrap();
+    let group = |priority, seconds| PriorityPeriod {
+        priority,
+        period: std::time::Duration::from_secs(seconds),
+    };
+    let groups = ShutdownPeriods::ByPriority(vec![group(0, 7), group(100, 9)]);
+    assert_eq!(image.config().shutdown.periods(), groups);
 }
 
 #[test]
@@ -471,6 +509,46 @@ fn a_companion_stays_until_logind_waits_as_long_as_the_kubelet_needs_without_it(
     }
 }
 
+/// Stock Ubuntu has one, and the kubelet's file loses to it (kubernetes/kubernetes#102818).
+#[test]
+fn the_step_that_raises_the_delay_does_so_beside_a_drop_in_whose_name_is_later() {
+    const NAME: &str = "systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
+    let (vendors, sites) = (format!("usr/lib/{NAME}"), format!("etc/{NAME}"));
+    for (file, kubelets) in [
+        (&*vendors, None),
+        (&*vendors, Some(90)),
+        (&*sites, None),
+        ("etc/systemd/logind.conf", None),
+    ] {
+        let image = beside_running();
+        image.put(
+            "etc/systemd/logind.conf.d/zz-winddown.conf",
+            "# winddown\n[Login]\nInhibitDelayMaxSec=92\n",
+        );
+        image.put(file, "[Login]\nInhibitDelayMaxSec=30\nIdleAction=ignore\n");
+        if let Some(seconds) = kubelets {
+            image.put(KUBELETS_DELAY, &format!("[Login]\nInhibitDelayMaxSec={seconds}\n"));
+        }
+        let host = Locks(Some(true));
+        let refused = uninstall_on(&image.removal(false), Some(&host)).unwrap_err().to_string();
+        let mut steps = refused.split_once("First:\n").unwrap().1.lines().map(str::trim);
+        let step = steps.next().unwrap();
+        assert_eq!(steps.next(), Some("winddown uninstall"), "{refused}");
+        let root = image.root.path().display();
+        let here = step.replace("/etc/", &format!("{root}/etc/"));
+        let here = here.replace("/usr/lib/", &format!("{root}/usr/lib/"));
+        let done = std::process::Command::new("sh").args(["-ec", &here]).status().unwrap();
+        assert!(done.success(), "{here}");
+        uninstall_on(&image.removal(false), Some(&host)).unwrap();
+        let set = winddown_systemd::drop_in::find(image.root.path()).unwrap();
+        assert_eq!(set.value.as_secs(), 90, "{step}: {set:?}");
+        if !set.file.ends_with("99-kubelet.conf") {
+            let text = image.read(&set.file.to_string_lossy()[1..]);
+            assert!(text.contains("IdleAction=ignore"), "{step}: what else it says stays");
+        }
+    }
+}
+
 #[test]
 fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses() {
     let error = |image: &Image, companion| image.install_beside(companion).unwrap_err().to_string();
@@ -513,46 +591,6 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     let config = image.config();
     assert_eq!(config.node.container_runtime_endpoint, "unix:///run/crio/crio.sock");
     assert_eq!(config.cluster.kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
-}
-
-/// Stock Ubuntu has one, and the kubelet's file loses to it (kubernetes/kubernetes#102818).
-#[test]
-fn the_step_that_raises_the_delay_does_so_beside_a_drop_in_whose_name_is_later() {
-    const NAME: &str = "systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
-    let (vendors, sites) = (format!("usr/lib/{NAME}"), format!("etc/{NAME}"));
-    for (file, kubelets) in [
-        (&*vendors, None),
-        (&*vendors, Some(90)),
-        (&*sites, None),
-        ("etc/systemd/logind.conf", None),
-    ] {
-        let image = beside_running();
-        image.put(
-            "etc/systemd/logind.conf.d/zz-winddown.conf",
-            "# winddown\n[Login]\nInhibitDelayMaxSec=92\n",
-        );
-        image.put(file, "[Login]\nInhibitDelayMaxSec=30\nIdleAction=ignore\n");
-        if let Some(seconds) = kubelets {
-            image.put(KUBELETS_DELAY, &format!("[Login]\nInhibitDelayMaxSec={seconds}\n"));
-        }
-        let host = Locks(Some(true));
-        let refused = uninstall_on(&image.removal(false), Some(&host)).unwrap_err().to_string();
-        let mut steps = refused.split_once("First:\n").unwrap().1.lines().map(str::trim);
-        let step = steps.next().unwrap();
-        assert_eq!(steps.next(), Some("winddown uninstall"), "{refused}");
-        let root = image.root.path().display();
-        let here = step.replace("/etc/", &format!("{root}/etc/"));
-        let here = here.replace("/usr/lib/", &format!("{root}/usr/lib/"));
-        let done = std::process::Command::new("sh").args(["-ec", &here]).status().unwrap();
-        assert!(done.success(), "{here}");
-        uninstall_on(&image.removal(false), Some(&host)).unwrap();
-        let set = winddown_systemd::drop_in::find(image.root.path()).unwrap();
-        assert_eq!(set.value.as_secs(), 90, "{step}: {set:?}");
-        if !set.file.ends_with("99-kubelet.conf") {
-            let text = image.read(&set.file.to_string_lossy()[1..]);
-            assert!(text.contains("IdleAction=ignore"), "{step}: what else it says stays");
-        }
-    }
 }
 
 #[test]

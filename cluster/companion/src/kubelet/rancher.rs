@@ -25,11 +25,16 @@ pub(super) struct Rancher {
 const NEEDED: [&str; 5] =
     ["config", "config-dir", "feature-gates", "root-dir", "hostname-override"];
 
+/// Where the program keeps what `with-node-id` appends to the name of its node.
+const NODE_ID: &str = "/etc/rancher/node/id";
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
 /// The settings for the location of its files, the node's name and the kubelet, merged from its files.
 #[derive(Debug, Default)]
 struct Settings {
     data_dir: Option<String>,
     node_name: Option<String>,
+    with_node_id: Option<String>,
     endpoint: Option<String>,
     kubelet_arg: Vec<String>,
 }
@@ -60,6 +65,11 @@ pub(super) fn kubelets_arguments(
     let data = set(option("--data-dir", "-d"), "DATA_DIR", settings.data_dir);
     let data = data.unwrap_or_else(|| rancher.data.to_owned());
     let name = set(option("--node-name", "--node-name"), "NODE_NAME", settings.node_name);
+    let with_id = flag(&own.arguments, "--with-node-id").or(settings.with_node_id.as_deref());
+    let name = match with_id.is_some_and(is_true) {
+        true => Some(with_node_id(root, name)?),
+        false => name,
+    };
     let endpoint = option("--container-runtime-endpoint", "--container-runtime-endpoint");
     let endpoint = endpoint.map(str::to_owned).or(settings.endpoint);
     let mut arguments = vec![
@@ -81,6 +91,36 @@ pub(super) fn kubelets_arguments(
         arguments.insert(at, format!("--{plain}={value}"));
     }
     Ok(arguments)
+}
+
+/// The name of the node with the id that is appended to it; it is that of the host unless the settings have another.
+fn with_node_id(root: &Path, name: Option<String>) -> Result<String, KubeletProblem> {
+    let read = |file: &str| {
+        let why = match read_if_there(root, Path::new(file)) {
+            Ok(Some(text)) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+            Ok(_) => {
+                "it is not there, and with-node-id makes it part of the node's name: start the node first"
+                    .to_owned()
+            }
+            Err(why) => why,
+        };
+        Err(KubeletProblem { file: file.into(), why })
+    };
+    let name = name.map_or_else(|| read(HOST_NAME), Ok)?;
+    Ok(format!("{name}-{}", read(NODE_ID)?))
+}
+
+/// The value of a flag that may stand alone; the last occurrence wins.
+fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+    arguments.iter().rev().find_map(|argument| match argument.strip_prefix(name)? {
+        "" => Some("true"),
+        rest => rest.strip_prefix('='),
+    })
+}
+
+/// As Go reads it.
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
 /// The files that are merged into the configuration `file`, in their order. Unlike a kubelet's, they are not searched in
@@ -125,6 +165,7 @@ impl Settings {
             match name {
                 "data-dir" => self.data_dir = last().or(self.data_dir.take()),
                 "node-name" => self.node_name = last().or(self.node_name.take()),
+                "with-node-id" => self.with_node_id = last().or(self.with_node_id.take()),
                 "container-runtime-endpoint" => self.endpoint = last().or(self.endpoint.take()),
                 "kubelet-arg" if is_added => self.kubelet_arg.extend(texts(node)),
                 "kubelet-arg" => self.kubelet_arg = texts(node),

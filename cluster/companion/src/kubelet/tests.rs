@@ -516,6 +516,37 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
     }
 }
 
+/// k3s recommends it for hosts of the same name.
+#[test]
+fn an_id_that_k3s_appends_to_the_name_of_its_node_is_part_of_the_name() {
+    let root = Root::with(&[
+        ("proc/sys/kernel/hostname", "Edge\n"),
+        ("etc/rancher/node/id", "1a2b3c4d\n"),
+        ("etc/rancher/k3s/config.yaml", "with-node-id: true\n"),
+    ]);
+    let started = |command: &str| {
+        root.put("etc/systemd/system/k3s.service", &format!("[Service]\nExecStart={command}\n"));
+        root.find(false).remove(0)
+    };
+    for (command, name) in [
+        ("k3s agent", Some("Edge-1a2b3c4d")),
+        ("k3s agent --node-name=shelf", Some("shelf-1a2b3c4d")),
+        ("k3s agent --with-node-id=false", None),
+    ] {
+        assert_eq!(started(command).option("--hostname-override"), name, "{command}");
+    }
+    root.put("etc/rancher/k3s/config.yaml", "");
+    let kubelet = started("rke2 agent --with-node-id --node-name n");
+    assert_eq!(kubelet.option("--hostname-override"), Some("n-1a2b3c4d"));
+    // Before the node has started once, nobody knows it.
+    root.put("etc/rancher/node/id", "");
+    let problem = started("k3s agent --with-node-id").problem().unwrap().to_string();
+    assert!(
+        problem.starts_with("/etc/rancher/node/id: it is not there, and with-node-id"),
+        "{problem}"
+    );
+}
+
 #[test]
 fn the_kubelet_of_k3s_reads_the_file_and_has_the_gates_that_k3s_is_told() {
     let root = Root::with(&[
