@@ -46,8 +46,8 @@ pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 pub use untrusted::Untrusted;
 
 use assets::{
-    Body, CONFIG, Choices, CopySource, FileOwner, MANIFESTS, MASK, PROCESS_DROP_IN, PROGRAMS,
-    Program, STATE, SYSUSERS, TMPFILES, UNIT,
+    Body, CONFIG, Choices, CopySource, FileOwner, MANIFESTS, MASK, PACKAGED_PROGRAMS,
+    PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS, TMPFILES, UNIT,
 };
 use companion::KubeletSetup;
 use default_config::{Containers, is_default};
@@ -87,8 +87,9 @@ pub struct InstallOptions {
     pub trusted: Trusted,
     /// The directory with the programs to install, normally that of the running program.
     pub programs: PathBuf,
-    /// The directory to install the programs into: an absolute path, below `root`.
-    pub bin_dir: PathBuf,
+    /// The directory to install the programs into: an absolute path, below `root`. If unset: where an earlier installation
+    /// put them, otherwise `/usr/bin`.
+    pub bin_dir: Option<PathBuf>,
 }
 
 impl InstallOptions {
@@ -106,7 +107,7 @@ impl InstallOptions {
             force: false,
             trusted: Trusted::default(),
             programs: programs.into(),
-            bin_dir: PathBuf::from("/usr/bin"),
+            bin_dir: None,
         }
     }
 }
@@ -143,11 +144,11 @@ pub fn install_on(
         ..options.clone()
     };
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
-    let choices = choices(&tree, options, beside.as_ref(), &mut report)?;
+    let mut record = InstallRecord::load(&tree)?;
+    let choices = choices(&tree, options, &record, beside.as_ref(), &mut report)?;
     let items = assets::items(&choices);
     trust::refuse(untrusted(options, &choices, &items)?, options.force, &mut report)?;
     let items = plan::with_parents(items);
-    let mut record = InstallRecord::load(&tree)?;
     if choices.packaged {
         record_mask(&tree, &mut record)?;
     }
@@ -183,8 +184,8 @@ pub fn install_on(
     if !options.dry_run && (is_stale || plan.record.entries != record.entries) {
         plan.record.store(&tree)?;
     }
-    let (packaged, live) = (choices.packaged, host.is_some());
-    advise(&tree, options, packaged, (live, ends_pods), beside.as_ref(), &mut report)?;
+    let live = host.is_some();
+    advise(&tree, options, &choices, (live, ends_pods), beside.as_ref(), &mut report)?;
     Ok(report)
 }
 
@@ -217,6 +218,7 @@ fn untrusted(
 fn choices(
     tree: &Tree,
     options: &InstallOptions,
+    record: &InstallRecord,
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<Choices, InstallError> {
@@ -228,7 +230,7 @@ fn choices(
         packaged: tree.is_packaged()?,
         runtime: options.runtime,
         enable: options.enable,
-        bin_dir: bin_dir(tree, options)?,
+        bin_dir: bin_dir(tree, options, record)?,
         programs,
         config,
         given,
@@ -263,14 +265,19 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 
 /// Returns the directory of the programs, if the unit can start them there. For the process runtime, the unit hides nothing.
-fn bin_dir(tree: &Tree, options: &InstallOptions) -> Result<String, InstallError> {
-    let directory = unit_path(&options.bin_dir)?;
+fn bin_dir(
+    tree: &Tree,
+    options: &InstallOptions,
+    record: &InstallRecord,
+) -> Result<String, InstallError> {
+    let chosen = options.bin_dir.as_deref().or_else(|| record.program_directory());
+    let directory = unit_path(chosen.unwrap_or(Path::new(PACKAGED_PROGRAMS)))?;
     let resolved = tree.resolve_whole(&directory)?;
     let leads_to = Path::new("/").join(resolved.strip_prefix(tree.root()).unwrap_or(&resolved));
     let is_hidden = |path: &Path| HIDDEN.iter().any(|hidden| path.starts_with(hidden));
     let sandboxed = options.runtime != Runtime::Process && !tree.is_packaged()?;
     if sandboxed && (is_hidden(Path::new(&directory)) || is_hidden(&leads_to)) {
-        return Err(InstallError::HiddenPrograms { path: options.bin_dir.clone() });
+        return Err(InstallError::HiddenPrograms { path: PathBuf::from(directory) });
     }
     Ok(directory)
 }
@@ -538,13 +545,12 @@ fn begin_with_it(
 }
 
 /// How the program is typed: by its path, unless it is where a shell of root's looks.
-fn typed_program(options: &InstallOptions, packaged: bool) -> String {
+fn typed_program(choices: &Choices) -> String {
     const SEARCHED: [&str; 6] =
         ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
-    let is_found = SEARCHED.iter().any(|directory| options.bin_dir == Path::new(directory));
-    match packaged || is_found {
+    match choices.packaged || SEARCHED.contains(&&*choices.bin_dir) {
         true => "winddown".to_owned(),
-        false => path_word(options.bin_dir.join("winddown")),
+        false => path_word(Path::new(&choices.bin_dir).join("winddown")),
     }
 }
 
@@ -553,12 +559,12 @@ const PACKAGED: &str = "the programs and the unit came with a package: they are 
 fn advise(
     tree: &Tree,
     options: &InstallOptions,
-    packaged: bool,
+    choices: &Choices,
     (live, ends_pods): (bool, bool),
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
-    if packaged {
+    if choices.packaged {
         report.notes.push(PACKAGED.to_owned());
     }
     if let Some(beside) = beside {
@@ -578,7 +584,7 @@ fn advise(
         return Ok(());
     }
     let is_enabled = tree.look(assets::WANTS)? != FoundPath::Nothing;
-    let winddown = typed_program(options, packaged);
+    let winddown = typed_program(choices);
     let ask_doctor = || NextStepKind::AskDoctor.typed(format!("{winddown} doctor"));
     if beside.is_some() && !is_enabled {
         let root = path_word(&options.root);

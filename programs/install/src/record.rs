@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use winddown_host::regular;
@@ -65,6 +66,12 @@ impl InstallRecord {
             }
         }
         Ok(record)
+    }
+
+    /// The directory that the programs were installed into.
+    pub(super) fn program_directory(&self) -> Option<&Path> {
+        let agent = |path: &&Path| path.file_name() == Some("winddownd".as_ref());
+        self.entries.keys().map(Path::new).find(agent)?.parent()
     }
 
     pub(super) fn store(&self, tree: &Tree) -> Result<(), InstallError> {

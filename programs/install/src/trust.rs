@@ -223,7 +223,7 @@ mod tests {
             fs::create_dir_all(at(place)).unwrap();
             mode(&at(place), 0o777);
         }
-        let options = InstallOptions { bin_dir: "/opt/bin".into(), ..bed.options() };
+        let options = InstallOptions { bin_dir: Some("/opt/bin".into()), ..bed.options() };
         let (mut paths, said) = bed.refused(&options);
         paths.sort();
         // Not /var/log: nobody believes a log.

@@ -40,9 +40,9 @@ pub struct InstallArgs {
     /// With --companion: the kubelet's container runtime, as unix:///run/containerd/containerd.sock
     #[arg(long, value_name = "ADDRESS", requires = "companion")]
     pub container_runtime_endpoint: Option<String>,
-    /// The directory for the programs, below --root
-    #[arg(long, value_name = "DIR", default_value = "/usr/bin")]
-    pub bin_dir: PathBuf,
+    /// The directory for the programs, below --root [default: where they are installed, otherwise /usr/bin]
+    #[arg(long, value_name = "DIR")]
+    pub bin_dir: Option<PathBuf>,
     /// Do not enable the unit
     #[arg(long)]
     pub no_enable: bool,

@@ -269,12 +269,30 @@ fn a_read_only_place_is_named_with_a_way_out() {
         assert!(error.ends_with("--bin-dir /opt/winddown/bin"), "{error}");
         assert_eq!(image.tree(), before);
     }
-    let options = InstallOptions { bin_dir: "/opt/winddown/bin".into(), ..image.options() };
+    let options = InstallOptions { bin_dir: Some("/opt/winddown/bin".into()), ..image.options() };
     let report = install_on(&options, Some(&Recorder::default())).unwrap();
     assert!(image.path("opt/winddown/bin/winddown").exists());
     // A shell does not look there.
     let next: Vec<&str> = report.next.iter().map(|step| &**step).collect();
     assert_eq!(next.last(), Some(&"/opt/winddown/bin/winddown status"), "{report}");
+}
+
+/// "Run `winddown install` again" is what follows a change of the grace periods, and what the doctor says.
+#[test]
+fn programs_stay_in_the_directory_that_was_chosen_for_them() {
+    let image = Image::new();
+    let into = |place: &str| {
+        let options = InstallOptions { bin_dir: Some(place.into()), ..image.options() };
+        install_on(&options, None).unwrap()
+    };
+    into("/opt/winddown/bin");
+    image.programs("second");
+    let report = image.install().unwrap();
+    assert!(image.read("opt/winddown/bin/winddownd").starts_with("second"), "{report}");
+    assert!(image.read(UNIT).contains("\nExecStart=/opt/winddown/bin/winddownd\n"));
+    assert!(!image.path("usr/bin").exists(), "{report}");
+    into("/usr/bin");
+    assert!(!image.path("opt/winddown/bin").exists() && image.path("usr/bin/winddownd").exists());
 }
 
 #[test]
@@ -323,11 +341,11 @@ impl Drop for Mount {
 fn a_place_that_a_unit_file_cannot_name_is_refused() {
     let image = Image::new();
     for place in ["opt/bin", "/opt/my bin", "/opt/%h", "/opt/../bin", "/opt/$x", "/opt/\"q"] {
-        let options = InstallOptions { bin_dir: place.into(), ..image.options() };
+        let options = InstallOptions { bin_dir: Some(place.into()), ..image.options() };
         let error = install_on(&options, None).unwrap_err();
         assert!(matches!(error, InstallError::ProgramDirectory { .. }), "{place}: {error}");
     }
-    let options = InstallOptions { bin_dir: "/opt//winddown/bin/".into(), ..image.options() };
+    let options = InstallOptions { bin_dir: Some("/opt//winddown/bin/".into()), ..image.options() };
     install_on(&options, None).unwrap();
     assert!(image.read(UNIT).contains("\nExecStart=/opt/winddown/bin/winddownd\n"));
 }
@@ -337,7 +355,7 @@ fn a_place_that_a_unit_file_cannot_name_is_refused() {
 fn programs_where_the_unit_does_not_see_them_are_refused() {
     let image = Image::new();
     let to = |place: &str, runtime| {
-        let options = InstallOptions { bin_dir: place.into(), runtime, ..image.options() };
+        let options = InstallOptions { bin_dir: Some(place.into()), runtime, ..image.options() };
         install_on(&InstallOptions { dry_run: true, ..options }, None).map(drop)
     };
     fs::create_dir_all(image.path("root/opt")).unwrap();
