@@ -1,6 +1,5 @@
 //! Checks of a kubelet: one that is alone on the node, one that this agent is the companion of, and one that it is not.
 
-use winddown_config::Config;
 use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
 use winddown_systemd::drop_in;
@@ -127,12 +126,9 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
 /// kubelet ends its pods as before.
 fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     let file = path_word(&facts.config.file);
-    // A configuration that an operator has edited is never overwritten.
-    let config = &facts.config.config;
-    let mut usual = Config::default();
-    usual.node.runtime = config.node.runtime;
-    let edited = matches!(facts.config.read, ConfigRead::Valid(_) if usual != *config);
-    let aside = edited.then(|| format!("mv {file} {file}.standalone"));
+    // An installation stops at a configuration that is there, unless it is a default to the letter.
+    let is_there = matches!(facts.config.read, ConfigRead::Valid(_));
+    let aside = is_there.then(|| format!("mv {file} {file}.standalone"));
     let install = facts.install("--companion");
     let kubelet = facts.kubelet.config.known().and_then(Option::as_ref);
     // The installation would stop at the same file.

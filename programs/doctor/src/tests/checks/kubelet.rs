@@ -237,21 +237,23 @@ fn a_kubelet_whose_feature_gate_is_off_is_told_to_remove_the_gate() {
     assert_eq!(found.advice, [advice]);
 }
 
+/// An installation replaces no file but a default to the letter: one that says the same in other words stops it.
 #[test]
-fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_the_agent_has() {
+fn the_way_to_a_companion_keeps_the_configuration_and_ends_the_pods_that_the_agent_has() {
     let mut facts = healthy();
     facts.kubelet.processes = process("kubelet");
     let fix = |facts: &Facts| finding(facts, "kubelet").unwrap().fix;
-    assert_eq!(fix(&facts), ["winddown install --companion", "systemctl restart winddown"]);
+    let (install, restart) = ("winddown install --companion", "systemctl restart winddown");
+    let aside = "mv /etc/winddown/config.yaml /etc/winddown/config.yaml.standalone";
+    assert_eq!(fix(&facts), [aside, install, restart]);
+    facts.config.read = ConfigRead::Defaults;
+    assert_eq!(fix(&facts), [install, restart], "there is no file");
     known(&mut facts.agent).pods.push(PodStatus::default());
+    facts.config.read = ConfigRead::Valid(Vec::new());
     facts.config.config.node.max_pods = 7;
     assert_eq!(
         fix(&facts),
-        [
-            "mv /etc/winddown/config.yaml /etc/winddown/config.yaml.standalone",
-            "winddown install --companion",
-            "winddown drain && systemctl restart winddown && winddown undrain",
-        ]
+        [aside, install, "winddown drain && systemctl restart winddown && winddown undrain",]
     );
 }
 
