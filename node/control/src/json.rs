@@ -1,9 +1,11 @@
-//! The JSON format of responses: durations and other fractions have three decimals.
+//! The JSON format of responses: durations and other fractions have three decimals, and what would control a terminal is
+//! escaped.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
+use winddown_shared::display::is_harmful;
 
 /// Serializes `value` on one line.
 ///
@@ -23,12 +25,13 @@ pub fn pretty(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 
 fn written(value: &impl Serialize, form: impl Formatter) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Rounded(form)))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Printable(form)))?;
     Ok(bytes)
 }
 
-/// A formatter that rounds fractions to three decimals and delegates everything else.
-struct Rounded<F>(F);
+/// A formatter that rounds fractions to three decimals, escapes characters of strings that are not safe to print, and
+/// delegates everything else.
+struct Printable<F>(F);
 
 /// Defines methods that delegate to the inner formatter.
 macro_rules! pass_on {
@@ -39,9 +42,29 @@ macro_rules! pass_on {
     )*};
 }
 
-impl<F: Formatter> Formatter for Rounded<F> {
+impl<F: Formatter> Formatter for Printable<F> {
     fn write_f64<W: ?Sized + Write>(&mut self, to: &mut W, value: f64) -> io::Result<()> {
         self.0.write_f64(to, (value * 1000.0).round() / 1000.0)
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        to: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        // Most text is plain, for which bytes suffice.
+        let is_plain = |text: &str| text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+        while !is_plain(rest)
+            && let Some((at, c)) = rest.char_indices().find(|(_, c)| is_harmful(*c))
+        {
+            to.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(to, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        to.write_all(rest.as_bytes())
     }
 
     pass_on! {
@@ -72,5 +95,17 @@ mod tests {
         let wanted = serde_json::to_string_pretty(&json!({"a": [1.5, []], "b": {}})).unwrap();
         let text = pretty(&json!({"a": [1.499_999, []], "b": {}})).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    }
+
+    /// A terminal shows it as it comes, and anyone who can put a pod on the node can write into it.
+    #[test]
+    fn what_would_control_a_terminal_or_reorder_its_line_is_escaped_and_means_the_same() {
+        let value = json!({"a\u{202e}": "é 日本 \u{9b}31m \u{7f} \u{1b} \u{e0041}"});
+        for text in [line(&value).unwrap(), pretty(&value).unwrap()] {
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+            assert!(text.contains(r"é 日本 \u009b31m \u007f \u001b \udb40\udc41"), "{text}");
+            assert!(text.contains(r"a\u202e"), "{text}");
+        }
     }
 }
