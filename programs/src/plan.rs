@@ -146,9 +146,6 @@ pub(super) enum PlanInput {
     Cases(Box<dyn BufRead>),
 }
 
-/// The bytes of a file that are checked to distinguish manifests from cases.
-const HEAD_BYTES: u64 = 64 * 1024;
-
 /// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods.
 pub(super) fn input(file: &Path) -> Result<PlanInput, CommandError> {
     let unreadable = |error| CommandError::unreadable(file, error);
@@ -163,20 +160,9 @@ pub(super) fn input(file: &Path) -> Result<PlanInput, CommandError> {
     if opened.metadata().map_err(unreadable)?.is_dir() {
         return Ok(PlanInput::Manifests(Box::new(opened)));
     }
-    let mut reader = BufReader::new(opened);
-    let mut head = Vec::new();
-    reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
-    let text = String::from_utf8_lossy(&head);
-    let has = |key: &str| text.contains(key);
-    let is_object = text.trim_start().starts_with('{');
-    let is_manifest = has("\"kind\"") || has("\"apiVersion\"");
-    let is_cases = is_object && (has("\"pods\"") || !is_manifest);
-    let whole = Cursor::new(head).chain(reader);
-    Ok(if is_cases {
-        PlanInput::Cases(Box::new(whole))
-    } else {
-        PlanInput::Manifests(Box::new(whole))
-    })
+    let read = stream(BufReader::new(opened)).map_err(unreadable)?;
+    // Who reads manifests says that there is none.
+    Ok(read.unwrap_or_else(|| PlanInput::Manifests(Box::new(io::empty()))))
 }
 
 /// Determines the kind of an input that may be endless: what has arrived after blanks decides. `None` if there is
@@ -204,11 +190,13 @@ fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<PlanInput>> {
     Ok(Some(if of_cases { PlanInput::Cases(whole) } else { PlanInput::Manifests(whole) }))
 }
 
-/// Whether the text begins a JSON object, and not one whose first field only a manifest has.
+/// Whether the text begins a JSON object, and not one whose first field is a manifest's.
 fn begins_a_case(text: &[u8]) -> bool {
     let Some(inside) = text.strip_prefix(b"{") else { return false };
     let inside = inside.trim_ascii_start();
-    !inside.starts_with(b"\"apiVersion\"") && !inside.starts_with(b"\"kind\"")
+    let of_manifests: [&[u8]; 5] =
+        [b"\"apiVersion\"", b"\"kind\"", b"\"metadata\"", b"\"spec\"", b"\"status\""];
+    !of_manifests.iter().any(|field| inside.starts_with(field))
 }
 
 #[cfg(test)]
@@ -237,9 +225,15 @@ mod tests {
             ("\n{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\"\n}\n", false),
             ("{\"kind\":\"Pod\",\"spec\":{}}", false),
             ("{\"id\":1,\"preemptor\":{\"kind\":\"Pod\"},\"pods\":[]}", true),
+            ("{\"kind\":\"Pod\",\"spec\":{\"containers\":[{\"args\":[\"get\",\"pods\"]}]}}", false),
+            ("{\"metadata\":{\"name\":\"pods\"},\"kind\":\"Pod\"}", false),
         ] {
-            let input = stream(text.as_bytes()).unwrap().unwrap();
-            assert_eq!(matches!(input, PlanInput::Cases(_)), of_cases, "{text}");
+            let read = stream(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(matches!(read, PlanInput::Cases(_)), of_cases, "{text}");
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&file, text).unwrap();
+            let read = input(file.path()).unwrap();
+            assert_eq!(matches!(read, PlanInput::Cases(_)), of_cases, "of a file: {text}");
         }
     }
 }
