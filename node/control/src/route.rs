@@ -133,9 +133,7 @@ async fn kill<A: AgentApi>(
     }
     may_change(peer)?;
     let body: KillBody = body(shared, request).await?;
-    if body.grace_seconds == Some(0) {
-        return Err(ApiError::new(ErrorCode::BadRequest, "graceSeconds: at least 1"));
-    }
+    at_least_one("graceSeconds", body.grace_seconds)?;
     tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "kill requested");
     tokio::select! {
         // First, so that the pod has been asked before this says that it is.
@@ -244,6 +242,7 @@ async fn drain<A: AgentApi>(
     }
     may_change(peer)?;
     let body = DrainRequest { by: Some(peer), ..body(shared, request).await? };
+    at_least_one("timeoutSeconds", body.timeout_seconds)?;
     if let Some(seconds) = body.timeout_seconds {
         within_clock("timeoutSeconds", seconds)?;
     }
@@ -380,6 +379,14 @@ fn seconds(request: &Request<Incoming>, name: &str) -> Result<Option<Duration>, 
     let seconds = text.parse::<u64>().map_err(wrong)?;
     within_clock(name, seconds)?;
     Ok(Some(Duration::from_secs(seconds)))
+}
+
+/// Refuses no time at all, as the command line does: pods would be killed at once.
+fn at_least_one(name: &str, seconds: Option<u64>) -> Result<(), ApiError> {
+    match seconds {
+        Some(0) => Err(bad_request(format!("{name}: at least 1"))),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Refuses a time that is further ahead than a notice may be: it would overflow the clock of the agent that adds it.

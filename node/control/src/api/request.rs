@@ -79,7 +79,7 @@ pub struct KillAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainRequest {
-    /// The longest time that the drain may take, in seconds; at most a year. Defaults to the configured shutdown
+    /// The longest time that the drain may take, in seconds: 1 to a year. Defaults to the configured shutdown
     /// period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,

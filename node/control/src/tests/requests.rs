@@ -330,6 +330,9 @@ async fn a_time_that_would_overflow_the_agents_clock_is_refused() {
         let error = running.client.shutdown_plan(within).await.unwrap_err();
         assert_eq!(error.to_string(), "seconds: at most 31536000");
     }
+    let none = DrainRequest { timeout_seconds: Some(0), ..DrainRequest::default() };
+    let error = running.client.drain(&none).await.unwrap_err();
+    assert_eq!(error.to_string(), "timeoutSeconds: at least 1", "the command refuses it too");
     assert!(running.agent.drains.lock().is_empty());
     let year = DrainRequest { timeout_seconds: Some(31_536_000), ..DrainRequest::default() };
     assert!(running.client.drain(&year).await.is_ok());
