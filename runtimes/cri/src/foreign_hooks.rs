@@ -90,11 +90,12 @@ async fn action(
             verbose: false,
         };
         let status = client.pod_sandbox_status(request).await.ok()?.status;
+        let node = host_addresses();
         // A pod on the host's network has no address of its own.
-        if let Some(own) = sandbox::addresses(status.as_ref()).into_iter().next() {
+        if let Some(own) = sandbox::addresses(status.as_ref(), node.first()).into_iter().next() {
             pod = ProbeHost::Named(own);
         } else if sandbox::is_on_host_network(status.as_ref()) {
-            pod = ProbeHost::Node(host_addresses().first().copied());
+            pod = ProbeHost::Node(node.first().copied());
         }
     }
     Action::of_handler(hook, &facts.spec, &pod)

@@ -1,6 +1,7 @@
 //! Properties that must hold for any answer of the container runtime. Called by tests/fuzz.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use prost::Message as _;
@@ -69,8 +70,13 @@ fn container_status(answer: &[u8]) {
 
 fn sandbox_status(answer: &[u8]) {
     let Ok(answer) = api::PodSandboxStatusResponse::decode(answer) else { return };
-    let addresses = sandbox::addresses(answer.status.as_ref());
-    assert!(addresses.iter().all(|address| !address.is_empty()), "no address is empty");
+    let addresses = sandbox::addresses(answer.status.as_ref(), None);
+    let of_family = |is_ipv6| {
+        let is_one = |ip: IpAddr| ip.is_ipv6() == is_ipv6;
+        addresses.iter().filter(|address| address.parse().is_ok_and(is_one)).count()
+    };
+    let (old, new) = (of_family(false), of_family(true));
+    assert!(old <= 1 && new <= 1 && old + new == addresses.len(), "{addresses:?}");
 }
 
 fn health_and_images(answer: &[u8]) {

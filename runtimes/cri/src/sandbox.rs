@@ -1,5 +1,6 @@
 //! Creates a pod's sandbox.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
@@ -130,7 +131,8 @@ pub(super) async fn ask_addresses(context: &CriContext, entry: &PodEntry) -> Res
     };
     let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
     let answer = context.client.pod_sandbox_status(request).await?;
-    entry.lock().ips = addresses(answer.status.as_ref());
+    let node = context.config.node.addresses.first();
+    entry.lock().ips = addresses(answer.status.as_ref(), node);
     Ok(())
 }
 
@@ -178,11 +180,21 @@ pub(super) fn is_on_host_network(status: Option<&api::PodSandboxStatus>) -> bool
     options.is_some_and(|options| options.network() == api::NamespaceMode::Node)
 }
 
-/// The IP addresses in a sandbox's status.
-pub(super) fn addresses(status: Option<&api::PodSandboxStatus>) -> Vec<String> {
+/// The pod's addresses in a sandbox's status: the first of each family, because the API takes no second one. That of the
+/// family of `node`, the node's configured address, comes first, or else IPv4, as with a kubelet.
+pub(super) fn addresses(
+    status: Option<&api::PodSandboxStatus>,
+    node: Option<&IpAddr>,
+) -> Vec<String> {
     let Some(network) = status.and_then(|s| s.network.as_ref()) else { return Vec::new() };
-    let more = network.additional_ips.iter().map(|more| more.ip.clone());
-    std::iter::once(network.ip.clone()).chain(more).filter(|ip| !ip.is_empty()).collect()
+    let listed = network.additional_ips.iter().map(|more| &more.ip);
+    let listed = std::iter::once(&network.ip).chain(listed);
+    let known = listed.filter_map(|ip| Some(ip.parse::<IpAddr>().ok()?.to_canonical()));
+    let known: Vec<IpAddr> = known.collect();
+    let is_ipv6_first = node.is_some_and(IpAddr::is_ipv6);
+    let of_family = |is_ipv6| known.iter().find(|ip| ip.is_ipv6() == is_ipv6);
+    let both = [is_ipv6_first, !is_ipv6_first].into_iter().filter_map(of_family);
+    both.map(IpAddr::to_string).collect()
 }
 
 fn runtime_handler(pod: &Pod) -> String {
@@ -249,6 +261,31 @@ mod tests {
         let class = serde_json::json!({"containers": [], "runtimeClassName": "kata"});
         assert_eq!(handler(class), "kata");
         assert_eq!(handler(serde_json::json!({"containers": []})), "");
+    }
+
+    /// The API server refuses every status with two addresses of one family.
+    #[test]
+    fn a_pod_has_one_address_of_each_family_and_that_of_its_nodes_family_first() {
+        let of = |node: &str, listed: &[&str]| {
+            let mut listed = listed.iter().map(|&ip| ip.to_owned());
+            let ip = listed.next().unwrap_or_default();
+            let additional_ips = listed.map(|ip| api::PodIp { ip }).collect();
+            let network = Some(api::PodSandboxNetworkStatus { ip, additional_ips });
+            let status = api::PodSandboxStatus { network, ..Default::default() };
+            addresses(Some(&status), node.parse().ok().as_ref())
+        };
+        for (node, listed, expected) in [
+            ("", &["10.1.0.5", "10.2.0.5"][..], &["10.1.0.5"][..]),
+            ("", &["fd00::5", "2001:db8::5", "10.1.0.5"], &["10.1.0.5", "fd00::5"]),
+            ("10.0.0.1", &["fd00::5", "10.1.0.5"], &["10.1.0.5", "fd00::5"]),
+            ("fd00::1", &["10.1.0.5", "fd00::5"], &["fd00::5", "10.1.0.5"]),
+            ("fd00::1", &["10.1.0.5"], &["10.1.0.5"]),
+            ("", &["::ffff:10.1.0.5", "FD00::0005"], &["10.1.0.5", "fd00::5"]),
+            ("", &["", "nonsense"], &[]),
+            ("", &[], &[]),
+        ] {
+            assert_eq!(of(node, listed), expected, "{node} {listed:?}");
+        }
     }
 
     #[test]
