@@ -172,13 +172,18 @@ impl<B: RunScope> EnginePodState<B> {
             return;
         }
         if self.spec_mark.is_some() {
-            let runs = self.containers.iter_mut().filter_map(|container| container.run.as_mut());
-            runs.for_each(|run| run.undone = true);
+            for container in &mut self.containers {
+                container.trouble = None;
+                if let Some(run) = &mut container.run {
+                    run.undone = true;
+                }
+            }
         }
         self.spec_mark = pod.spec_mark().map(Into::into);
     }
 
-    /// Notes that the earlier runs of a pod that was stopped, maybe under an earlier agent, are past.
+    /// Notes that the earlier runs of a pod that was stopped, maybe under an earlier agent, and what kept others from
+    /// starting, are past.
     fn begin_again(&mut self) {
         if self.any_running() {
             return;
@@ -187,8 +192,12 @@ impl<B: RunScope> EnginePodState<B> {
         let ends =
             |c: &Container<B>| c.run.as_ref().and_then(|run| run.end.as_ref()).is_some_and(is_news);
         if self.stopping || self.containers.iter().any(ends) {
-            let runs = self.containers.iter_mut().filter_map(|container| container.run.as_mut());
-            runs.filter_map(|run| run.end.as_mut()).for_each(|end| end.is_past = true);
+            for container in &mut self.containers {
+                container.trouble = None;
+                if let Some(end) = container.run.as_mut().and_then(|run| run.end.as_mut()) {
+                    end.is_past = true;
+                }
+            }
         }
     }
 
@@ -543,6 +552,81 @@ mod tests {
             let rules = container_plan::rules(&new);
             let next = container_plan::plan(&rules, &state.seen(&rules, Instant::now()));
             assert_eq!(next.start, [0], "{policy} {code}");
+        }
+    }
+
+    /// A pod whose only container, with this image, could not be started by now.
+    fn failing(image: &str, mark: &str) -> (EnginePodState<Place>, Pod) {
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": "u",
+                "annotations": {CONFIG_SPEC_ANNOTATION: mark}},
+            "spec": {"containers": [{"name": "main", "image": image}]},
+        });
+        let pod = Pod::new(serde_json::from_value(pod).unwrap()).unwrap();
+        let mut state = EnginePodState::default();
+        state.want(&pod);
+        state.containers[0].fail(IMAGE_PULL, "no such image".into(), &CrashBackoff::default());
+        (state, pod)
+    }
+
+    #[test]
+    fn a_start_that_failed_is_waited_for_only_while_nothing_has_changed_that_may_mend_it() {
+        let waits = |change: fn(&mut EnginePodState<Place>), wanted: &Pod| {
+            let (mut state, _) = failing("app:1.O", "old");
+            change(&mut state);
+            state.want(wanted);
+            state.trouble_until(0, Instant::now()).is_some()
+        };
+        let (_, same) = failing("app:1.O", "old");
+        assert!(waits(|_| {}, &same));
+        let (_, other) = failing("app:1.0", "old");
+        assert!(!waits(|_| {}, &other), "another image");
+        let (_, changed) = failing("app:1.O", "new");
+        assert!(!waits(|_| {}, &changed), "another manifest");
+        assert!(!waits(|state| state.stopping = true, &same), "drained and undrained");
+    }
+
+    #[test]
+    fn only_an_image_that_cannot_be_pulled_twice_is_in_a_back_off() {
+        let retry = CrashBackoff::default();
+        let (mut state, _) = failing("app:1", "");
+        let container = &mut state.containers[0];
+        let mut fail = |reason| {
+            let shown = container.fail(reason, "why".into(), &retry);
+            (shown, container.trouble.as_ref().unwrap().wait.as_secs())
+        };
+        let twice = [fail(IMAGE_PULL), fail(IMAGE_PULL)];
+        assert_eq!(twice, [(IMAGE_PULL_BACK_OFF, 20), (IMAGE_PULL_BACK_OFF, 40)]);
+        let other = "CreateContainerError";
+        assert_eq!([fail(other), fail(other)], [(other, 10), (other, 10)], "as a kubelet's");
+        assert_eq!(fail(IMAGE_PULL), (IMAGE_PULL, 10), "the first failed pull");
+    }
+
+    #[test]
+    fn a_new_image_of_a_crashing_init_container_is_started_at_once() {
+        let pod = |image: &str| {
+            let pod = json!({
+                "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+                "spec": {"initContainers": [{"name": "first", "image": image}],
+                    "containers": [{"name": "main", "image": "app:1"}]},
+            });
+            Pod::new(serde_json::from_value(pod).unwrap()).unwrap()
+        };
+        let backoff = CrashBackoff::default();
+        let mut state = EnginePodState::<Place>::default();
+        state.want(&pod("app:1"));
+        let mut run = Run::new("first-0", 0, Duration::from_secs(300), true);
+        run.image = Some("app:1".into());
+        run.started_at = Some(WallTime::UNIX_EPOCH);
+        run.finish(ContainerExit::new(1), (Duration::ZERO, Duration::ZERO), &backoff);
+        state.containers[0].begin(run);
+        for (image, starts, follows) in [("app:1", &[][..], 300), ("app:2", &[0], 0)] {
+            let pod = pod(image);
+            state.want(&pod);
+            let rules = Place::rules(&pod);
+            let plan = container_plan::plan(&rules, &state.seen(&rules, Instant::now()));
+            assert_eq!(plan.start, starts, "{image}");
+            assert_eq!(state.next("first", &backoff), Some((1, Duration::from_secs(follows))));
         }
     }
 

@@ -137,10 +137,15 @@ impl<B: RunScope> Container<B> {
         }
     }
 
-    /// Updates the container from its pod's spec.
+    /// Updates the container from its pod's spec. Another image is not waited for, as with a kubelet: it may be what
+    /// mends the failed starts.
     pub(super) fn take(&mut self, kind: ContainerKind, spec: Option<&k8s::Container>) {
         self.kind = kind;
-        self.image = spec.and_then(|spec| spec.image.as_deref()).map(Into::into);
+        let image = spec.and_then(|spec| spec.image.as_deref());
+        if self.image.as_deref() != image {
+            self.trouble = None;
+            self.image = image.map(Into::into);
+        }
         self.found_spec = None;
     }
 
@@ -157,9 +162,14 @@ impl<B: RunScope> Container<B> {
     /// Whether its newest run has another image than the spec names now. Never true for init containers, which have
     /// done their work, and ephemeral ones, which run once.
     pub fn is_outdated(&self) -> bool {
+        self.has_other_image()
+            && !matches!(self.kind, ContainerKind::Init | ContainerKind::Ephemeral)
+    }
+
+    /// Whether its newest run has another image than the spec names now, and so says nothing about that.
+    fn has_other_image(&self) -> bool {
         let made_of = self.run.as_ref().and_then(|run| run.image.as_ref());
-        let differs = made_of.zip(self.image.as_ref()).is_some_and(|(a, b)| a != b);
-        differs && !matches!(self.kind, ContainerKind::Init | ContainerKind::Ephemeral)
+        made_of.zip(self.image.as_ref()).is_some_and(|(a, b)| a != b)
     }
 
     /// The number of the next attempt, and the backoff that follows it. `is_past`: the sandbox or boot of the newest
@@ -167,7 +177,7 @@ impl<B: RunScope> Container<B> {
     pub(super) fn next(&self, is_past: bool, backoff: &CrashBackoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
         // These are not crashes of the container, and a new image has not failed yet.
-        let says_nothing = is_past || run.undone || self.is_outdated();
+        let says_nothing = is_past || run.undone || self.has_other_image();
         let crash = run.end.as_ref().filter(|end| !says_nothing && !end.asked);
         let follow = crash.map(|end| backoff.next(backoff.after(run.backoff, end.ran)));
         (run.attempt.saturating_add(1), follow.unwrap_or_default())
@@ -183,23 +193,25 @@ impl<B: RunScope> Container<B> {
         Some(old)
     }
 
-    /// Records that it could not be started. Returns the reason for its status.
+    /// Records that it could not be started. Returns the reason for its status. As with a kubelet, the wait grows only if
+    /// the same image could not be pulled the time before either.
     pub fn fail(
         &mut self,
         reason: &'static str,
         mut message: String,
         retry: &CrashBackoff,
     ) -> &'static str {
-        let waited = self.trouble.as_ref().map_or(Duration::ZERO, |t| t.wait);
-        let wait = retry.next(waited);
-        // The kubelet's reason for an image that could not be pulled the second time either.
-        let reason = match (reason, &self.trouble) {
-            (IMAGE_PULL, Some(_)) => {
+        let pull_before = self.trouble.as_ref().filter(|before| {
+            reason == IMAGE_PULL && matches!(before.reason, IMAGE_PULL | IMAGE_PULL_BACK_OFF)
+        });
+        let wait = retry.next(pull_before.map_or(Duration::ZERO, |before| before.wait));
+        let reason = match pull_before {
+            Some(_) => {
                 let image = self.image.as_deref().unwrap_or_default();
                 message = format!("Back-off pulling image {image:?}: {IMAGE_PULL}: {message}");
                 IMAGE_PULL_BACK_OFF
             }
-            (reason, _) => reason,
+            None => reason,
         };
         self.trouble = Some(StartFailure { reason, message, until: Instant::now() + wait, wait });
         reason
@@ -233,7 +245,7 @@ impl<B: RunScope> Container<B> {
             ContainerObservation::Never
         } else if !is_past && !end.asked {
             let wait = end.restart_at.saturating_duration_since(now);
-            let wait = if is_outdated { Duration::ZERO } else { wait };
+            let wait = if self.has_other_image() { Duration::ZERO } else { wait };
             ContainerObservation::Ended { exit_code, wait }
         } else if rule.is_for_good(exit_code, end.asked) {
             ContainerObservation::Done { exit_code }
