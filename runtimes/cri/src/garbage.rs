@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_engine::files;
 use winddown_shared::{PodUid, RuntimeError, RuntimePod, error_chain};
@@ -25,6 +26,8 @@ const MAX_CONCURRENT_STOPS: usize = 4;
 const QUIET_TIME: Duration = Duration::from_millis(300);
 /// How long a clean-up waits for that before it continues anyway.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a clean-up counts as one of those that run at the same time.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 /// Delays clean-ups while containers are being stopped: tearing down a sandbox costs the runtime more than stopping
 /// a container, and in a shutdown the next group of pods is waiting to be signalled.
@@ -66,18 +69,20 @@ pub(super) async fn clean(
     // The mounts have to be made again if the pod comes back.
     entry.lock().own.prepared = false;
     // Callers that wait for this pod's volumes wait for this call, so it must not wait for other pods' stops.
-    let _turn = context.cleaning.turn(may_mount).await;
-    let held = take_held(&mut entry.lock());
-    if !held.is_empty() {
-        // Dropping each one waits for the kernel.
-        blocking(move || {
-            drop(held);
-            Ok(())
-        })
-        .await?;
-    }
-    let stopped = stop_sandboxes(context, entry).await;
-    stopped.map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
+    let work = async {
+        let held = take_held(&mut entry.lock());
+        if !held.is_empty() {
+            // Dropping each one waits for the kernel.
+            blocking(move || {
+                drop(held);
+                Ok(())
+            })
+            .await?;
+        }
+        let stopped = stop_sandboxes(context, entry).await;
+        stopped.map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))
+    };
+    context.cleaning.in_turn(may_mount, work).await?;
     shares::give(context, entry).await;
     Ok(())
 }
@@ -323,15 +328,22 @@ impl Cleaning {
         self.stops.subscribe()
     }
 
-    /// Waits for a slot to clean up one pod. Unless that is urgent, it waits first until nothing is being stopped,
+    /// Does the work of one clean-up, few at a time. Unless it is urgent, it waits first until nothing is being stopped,
     /// for [`QUIET_TIMEOUT`] at most.
-    async fn turn(&self, is_urgent: bool) -> Option<SemaphorePermit<'_>> {
+    async fn in_turn<T>(&self, is_urgent: bool, work: impl Future<Output = T>) -> T {
         if !is_urgent {
             // After that time the clean-up continues regardless.
             let _ = timeout(QUIET_TIMEOUT, self.quiet()).await;
         }
         // The semaphore is never closed.
-        self.turns.acquire().await.ok()
+        let turn = self.turns.acquire().await;
+        let mut work = pin!(work);
+        if let Ok(done) = timeout(LONGEST_TURN, &mut work).await {
+            return done;
+        }
+        // A network plugin that hangs for some pods must delay no other.
+        drop(turn);
+        work.await
     }
 
     async fn quiet(&self) {
@@ -362,7 +374,7 @@ mod tests {
     async fn a_clean_up_waits_until_nothing_is_being_stopped() {
         let cleaning = Cleaning::default();
         let began = Instant::now();
-        cleaning.turn(false).await;
+        cleaning.in_turn(false, async {}).await;
         assert_eq!(began.elapsed(), QUIET_TIME);
         let began = Instant::now();
         let stop = async {
@@ -376,7 +388,7 @@ mod tests {
         let clean = async {
             // The stop begins first.
             tokio::task::yield_now().await;
-            cleaning.turn(false).await;
+            cleaning.in_turn(false, async {}).await;
             began.elapsed()
         };
         let ((), cleaned) = tokio::join!(stop, clean);
@@ -388,7 +400,25 @@ mod tests {
         let cleaning = Cleaning::default();
         let _hung = cleaning.hold();
         let began = Instant::now();
-        cleaning.turn(false).await;
+        cleaning.in_turn(false, async {}).await;
         assert_eq!(began.elapsed(), QUIET_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clean_ups_that_hang_hold_up_no_other() {
+        let cleaning = Cleaning::default();
+        let began = Instant::now();
+        let hang = || cleaning.in_turn(true, std::future::pending::<()>());
+        let all = join_all(std::iter::repeat_with(hang).take(MAX_CONCURRENT_STOPS));
+        let other = async {
+            timeout(QUIET_TIMEOUT, cleaning.in_turn(true, async {})).await.unwrap();
+            began.elapsed()
+        };
+        let waited = tokio::select! {
+            biased;
+            _ = all => Duration::MAX,
+            waited = other => waited,
+        };
+        assert_eq!(waited, LONGEST_TURN);
     }
 }
