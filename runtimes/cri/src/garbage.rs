@@ -51,6 +51,15 @@ pub(super) async fn clean(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
+    release(context, entry, false).await
+}
+
+/// The same, at once if it is urgent.
+async fn release(
+    context: &Arc<CriContext>,
+    entry: &Arc<PodEntry>,
+    is_urgent: bool,
+) -> Result<(), RuntimeError> {
     let uid = entry.uid();
     if entry.lock().any_running() {
         return Err(failed(format!("pod {uid} still runs: stop it before it is cleaned up")));
@@ -82,7 +91,7 @@ pub(super) async fn clean(
         let stopped = stop_sandboxes(context, entry).await;
         stopped.map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))
     };
-    context.cleaning.in_turn(may_mount, work).await?;
+    context.cleaning.in_turn(is_urgent || may_mount, work).await?;
     shares::give(context, entry).await;
     Ok(())
 }
@@ -123,7 +132,8 @@ pub(super) async fn forget(
     if entry.lock().any_running() {
         return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
     }
-    clean(context, entry).await?;
+    // Its caller would give up before no other pod is being stopped, each time, and its sandboxes are stopped already.
+    release(context, entry, true).await?;
     // The listing includes what an earlier agent left and this one never asked about.
     list::list_pod(context, entry).await?;
     let (containers, sandboxes) = {

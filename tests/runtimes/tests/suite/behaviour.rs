@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use winddown_cri::{CgroupDriver, CriRuntime, PodSlices};
 use winddown_host::service_units::UnitError;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{Recorder, Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{
-    Act, POLITE, clean, eventually, exit_of, forget, is_running, pod, run, secs, stop, sync_until,
-    waits_for,
+    Act, POLITE, STUBBORN, clean, eventually, exit_of, forget, is_running, pod, run, secs, stop,
+    sync_until, waits_for,
 };
 use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
@@ -84,6 +84,30 @@ async fn a_sandbox_that_died_is_stopped_too() {
     stop(&runtime, &web, 5).await;
     runtime.clean_pod(web.uid()).await.unwrap();
     assert_eq!(calls(&stage, "StopPodSandbox").len(), 2);
+}
+
+/// A node gives up on the removal of a pod after ten seconds.
+#[tokio::test]
+async fn the_remains_of_a_pod_are_removed_although_another_pod_takes_long_to_stop() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let web = polite("web");
+    let slow = pod("slow", &json!({"containers": [container_of("main", STUBBORN)]}));
+    for pod in [&web, &slow] {
+        run(&runtime, pod).await;
+    }
+    stop(&runtime, &web, 5).await;
+    runtime.clean_pod(web.uid()).await.unwrap();
+    let removed = async {
+        eventually("it is asked to stop", || calls(&stage, "StopContainer").len() > 1).await;
+        timeout(secs(5), runtime.forget_pod(web.uid())).await.unwrap().unwrap();
+    };
+    tokio::select! {
+        _ = stop(&runtime, &slow, 600) => panic!("it does not stop"),
+        () = removed => {}
+    }
+    assert_eq!(stage.cri.running(), ["slow/main#0"]);
+    assert_eq!(stage.cri.holds(), (1, 1));
 }
 
 #[tokio::test]
