@@ -99,7 +99,8 @@ async fn create(
     name_conflict::create_or_find(call, found).await
 }
 
-/// Asks for the addresses of the pod's sandbox, unless they are known or the pod is on the host's network.
+/// Asks for the addresses of the pod's sandbox, unless they are known or the pod is on the host's network. One that has
+/// lost its network is of no use any more, although it is ready.
 ///
 /// # Errors
 /// The runtime did not answer, or the sandbox is gone.
@@ -111,29 +112,40 @@ pub(super) async fn know_addresses(
     if pod.is_on_host_network() {
         return Ok(());
     }
-    ask_addresses(context, entry).await.map_err(|error| {
+    let without = ask_addresses(context, entry).await.map_err(|error| {
         entry.lock().own.unsure = true;
         error.during(format!("asking for the address of pod {}", pod.pod_ref()))
-    })
+    })?;
+    if let Some(id) = without {
+        tracing::warn!(pod = %pod.pod_ref(), sandbox = %id, "the pod's sandbox has no IP address");
+        let mut state = entry.lock();
+        state.own.all.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
+    }
+    Ok(())
 }
 
-/// Asks for the addresses of the pod's sandbox, if it has one, unless they are known.
+/// Asks for the addresses of the pod's sandbox, if it has one, unless they are known. Returns its ID if it has a network
+/// and no address in it.
 ///
 /// # Errors
 /// The runtime did not answer, or the sandbox is gone.
-pub(super) async fn ask_addresses(context: &CriContext, entry: &PodEntry) -> Result<(), CallError> {
+pub(super) async fn ask_addresses(
+    context: &CriContext,
+    entry: &PodEntry,
+) -> Result<Option<Arc<str>>, CallError> {
     let id = {
         let state = entry.lock();
         let Some(sandbox) = state.own.sandbox().filter(|_| state.ips.is_empty()) else {
-            return Ok(());
+            return Ok(None);
         };
-        sandbox.id.to_string()
+        Arc::clone(&sandbox.id)
     };
-    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
+    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
     let answer = context.client.pod_sandbox_status(request).await?;
     let node = context.config.node.addresses.first();
     entry.lock().ips = addresses(answer.status.as_ref(), node);
-    Ok(())
+    let network = answer.status.and_then(|status| status.network);
+    Ok(network.is_some_and(|network| network.ip.is_empty()).then_some(id))
 }
 
 /// The configuration of the pod's sandbox, which the runtime also expects with each container.

@@ -21,11 +21,11 @@ pub(super) async fn sync(
     stop::started(entry, context.config.times.change).await?;
     stop::know_what_runs(context, entry).await?;
     prepare(context, entry, pod).await?;
+    // An earlier agent may have started what runs, and its probes need the address.
+    sandbox::know_addresses(context, entry, pod).await?;
     if has_lost_its_sandbox(entry) {
         ensure_sandbox(context, entry, pod).await?;
     }
-    // An earlier agent started what runs: without the address its probes would ask this node.
-    sandbox::know_addresses(context, entry, pod).await?;
     let again_in = sync::pass(context, entry, pod).await?;
     garbage::prune(context, entry);
     let ignored = entry.lock().own.ignored.clone();
@@ -83,8 +83,8 @@ pub(super) async fn ensure_sandbox(
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<bool, RuntimeError> {
+    sandbox::know_addresses(context, entry, pod).await?;
     if entry.lock().own.sandbox().is_some() {
-        sandbox::know_addresses(context, entry, pod).await?;
         return Ok(true);
     }
     if !entry.lock().own.all.is_empty() {
@@ -96,6 +96,8 @@ pub(super) async fn ensure_sandbox(
     if let Err(error) = garbage::stop_sandboxes(context, entry).await {
         tracing::warn!(pod = %pod.pod_ref(), error = error_chain(&error), "cannot stop a former sandbox");
     }
+    // Each new one may be of no use either.
+    garbage::prune(context, entry);
     let Some(starting) = pod::Starting::begin(entry) else { return Ok(false) };
     let work = {
         let (context, entry, pod) = (Arc::clone(context), Arc::clone(entry), pod.clone());
@@ -111,7 +113,9 @@ pub(super) async fn ensure_sandbox(
                 shares::prepare(&context, &entry, &pod).await;
                 sandbox::make(&context, &entry, &pod).await?;
                 shares::give(&context, &entry).await;
-                sandbox::know_addresses(&context, &entry, &pod).await
+                sandbox::know_addresses(&context, &entry, &pod).await?;
+                let is_usable = entry.lock().own.sandbox().is_some();
+                is_usable.then_some(()).ok_or_else(|| no_address(&pod))
             };
             tokio::select! {
                 made = made => made?,
@@ -128,6 +132,13 @@ pub(super) async fn ensure_sandbox(
             Err(failed(format!("creating the sandbox of pod {}: {error}", pod.pod_ref())))
         }
     }
+}
+
+fn no_address(pod: &Pod) -> RuntimeError {
+    failed(format!(
+        "pod {}: its new sandbox has no IP address: check the CNI plugin and its configuration",
+        pod.pod_ref()
+    ))
 }
 
 #[cfg(test)]
@@ -196,5 +207,20 @@ mod tests {
         assert_eq!(cri.running(), ["web/main#0"]);
         let text = std::fs::read_to_string(&hosts).unwrap();
         assert!(text.ends_with("\n10.88.0.2\tweb\n"), "{text}");
+    }
+
+    /// Its programs would take the address of the node for their own, and its probes would ask the node.
+    #[tokio::test]
+    async fn a_pod_whose_sandbox_has_no_address_any_more_gets_another_sandbox() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, config, runtime, pod) = scene(dir.path()).await;
+        runtime.sync_pod(&pod).await.unwrap();
+        drop(runtime);
+        cri.lose_networks();
+        let runtime = CriRuntime::open(config).await.unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(cri.running(), ["web/main#1"]);
+        let entry = runtime.context.pods.get(pod.uid()).unwrap();
+        assert_eq!(entry.lock().ips, ["10.88.0.2"]);
     }
 }

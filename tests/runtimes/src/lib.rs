@@ -166,6 +166,11 @@ impl FakeCri {
         self.world().kill_sandboxes();
     }
 
+    /// Removes the network namespaces of all sandboxes, whose processes keep running.
+    pub fn lose_networks(&self) {
+        self.world().lose_networks();
+    }
+
     /// Loses the states of running containers, as containerd may when it is restarted; they keep running.
     pub fn lose_states(&self) {
         self.world().lose_states();

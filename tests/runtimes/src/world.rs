@@ -41,6 +41,8 @@ pub(super) struct Sandbox {
     pub(super) handler: String,
     pub(super) ready: bool,
     pub(super) created_at: i64,
+    /// Empty if its network is gone.
+    pub(super) ip: String,
 }
 
 #[derive(Debug)]
@@ -207,6 +209,10 @@ impl World {
         }
     }
 
+    pub(super) fn lose_networks(&mut self) {
+        self.sandboxes.values_mut().for_each(|sandbox| sandbox.ip.clear());
+    }
+
     pub(super) fn now(&self) -> i64 {
         i64::try_from(self.wall.now().as_nanosecond()).unwrap_or(i64::MAX)
     }
@@ -232,7 +238,9 @@ impl World {
             return Err(format!("failed to reserve sandbox name: it is reserved for {id}"));
         }
         let (id, created_at) = (self.new_id(), self.now());
-        self.sandboxes.insert(id.clone(), Sandbox { config, handler, ready: true, created_at });
+        let ip = "10.88.0.2".to_owned();
+        let sandbox = Sandbox { config, handler, ready: true, created_at, ip };
+        self.sandboxes.insert(id.clone(), sandbox);
         Ok(id)
     }
 
@@ -357,7 +365,7 @@ impl World {
             state: sandbox.state().into(),
             created_at: sandbox.created_at,
             network: Some(api::PodSandboxNetworkStatus {
-                ip: if on_host { String::new() } else { "10.88.0.2".to_owned() },
+                ip: if on_host { String::new() } else { sandbox.ip.clone() },
                 additional_ips: Vec::new(),
             }),
             linux: Some(api::LinuxPodSandboxStatus {

@@ -73,6 +73,26 @@ fn a_containers_words_and_environment_are_its_specs() {
 }
 
 #[test]
+fn a_pod_whose_address_is_not_known_does_not_take_the_nodes_for_its_own() {
+    let one = json!({"name": "main", "env": [
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        {"name": "IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}},
+    ]});
+    let of = |on_host: bool, ips: &[String]| {
+        let pod = pod(&json!({"hostNetwork": on_host, "containers": [one]}));
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        variables(&config(), &pod, ips, container, "spec.containers[0]")
+    };
+    let error = of(false, &[]).unwrap_err();
+    assert!(matches!(error, RuntimeError::NotYet { .. }), "{error}");
+    let field =
+        "spec.containers[0].env[1].valueFrom.fieldRef.fieldPath: status.podIPs is not known";
+    assert!(error.to_string().contains(field), "{error}");
+    assert_eq!(of(true, &[]).unwrap()[1].1, "192.0.2.7");
+    assert_eq!(of(false, &["10.0.0.9".into(), "fd00::9".into()]).unwrap()[1].1, "10.0.0.9,fd00::9");
+}
+
+#[test]
 fn a_containers_rights_are_its_own_before_its_pods_before_its_images() {
     let of = |container: &Value, pod: &Value, image: &api::Image| {
         let mut one = json!({"name": "main", "image": "app:1"});
