@@ -104,6 +104,7 @@ mod kernel_limits;
 mod labels;
 mod list;
 pub(crate) mod logs;
+mod masked_paths;
 mod mounts;
 mod name_conflict;
 mod observe;

@@ -39,6 +39,8 @@ pub(crate) struct ContainerStart<'a> {
     /// The image's stop signal, if known.
     pub(crate) image_signal: Option<&'a str>,
     pub(crate) kernel: &'a KernelLimits,
+    /// The paths that it does not see, unless it is privileged.
+    pub(crate) masked: &'a [String],
 }
 
 /// The configuration of a container, without its mounts.
@@ -95,6 +97,7 @@ pub(crate) fn container(start: &ContainerStart<'_>) -> Result<api::ContainerConf
                 start.target,
                 start.image,
                 &config.paths.seccomp,
+                start.masked,
             )),
         }),
         mounts: Vec::new(),

@@ -14,6 +14,7 @@ use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 use super::client::CallError;
 use super::image::{self, ImageError};
 use super::kernel_limits::KernelLimits;
+use super::masked_paths::masked_paths;
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, ContainerStart};
 use super::{
@@ -211,6 +212,7 @@ async fn make(
         image: &image,
         image_signal: stop_signal.as_deref(),
         kernel: &KernelLimits::read(&context.config),
+        masked: &masked_paths(&context.config.paths.sys),
     };
     let mut config = spec::container(&start).map_err(config_error)?;
     let notice;

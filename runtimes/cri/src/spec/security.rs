@@ -7,22 +7,6 @@ use winddown_shared::Pod;
 
 use super::super::api;
 
-/// Paths in /proc and /sys that are hidden from a container, unless it is privileged: the list that container
-/// runtimes have in common.
-const MASKED: [&str; 11] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-];
-
 /// Paths in /proc that are read-only in a container, unless it is privileged.
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
@@ -58,6 +42,7 @@ pub(super) fn container_security(
     target: Option<&str>,
     image: &api::Image,
     seccomp_dir: &Path,
+    masked: &[String],
 ) -> api::LinuxContainerSecurityContext {
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let own = container.security_context.as_ref();
@@ -70,8 +55,9 @@ pub(super) fn container_security(
     // A group without a user is an error for containerd.
     let root = username.is_empty().then_some(0);
     let unmasked = privileged || own.and_then(|s| s.proc_mount.as_deref()) == Some("Unmasked");
-    let paths = |list: &[&str]| -> Vec<String> {
-        if unmasked { Vec::new() } else { list.iter().map(|&p| p.to_owned()).collect() }
+    let (masked_paths, readonly_paths) = match unmasked {
+        true => (Vec::new(), Vec::new()),
+        false => (masked.to_vec(), READ_ONLY.map(str::to_owned).to_vec()),
     };
     let seccomp = own.and_then(|s| s.seccomp_profile.as_ref());
     let seccomp = seccomp.or(of_pod.and_then(|s| s.seccomp_profile.as_ref()));
@@ -93,8 +79,8 @@ pub(super) fn container_security(
         readonly_rootfs: own.and_then(|s| s.read_only_root_filesystem) == Some(true),
         supplemental_groups: groups(of_pod),
         no_new_privs: own.and_then(|s| s.allow_privilege_escalation) == Some(false),
-        masked_paths: paths(&MASKED),
-        readonly_paths: paths(&READ_ONLY),
+        masked_paths,
+        readonly_paths,
         seccomp: if privileged { None } else { seccomp.map(|p| seccomp_profile(p, seccomp_dir)) },
         apparmor: apparmor.map(|p| profile(&p.type_, p.localhost_profile.clone())),
     }

@@ -42,6 +42,7 @@ fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
         image,
         image_signal: None,
         kernel: &KernelLimits::default(),
+        masked: &["/proc/kcore".to_owned()],
     })
     .unwrap()
 }
@@ -111,7 +112,7 @@ fn a_containers_rights_are_its_own_before_its_pods_before_its_images() {
     assert_eq!(user(&in_a_group), Some(0), "a group without a user is refused by containerd");
     let plain = of(&json!({}), &json!({"fsGroup": 3, "supplementalGroups": [4]}), &root);
     assert_eq!(plain.supplemental_groups, [4, 3]);
-    assert!(!plain.no_new_privs && plain.masked_paths.contains(&"/proc/kcore".to_owned()));
+    assert!(!plain.no_new_privs && plain.masked_paths == ["/proc/kcore"]);
     let seccomp = json!({"type": "RuntimeDefault"});
     let tight = of(
         &json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
