@@ -101,9 +101,14 @@ pub(crate) fn places(
     if state.any_running() {
         return None;
     }
-    let logs =
-        state.pod.as_ref().map(|p| files::pod_logs(&config.log_dir, p.namespace(), p.name(), uid));
+    let logs = logs_of(state, config, uid);
     // Records last: while they exist, the rest of the pod can be found.
     let whole = pod_record::whole_path(config, uid);
     Some(logs.into_iter().chain(whole).chain([paths::pod(config, uid)]).collect())
+}
+
+/// The directory of the pod's logs; none if its name is not known, because it has none and its record is lost.
+pub(crate) fn logs_of(state: &PodState, config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf> {
+    let (namespace, name) = &state.label;
+    (!name.is_empty()).then(|| files::pod_logs(&config.log_dir, namespace, name, uid))
 }

@@ -82,10 +82,10 @@ pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> FoundRecords {
 
 /// The directory of the pod's logs, if it has one. Blocks.
 pub(crate) fn logs(config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf> {
-    let end = format!("_{uid}");
     let mut all = std::fs::read_dir(&config.log_dir).ok()?.flatten();
-    all.find(|dir| dir.file_name().to_str().is_some_and(|name| name.ends_with(&end)))
-        .map(|dir| dir.path())
+    // Only the UID of a static pod may contain an underscore.
+    let is_its = |name: &str| name.splitn(3, '_').nth(2) == Some(uid.as_str());
+    all.find(|dir| dir.file_name().to_str().is_some_and(is_its)).map(|dir| dir.path())
 }
 
 /// The namespace and the name in the name of a directory of logs: `NAMESPACE_NAME_UID`.

@@ -9,7 +9,7 @@ use winddown_engine::stats::{CgroupDirs, Figures, PodDirs, reclaim_memory, remov
 use winddown_shared::{Freed, Garbage, MemoryFigure, PodStats, PodUid, RuntimeError};
 
 use super::config::ProcessConfig;
-use super::pod::{PodEntry, PodState};
+use super::pod::{PodEntry, PodState, logs_of};
 use super::{ProgramContext, ProgramDriver, ProgramRuntime, blocking, paths};
 
 pub(crate) mod processes;
@@ -108,9 +108,12 @@ pub(super) async fn take_back<D: ProgramDriver>(
 }
 
 fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodDirs> {
-    let logs = logs_of(config, entry)?;
-    let names: Vec<Arc<str>> =
-        entry.lock().containers.iter().map(|c| Arc::clone(&c.name)).collect();
+    let (logs, names) = {
+        let state = entry.lock();
+        let logs = logs_of(&state, config, entry.uid())?;
+        let names = state.containers.iter().map(|c| Arc::clone(&c.name));
+        (logs, names.collect::<Vec<_>>())
+    };
     Some(PodDirs {
         uid: entry.uid().clone(),
         logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
@@ -122,8 +125,8 @@ fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodDirs> {
 
 /// Returns the logs of the last two runs of each container, if the pod was stopped and no longer runs.
 fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
-    let Some(logs) = logs_of(config, entry) else { return Vec::new() };
     let state = entry.lock();
+    let Some(logs) = logs_of(&state, config, entry.uid()) else { return Vec::new() };
     if !state.is_over() {
         return Vec::new();
     }
@@ -133,13 +136,6 @@ fn logs_of_dead(config: &ProcessConfig, entry: &PodEntry) -> Vec<PathBuf> {
         attempts.map(|attempt| logs.join(files::run_log(name, attempt))).collect::<Vec<_>>()
     });
     both.collect()
-}
-
-/// Returns the log directory of a pod; none if the pod's record is damaged.
-fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
-    let state = entry.lock();
-    let pod = state.pod.as_ref()?;
-    Some(files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), entry.uid()))
 }
 
 fn sources<D: ProgramDriver>(

@@ -71,6 +71,26 @@ async fn containers_whose_records_are_lost_are_found_by_what_runs_and_no_second_
 }
 
 #[tokio::test]
+async fn the_logs_of_a_pod_whose_records_are_lost_are_removed_with_it_and_no_others() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let pod = bed.pod("echo up; exec sleep 1000");
+    bed.bring_up(&first, &pod).await;
+    drop(first);
+    for path in ["state/pods", "run"] {
+        std::fs::remove_dir_all(bed.path(path)).unwrap();
+    }
+    let logs = |pod: &str| bed.path("logs").join(format!("default_{pod}"));
+    let (own, other) = (format!("web_{}", pod.uid()), format!("other_a_{}", pod.uid()));
+    std::fs::create_dir(logs(&other)).unwrap();
+    let second = bed.open().await;
+    second.stop_pod(pod.uid(), None, Grace::fixed(Duration::ZERO)).await.unwrap();
+    second.forget_pod(pod.uid()).await.unwrap();
+    assert_eq!((logs(&own).exists(), logs(&other).exists()), (false, true));
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
 async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
     let bed = Bed::new();
     let first = bed.open().await;
