@@ -243,7 +243,7 @@ pub(crate) fn command_unit(
 const NO_LIMIT: Option<u64> = Some(u64::MAX);
 
 /// Converts a container's limits as the kubelet does.
-fn limits(container: &api::Container) -> UnitLimits {
+pub(super) fn limits(container: &api::Container) -> UnitLimits {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());

@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_engine::action::ActionError;
+use winddown_engine::container_plan;
 use winddown_shared::Pod;
 use winddown_shim::order::ExecCommand;
 
-use super::units::{KillWhom, ServiceUnits, UnitOutput};
+use super::units::{KillWhom, NewUnit, ServiceUnits, UnitOutput};
 use super::{Context, attempt, names};
 use crate::programs::CommandOutput;
+use crate::programs::config::ProcessConfig;
 
 /// Added to a command's limit to get the unit's maximum runtime, which ends hooks whose agent was killed.
 const RUNTIME_SLACK: Duration = Duration::from_secs(10);
@@ -43,9 +45,8 @@ pub(crate) async fn exec<U: ServiceUnits>(
     };
     let number = context.driver.hooks.fetch_add(1, Ordering::Relaxed);
     let name = names::hook(pod.uid(), container, std::process::id(), number);
-    let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
-        .map_err(broken)?;
-    unit.slice = names::SLICE.to_owned();
+    let mut unit =
+        unit(&context.config, (pod, container), name.clone(), command).map_err(broken)?;
     unit.max_runtime = limit.checked_add(RUNTIME_SLACK);
     let whither = |fd: Option<OwnedFd>| fd.map_or(UnitOutput::Null, UnitOutput::To);
     (unit.output, unit.error) = (whither(output.out), whither(output.error));
@@ -58,6 +59,21 @@ pub(crate) async fn exec<U: ServiceUnits>(
     leash.let_go();
     let error = || broken(io::Error::other("its exit was not observed"));
     Ok(view.end.ok_or_else(error)?.status.code().0)
+}
+
+/// The unit of a command. It is limited as its container is, of whose control group it is no part.
+fn unit(
+    config: &ProcessConfig,
+    (pod, container): (&Pod, &str),
+    name: String,
+    command: &ExecCommand,
+) -> io::Result<NewUnit> {
+    let mut unit = attempt::command_unit(config, pod, container, name, command)?;
+    unit.slice = names::SLICE.to_owned();
+    if let Some(found) = container_plan::find(pod, container) {
+        unit.limits = attempt::limits(&found.container);
+    }
+    Ok(unit)
 }
 
 /// The unit may run as long as this is held; dropping it kills the unit.
@@ -89,5 +105,30 @@ impl<U: ServiceUnits> Drop for Leash<U> {
             }
             context.driver.unit_cache.forget(&unit);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+    use crate::programs::config::ShimCommand;
+
+    #[test]
+    fn a_command_beside_a_container_has_its_limits() {
+        let limits = json!({"memory": "64Mi", "cpu": "1500m"});
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+        });
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let config = ProcessConfig::new("/s", "/l", ShimCommand::subcommand("shim"), clock);
+        let command = ExecCommand::default();
+        let made = unit(&config, (&pod, "main"), "hook.service".into(), &command).unwrap();
+        assert_eq!(made.slice, names::SLICE);
+        assert_eq!((made.limits.memory_max, made.limits.cpu_milli), (Some(64 << 20), Some(1500)));
     }
 }
