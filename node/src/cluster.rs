@@ -61,6 +61,8 @@ pub struct Cluster {
     /// The facts in the Node object that do not change while the agent runs. The machine's addresses are not among them:
     /// they come from [`Settings::host_ips`](crate::Settings::host_ips).
     pub facts: NodeFacts,
+    /// Receives the host names and addresses that the Node object has, with every change; none while it has no address.
+    pub names: watch::Sender<Vec<String>>,
     /// How the API server's pods are run here; `None` next to a kubelet, which runs them.
     pub pods: Option<PodsParts>,
 }
@@ -95,6 +97,7 @@ struct ClusterShared {
     fixed: NodeFacts,
     changing: Mutex<Changing>,
     facts: watch::Sender<NodeFacts>,
+    names: watch::Sender<Vec<String>>,
     pods: Option<PodSide>,
 }
 
@@ -203,7 +206,7 @@ impl Membership {
         wall: &WallClock,
         product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
-        let Cluster { connection, node, facts: fixed, pods } = parts;
+        let Cluster { connection, node, facts: fixed, names, pods } = parts;
         let client = connection.client();
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
@@ -229,6 +232,7 @@ impl Membership {
             fixed,
             changing: Mutex::default(),
             facts,
+            names,
             pods,
         }));
         let work = ClusterWork { node: controller, writer, pods: work };
@@ -272,6 +276,13 @@ impl Membership {
             side.resolver.set_node(facts::for_pods(allocatable));
         }
         let facts = facts::facts(&self.0.fixed, &changing);
+        let names = facts.addresses.iter().map(|one| one.address.clone()).collect();
+        self.0.names.send_if_modified(|known| {
+            *known != names && {
+                *known = names;
+                true
+            }
+        });
         self.0.facts.send_replace(facts);
     }
 }

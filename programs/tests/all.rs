@@ -22,6 +22,7 @@ mod pods;
 mod release;
 mod schemas;
 mod secrets;
+mod serving;
 mod signals;
 mod situations;
 mod test_programs;

@@ -102,7 +102,7 @@ impl Renewal {
     /// Requests and renews the certificate forever.
     pub(super) async fn run(&self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
-        let mut share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
+        let mut share = random_share();
         let mut made = None;
         let mut said = None;
         loop {
@@ -118,7 +118,7 @@ impl Renewal {
                     backoff.reset();
                     made = Some(self.wall.now());
                     said = None;
-                    share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
+                    share = random_share();
                 }
                 Err(error) => {
                     let text = error_chain(&error);
@@ -191,4 +191,9 @@ impl Renewal {
             context: None,
         }
     }
+}
+
+/// The share of its lifetime after which a certificate is renewed.
+fn random_share() -> f64 {
+    EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction()
 }

@@ -103,7 +103,7 @@ pub struct NodeApi {
     pub log_max_bytes: u64,
     /// The certificate files.
     pub tls: TlsFiles,
-    /// Why there is no certificate yet, for display; empty if the error of reading the files explains it.
+    /// Why there is no certificate yet, or no new one, for display; empty if the error of reading the files explains it.
     pub waits_for: watch::Receiver<String>,
     /// Authenticates and authorizes clients.
     pub reviews: Arc<dyn Reviews>,
@@ -142,11 +142,11 @@ impl Plugin for NodeApi {
 impl NodeApi {
     async fn listen(self, node: NodeHandle, growth: Option<SharedWatch>) {
         let Self { address, node_name, log_dir, log_max_bytes, tls: files, waits_for, .. } = self;
+        let mut waits_for = waits_for;
         let tls = Tls::new(files.clone());
-        certificates(&tls, &files, waits_for, &node).await;
+        certificates(&tls, &files, &mut waits_for, &node).await;
         let listener = bind(address, &node).await;
         tracing::info!(%address, "the node API is served");
-        node.set_status_line(format!("listening on {address}"));
         let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
         let places = ClientPlaces::new();
         let context = RequestContext {
@@ -160,7 +160,8 @@ impl NodeApi {
             streams: Arc::new(Semaphore::new(MAX_OPEN_STREAMS)),
             logs: PodLogs::new(log_dir, log_max_bytes, MAX_OPEN_LOGS, growth),
         };
-        server::serve(Arc::new(context), listener).await;
+        let served = server::serve(Arc::new(context), listener);
+        tokio::join!(served, show(address, waits_for, &node));
     }
 }
 
@@ -168,7 +169,7 @@ impl NodeApi {
 async fn certificates(
     tls: &Tls,
     files: &TlsFiles,
-    mut waits_for: watch::Receiver<String>,
+    waits_for: &mut watch::Receiver<String>,
     node: &NodeHandle,
 ) {
     let TlsFiles { certificate, key, client_authority } = files;
@@ -189,6 +190,18 @@ async fn certificates(
         tokio::select! {
             _ = timeout(CERTIFICATE_CHECK_INTERVAL, watch.next()) => {}
             Ok(()) = waits_for.changed() => {}
+        }
+    }
+}
+
+/// Keeps the status line of a server that listens: a certificate that a person has to approve may be its next one.
+async fn show(address: SocketAddr, mut waits_for: watch::Receiver<String>, node: &NodeHandle) {
+    loop {
+        let why = waits_for.borrow_and_update().clone();
+        let next = if why.is_empty() { why } else { format!("; no new certificate: {why}") };
+        node.set_status_line(format!("listening on {address}{next}"));
+        if waits_for.changed().await.is_err() {
+            return;
         }
     }
 }

@@ -11,6 +11,7 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -24,15 +25,17 @@ use rcgen::{
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use winddown_host::SharedWatch;
 use winddown_host::pod_logs::PodLogs;
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
-    GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginStatusLines, Pod, ReviewError,
-    Reviews, VictimLock, WallClock,
+    GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginStatusLines, Pod,
+    ReviewError, Reviews, VictimLock, WallClock,
 };
 
+use crate::NodeApi;
 use crate::context::RequestContext;
 use crate::figures::SharedMeasurement;
 use crate::places::ClientPlaces;
@@ -136,6 +139,20 @@ fn client(by: &CertifiedIssuer<'static, KeyPair>, name: &str) -> String {
     signed(by, name, ExtendedKeyUsagePurpose::ClientAuth, |_| {})
 }
 
+/// The handle of a node with these statuses and status lines.
+fn handle(statuses: &StatusStore, notes: PluginStatusLines) -> NodeHandle {
+    let parts = NodeHandleParts {
+        killer: Arc::new(FakeKiller::with([])),
+        victims: VictimLock::new(),
+        gate: watch::Sender::new(GateReasons::default()).subscribe(),
+        statuses: statuses.clone(),
+        recorder: Arc::new(()),
+        wall: WallClock::fixed("2026-01-01T00:00:00Z".parse().unwrap()),
+        notes,
+    };
+    NodeHandle::new(PluginName::new("node-api"), parts)
+}
+
 impl Bench {
     fn new() -> Self {
         let all = ["get", "create"];
@@ -167,19 +184,10 @@ impl Bench {
             client_authority: Some(at("clients.pem")),
         };
         let statuses = StatusStore::default();
-        let parts = NodeHandleParts {
-            killer: Arc::new(FakeKiller::with([])),
-            victims: VictimLock::new(),
-            gate: watch::Sender::new(GateReasons::default()).subscribe(),
-            statuses: statuses.clone(),
-            recorder: Arc::new(()),
-            wall: WallClock::fixed("2026-01-01T00:00:00Z".parse().unwrap()),
-            notes: PluginStatusLines::default(),
-        };
         let (growth, teller) = SharedWatch::open().unwrap();
         tokio::spawn(teller.run());
         let cluster = Arc::new(cluster);
-        let node = NodeHandle::new(PluginName::new("node-api"), parts);
+        let node = handle(&statuses, PluginStatusLines::default());
         let context = RequestContext {
             node: node.clone(),
             gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),
@@ -229,6 +237,26 @@ impl Bench {
         folder.join(name)
     }
 
+    /// The node API as a plug-in, on a free port, with a certificate that says this of itself.
+    fn plugin(&self, waits_for: watch::Receiver<String>) -> NodeApi {
+        let at = |name: &str| self.directory.path().join(name);
+        NodeApi {
+            address: "127.0.0.1:0".parse().unwrap(),
+            node_name: "n1".to_owned(),
+            log_dir: at("logs"),
+            log_max_bytes: 1024 * 1024,
+            tls: TlsFiles {
+                certificate: at("server.pem"),
+                key: at("server.pem"),
+                client_authority: None,
+            },
+            waits_for,
+            reviews: Arc::clone(&self.cluster) as _,
+            figures: Arc::new(figures::Measures::default()),
+            streams: None,
+        }
+    }
+
     /// Serves on a free port and returns it.
     async fn serve(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -236,4 +264,24 @@ impl Bench {
         tokio::spawn(crate::server::serve(Arc::clone(&self.context), listener));
         port
     }
+}
+
+#[tokio::test]
+async fn the_status_of_a_server_that_listens_names_the_request_for_its_next_certificate() {
+    let bench = Bench::new();
+    let (told, waits_for) = watch::channel(String::new());
+    let notes = PluginStatusLines::default();
+    let api = Box::new(bench.plugin(waits_for));
+    let served = tokio::spawn(api.run(handle(&bench.statuses, notes.clone())));
+    let mut lines = notes.changes();
+    let mut shows = async |line: &str| {
+        let shown = lines.wait_for(|lines| lines.iter().any(|one| &*one.line == line));
+        timeout(Duration::from_secs(60), shown).await.unwrap().unwrap();
+    };
+    shows("listening on 127.0.0.1:0").await;
+    told.send_replace("node-csr-1 waits to be approved".to_owned());
+    shows("listening on 127.0.0.1:0; no new certificate: node-csr-1 waits to be approved").await;
+    told.send_replace(String::new());
+    shows("listening on 127.0.0.1:0").await;
+    served.abort();
 }

@@ -138,6 +138,7 @@ async fn a_node_shows_the_address_that_its_machine_gets_later_and_keeps_it_while
         {"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n1"}
     ]);
     m.until_node("has both addresses", |node| node["status"]["addresses"] == both).await;
+    assert_eq!(*m.names.borrow(), ["192.0.2.7", "n1"], "its certificate is for these");
     first.stop().await;
     m.addresses.lock().0.clear();
     m.server.forget_requests();

@@ -158,6 +158,7 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
         connection: Connection::open(ClusterConfig::new(credentials), wall).await.unwrap(),
         node: NodeSettings::default(),
         facts: NodeFacts::default(),
+        names: watch::Sender::default(),
         pods: Some(PodsParts {
             state: state.to_owned(),
             volatile: state.join("volatile"),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::CertificateFacts;
 
 /// The longest wait between two checks, because the wall clock can be set and the machine can sleep.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BootstrapStep {

@@ -34,6 +34,8 @@ pub(super) struct Machine {
     /// Those of the machine, and how often they were read.
     pub(super) addresses: Arc<Mutex<(Vec<IpAddr>, usize)>>,
     pub(super) settings: watch::Sender<Settings>,
+    /// Those of the Node object.
+    pub(super) names: watch::Sender<Vec<String>>,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
 }
@@ -57,6 +59,7 @@ impl Machine {
         let host_ips = Arc::clone(&addresses);
         Self {
             addresses,
+            names: watch::Sender::default(),
             settings: watch::Sender::new(Settings {
                 host_ips: Arc::new(move || {
                     let mut addresses = host_ips.lock();
@@ -91,6 +94,7 @@ impl Machine {
                 addresses: vec![NodeAddress { type_: "Hostname".into(), address: "n1".into() }],
                 ..NodeFacts::default()
             },
+            names: self.names.clone(),
             pods: Some(PodsParts {
                 state: self.state.path().to_owned(),
                 volatile: self.volatile.path().to_owned(),

@@ -53,6 +53,7 @@ pub(super) async fn parts(
         connection: connect_early(config, &identity.name, wall).await?,
         node: node_settings(config)?,
         facts: facts(config, identity),
+        names: watch::Sender::default(),
         pods: Some(PodsParts {
             state: config.access.state_directory.clone(),
             volatile: volatile(config).to_owned(),

@@ -91,6 +91,7 @@ impl Service {
                 },
                 ..NodeFacts::default()
             },
+            names: watch::Sender::default(),
             pods: None,
         };
         let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> = vec![Box::new(cluster)];

@@ -42,7 +42,7 @@ pub(super) fn plugin<R: Runtime + PodStreams>(
         let serving = ServingCertificate {
             folder: config.access.state_directory.join("cluster").join("certificate"),
             node_name: identity.name.clone(),
-            names: cluster.facts.addresses.iter().map(|one| one.address.clone()).collect(),
+            names: cluster.names.subscribe(),
         };
         let file = serving.file();
         critical::spawn("serving certificate", serving.run(client.clone(), wall.clone(), told));

@@ -11,11 +11,30 @@ use winddown_shared::Reviews;
 use super::*;
 
 fn serving(scene: &Scene, names: &[&str]) -> ServingCertificate {
+    following(scene, &names_of(names))
+}
+
+fn following(scene: &Scene, names: &watch::Sender<Vec<String>>) -> ServingCertificate {
     ServingCertificate {
         folder: scene.path("pki"),
         node_name: "n1".to_owned(),
-        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        names: names.subscribe(),
     }
+}
+
+fn names_of(names: &[&str]) -> watch::Sender<Vec<String>> {
+    watch::Sender::new(names.iter().map(|&name| name.to_owned()).collect())
+}
+
+fn rename(node: &watch::Sender<Vec<String>>, names: &[&str]) {
+    node.send_replace(names_of(names).borrow().clone());
+}
+
+/// The name of the request that waits to be approved, as soon as it is another one than this.
+async fn waiting(running: &mut Running, than: &str) -> String {
+    let told = running.told.wait_for(|why| why.contains("waits") && !why.contains(than));
+    let why = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap().unwrap().clone();
+    why.rsplit(' ').next().unwrap().trim_end_matches('`').to_owned()
 }
 
 /// Asks and renews until it is dropped.
@@ -87,7 +106,7 @@ async fn a_serving_certificate_is_renewed_before_it_ends() {
     let scene = Scene::new().await;
     scene.server.sign_requests(Some(Duration::from_secs(6)));
     let connection = open(scene.with_certificate()).await;
-    let wanted = serving(&scene, &["n1"]);
+    let wanted = serving(&scene, &["10.0.0.5"]);
     let mut running = run(&connection, wanted.clone());
     is_there(&mut running).await;
     let first = std::fs::read(wanted.file()).unwrap();
@@ -99,13 +118,54 @@ async fn a_serving_certificate_is_renewed_before_it_ends() {
 }
 
 #[tokio::test]
+async fn a_node_without_an_address_waits_for_one_before_it_asks_for_a_serving_certificate() {
+    let scene = Scene::new().await;
+    scene.server.sign_requests(Some(HOUR));
+    let connection = open(scene.with_certificate()).await;
+    let node = names_of(&["n1"]);
+    let mut running = run(&connection, following(&scene, &node));
+    running.told.wait_for(|why| why.contains("once this machine has an address")).await.unwrap();
+    assert_eq!(asked(&scene).len(), 0, "no API server reaches a node by a name that no DNS has");
+    rename(&node, &["10.0.0.5", "n1"]);
+    is_there(&mut running).await;
+    assert_eq!(asked(&scene).len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_whose_address_changes_shows_its_old_certificate_until_the_new_one_is_signed() {
+    let scene = Scene::new().await;
+    scene.server.sign_requests(Some(HOUR));
+    let connection = open(scene.with_certificate()).await;
+    let node = names_of(&["10.0.0.5", "n1"]);
+    let wanted = following(&scene, &node);
+    let kept = || std::fs::read_to_string(wanted.file()).unwrap();
+    let mut running = run(&connection, wanted.clone());
+    is_there(&mut running).await;
+    let first = kept();
+
+    scene.server.sign_requests(None);
+    rename(&node, &["10.0.0.6", "n1"]);
+    let late = waiting(&mut running, "no request").await;
+    rename(&node, &["10.0.0.7", "n1"]);
+    let next = waiting(&mut running, &late).await;
+    assert!(kept() == first, "it serves until there is another one");
+    assert!(scene.server.sign(&next, HOUR));
+    is_there(&mut running).await;
+    assert!(kept().starts_with("for 10.0.0.7, n1\n"));
+
+    rename(&node, &["10.0.0.7"]);
+    drop(running);
+    is_there(&mut run(&connection, wanted.clone())).await;
+    assert_eq!(asked(&scene).len(), 3, "a certificate for more names is good");
+}
+
+#[tokio::test]
 async fn a_serving_certificate_that_is_denied_is_said() {
     let scene = Scene::new().await;
     scene.server.sign_requests(None);
     let connection = open(scene.with_certificate()).await;
-    let mut running = run(&connection, serving(&scene, &["n1"]));
-    let why = running.told.wait_for(|why| why.contains("waits")).await.unwrap().clone();
-    assert!(scene.server.deny_request(why.rsplit(' ').next().unwrap().trim_end_matches('`')));
+    let mut running = run(&connection, serving(&scene, &["10.0.0.5"]));
+    assert!(scene.server.deny_request(&waiting(&mut running, "no request").await));
     running.told.wait_for(|why| why.contains("was denied")).await.unwrap();
 }
 
