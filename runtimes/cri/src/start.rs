@@ -193,11 +193,8 @@ async fn make(
     };
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
-    let attempt = match attempt {
-        // No run is known.
-        0 => first_attempt::of(context, pod, name).await?,
-        later => later,
-    };
+    // With 0, no run is known.
+    let attempt = if attempt == 0 { first_attempt::of(context, pod, name).await? } else { attempt };
     let start = ContainerStart {
         config: &context.config,
         pod,
