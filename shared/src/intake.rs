@@ -18,6 +18,7 @@ use crate::{
 
 mod delays;
 mod leftovers;
+mod outlook;
 mod pending_preemption;
 mod rejected_static;
 mod removals;
@@ -27,6 +28,7 @@ mod turns;
 
 pub use delays::ReadmissionBackoff;
 use leftovers::{Leftovers, ListedPod};
+pub use outlook::Outlook;
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
 use rejected_static::RejectedStatic;
@@ -250,7 +252,7 @@ impl<R: Runtime> Intake<R> {
                 match wakeup {
                     Wakeup::Pass => break,
                     Wakeup::Room => {
-                        let mut others = self.others();
+                        let mut others = self.workers.others();
                         self.retry_held(&mut others);
                         self.retry_rejected(&mut others);
                     }
@@ -346,7 +348,7 @@ impl<R: Runtime> Intake<R> {
                 new.push(pod);
             }
         }
-        let mut others = self.others();
+        let mut others = self.workers.others();
         self.retry_held(&mut others);
         new.sort_by_key(|pod| importance(pod));
         for pod in new {

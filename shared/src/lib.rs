@@ -48,7 +48,7 @@ pub use base::{critical, display};
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use event::pressure_condition::{ConditionText, PressureCondition};
 pub use event::{Event, Recorder};
-pub use intake::{DesiredPods, Intake, ReadmissionBackoff, WAITING_FOR_PREEMPTION};
+pub use intake::{DesiredPods, Intake, Outlook, ReadmissionBackoff, WAITING_FOR_PREEMPTION};
 pub use kill::eviction_constraints::{DisruptionBudget, EvictionConstraints};
 pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};

@@ -1,14 +1,14 @@
 //! Simulates preemption for the control API.
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 use winddown_preemption::{ConsideredVictim, PreemptionHandler, Strategy, explain_admission};
-use winddown_shared::{
-    NodeUse, OtherPods, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
-    fit_failures,
-};
+use winddown_shared::status::StatusEntry;
+use winddown_shared::{Outlook, Pod, ResourceName, Runtime, WAITING_FOR_PREEMPTION, fit_failures};
 
 use crate::core::Core;
 use crate::fit::NodeResources;
@@ -48,14 +48,23 @@ impl<R: Runtime> PreemptionAnswers for Rooms<R> {
 }
 
 impl<R: Runtime> Rooms<R> {
+    /// The pod of a manifest. One that is wanted from a file already is the same pod: its UID depends on the file.
     fn pod_of(&self, manifest: &[u8]) -> Result<Pod, ApiError> {
-        read_manifest(Path::new("manifest"), manifest, &self.core.identity.name)
-            .map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+        let wrong = |error: &dyn Error| ApiError::new(ErrorCode::BadRequest, error.to_string());
+        let asked = read_manifest(Path::new("manifest"), manifest, &self.core.identity.name)
+            .map_err(|error| wrong(&error))?;
+        let wanted = self.core.wanted.borrow().clone();
+        let mut wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
+        let is_it = |pod: &&Pod| pod.is_static() && pod.full_name() == asked.full_name();
+        let Some(known) = wanted.find(is_it) else { return Ok(asked) };
+        let mut object = api::Pod::clone(&asked);
+        object.metadata.uid = Some(known.uid().to_string());
+        Pod::new(object).map_err(|error| wrong(&error))
     }
 
     fn resources(&self, found: &NodeResources) -> Vec<NodeResource> {
-        let mut used = NodeUse::default();
-        self.core.workers.running().pods.iter().for_each(|pod| used.add(pod));
+        let others = self.core.workers.others();
+        let used = others.used();
         let allocatable = &found.view.allocatable;
         let resource = |(name, capacity): (&ResourceName, i64)| NodeResource {
             name: name.to_string(),
@@ -69,10 +78,15 @@ impl<R: Runtime> Rooms<R> {
         found.whole.iter().map(resource).collect()
     }
 
-    fn waiting(&self) -> Vec<WaitingPod> {
+    /// The pods for which room is reserved.
+    fn held(&self) -> impl Iterator<Item = StatusEntry> {
         let said = self.core.statuses.all().into_iter();
-        let held = said.filter(|s| s.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION));
-        let mut waiting: Vec<WaitingPod> = held
+        said.filter(|s| s.status.reason.as_deref() == Some(WAITING_FOR_PREEMPTION))
+    }
+
+    fn waiting(&self) -> Vec<WaitingPod> {
+        let mut waiting: Vec<WaitingPod> = self
+            .held()
             .map(|entry| WaitingPod {
                 namespace: entry.pod.namespace().to_string(),
                 name: entry.pod.name().to_string(),
@@ -85,12 +99,16 @@ impl<R: Runtime> Rooms<R> {
         waiting
     }
 
-    /// Runs the admission checks of a new pod without acting on the result.
+    /// Asks what the intake would make of a new pod, without acting on the result.
     fn case(&self, pod: &Pod, found: Option<&NodeResources>, strategy: Strategy) -> PreemptionCase {
-        let workers = self.core.workers.clone();
-        let others = OtherPods::new(move || workers.non_terminating_pods());
+        let workers = &self.core.workers;
+        let mut others = workers.others();
+        self.held().for_each(|held| others.reserve(&held.pod));
         let mut case = PreemptionCase { pod: pod.pod_ref().to_string(), ..Default::default() };
         if let Some(found) = found {
+            // Only a critical pod can wait for those that are terminating.
+            let in_time = workers.others_in_time(&others);
+            let others = if pod.is_critical() { &in_time } else { &others };
             let failures = fit_failures(pod, &found.view, &others.used_without(pod));
             let short = failures.iter().filter_map(|failure| failure.shortfall());
             let lacking: Vec<(ResourceName, i64)> =
@@ -105,18 +123,19 @@ impl<R: Runtime> Rooms<R> {
             };
             case.insufficient = lacking.into_iter().map(lack).collect();
         }
-        match self
-            .core
-            .admission(Some(Arc::new(PreemptionHandler::new(strategy))))
-            .decide(pod, &others)
-        {
-            Verdict::Admitted => case.verdict = RoomVerdict::Starts,
-            Verdict::Waiting(plan) => {
+        let admission = self.core.admission(Some(Arc::new(PreemptionHandler::new(strategy))));
+        match workers.outlook(&admission, pod, &others) {
+            Outlook::Starts => case.verdict = RoomVerdict::Starts,
+            Outlook::Waits(message) => {
+                case.verdict = RoomVerdict::Waits;
+                case.message = message.to_string();
+            }
+            Outlook::Preempts(plan) => {
                 case.verdict = RoomVerdict::Preempts;
                 case.message = plan.message.to_string();
                 case.victims = plan.victims.iter().map(|v| v.pod.pod_ref().to_string()).collect();
             }
-            Verdict::Refused(rejection) => {
+            Outlook::Refused(rejection) => {
                 case.verdict = RoomVerdict::Rejected;
                 case.reason = rejection.reason.to_string();
                 case.message = rejection.message.to_string();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use winddown_host::{Capacity, ReadError};
+use winddown_shared::{KillReason, KillRequest};
 
 use super::*;
 use crate::fit::Fit;
@@ -341,6 +342,75 @@ async fn a_pod_that_the_runtime_cannot_run_is_refused_for_that_though_it_would_n
     assert_eq!(message, "Pod was rejected: spec.volumes: refused as scripted");
 }
 
+/// A manifest of a static pod that requests so many millicores.
+fn manifest(name: &str, priority: i32, cpu: i64) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{priority: {priority}, \
+         hostNetwork: true, containers: [{{name: c, image: host, command: [/bin/true], \
+         resources: {{requests: {{cpu: {cpu}m}}}}}}]}}}}"
+    )
+}
+
+fn used_of(b: &Bench, name: &str) -> i64 {
+    let resources = plan(b, None).resources;
+    resources.iter().find(|resource| resource.name == name).unwrap().used
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_gives_away_no_room_that_is_reserved_and_waits_for_what_terminates_as_admission_does()
+ {
+    let b = small_node(|_| {});
+    let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1000));
+    b.runtime.stop_takes(web.uid(), secs(20));
+    b.want(&[&web]).await;
+    b.want(&[&web, &dns]).await;
+    let asked = |cpu| plan(&b, Some(&manifest("late", CRITICAL, cpu))).pod.unwrap();
+    let beside = asked(1000);
+    assert_eq!(beside.verdict, RoomVerdict::Waits, "{beside:?}");
+    assert_eq!(beside.message, "waiting for terminating pods: default/web");
+    let instead = asked(1001);
+    assert_eq!(instead.verdict, RoomVerdict::Rejected, "{instead:?}");
+    assert_eq!(instead.insufficient[0].amount, 1);
+    assert_eq!(used_of(&b, "cpu"), 1500);
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(asked(1000).verdict, RoomVerdict::Starts);
+    assert_eq!(used_of(&b, "cpu"), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_counts_a_pod_that_should_have_terminated_and_one_without_a_manifest() {
+    let b = small_node(|_| {});
+    let (stuck, lost) = (asking("stuck", 0, 1500), pod("lost", 0, 30));
+    b.want(&[&stuck, &lost]).await;
+    let b = small_node_after(b.stop(), Arc::new(AtomicBool::new(true)), |_| {});
+    b.manifests.send_replace(Arc::new(DesiredManifests {
+        generation: 1,
+        complete: false,
+        pods: vec![stuck.clone()],
+        ..DesiredManifests::default()
+    }));
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!((used_of(&b, "pods"), used_of(&b, "cpu")), (2, 1500));
+    b.runtime.stop_fails(stuck.uid(), u32::MAX);
+    b.node.workers().request_kill(stuck, &KillRequest::new(KillReason::Removed));
+    let asked = || plan(&b, Some(&manifest("late", CRITICAL, 1500))).pod.unwrap().verdict;
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(asked(), RoomVerdict::Waits, "it has time left");
+    tokio::time::sleep(secs(120)).await;
+    assert_eq!(asked(), RoomVerdict::Waits, "it is the last hope, and its room is not free");
+    assert_eq!((used_of(&b, "pods"), used_of(&b, "cpu")), (2, 1500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_runs_from_the_manifest_that_was_asked_about_does_not_compete_with_itself() {
+    let b = small_node(|_| {});
+    b.want(&[&asking("dns-n1", CRITICAL, 1500)]).await;
+    let same = plan(&b, Some(&manifest("dns", CRITICAL, 1500))).pod.unwrap();
+    assert_eq!((same.verdict, same.insufficient.len()), (RoomVerdict::Starts, 0), "{same:?}");
+    let other = plan(&b, Some(&manifest("web", CRITICAL, 1500))).pod.unwrap();
+    assert_eq!(other.verdict, RoomVerdict::Rejected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
     let b = small_node(|config| {
@@ -356,26 +426,19 @@ async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
     let names: Vec<&str> = found.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!(names, ["pods", "cpu", "memory", "ephemeral-storage", "example.com/dongle"]);
 
-    let manifest = |priority: i32, cpu: &str| {
-        format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: dns}}, spec: {{priority: {priority}, \
-             hostNetwork: true, containers: [{{name: c, image: host, command: [/bin/true], \
-             resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
-        )
-    };
-    let case = |text: &str| plan(&b, Some(text)).pod.unwrap();
-    let fits = case(&manifest(CRITICAL, "500m"));
+    let case = |priority, cpu| plan(&b, Some(&manifest("dns", priority, cpu))).pod.unwrap();
+    let fits = case(CRITICAL, 500);
     assert_eq!((fits.verdict, fits.pod.as_str()), (RoomVerdict::Starts, "default/dns-n1"));
-    let preempts = case(&manifest(CRITICAL, "1"));
+    let preempts = case(CRITICAL, 1000);
     assert_eq!(preempts.verdict, RoomVerdict::Preempts, "{preempts:?}");
     assert_eq!(preempts.victims, ["default/web"]);
     assert_eq!(preempts.considered.len(), 1);
     assert_eq!((&*preempts.considered[0].why, preempts.considered[0].distance), ("taken", 0.0));
     assert_eq!((&*preempts.insufficient[0].name, preempts.insufficient[0].amount), ("cpu", 500));
-    let too_big = case(&manifest(CRITICAL, "3"));
+    let too_big = case(CRITICAL, 3000);
     assert_eq!(too_big.verdict, RoomVerdict::Rejected);
     assert_eq!(too_big.reason, "UnexpectedAdmissionError");
-    let equal = case(&manifest(0, "1"));
+    let equal = case(0, 1000);
     assert_eq!(equal.verdict, RoomVerdict::Rejected);
     let error = b.node.preemption_plan(Some(b"kind: Deployment"), None).unwrap_err();
     assert_eq!(error.code, ErrorCode::BadRequest);

@@ -58,6 +58,7 @@ fn one(case: &PreemptionCase, strategy: &str, view: &View) -> String {
     let pod = clean(&case.pod);
     let (line, style) = match case.verdict {
         RoomVerdict::Starts => (format!("{pod} would start"), GOOD),
+        RoomVerdict::Waits => (format!("{pod} would start later, {}", clean(&case.message)), WARN),
         RoomVerdict::Preempts => {
             let pods = display::pod_count(case.victims.len());
             (format!("{pod} would start after the preemption of {pods} ({strategy})"), WARN)
@@ -230,6 +231,20 @@ default/a    Burstable         -      1.00  kept: frees nothing of what is lacki
         assert_eq!(preemption(&plan, &View { wide: true, ..VIEW }), expected);
         let short = preemption(&plan, &VIEW);
         assert!(short.contains("default/web ") && !short.contains("default/a "), "{short}");
+    }
+
+    #[test]
+    fn a_pod_that_would_wait_for_terminating_ones_is_told_with_their_names() {
+        let mut plan = PreemptionPlan { strategy: "distance".to_owned(), ..Default::default() };
+        plan.pod = Some(PreemptionCase {
+            pod: "default/dns".to_owned(),
+            verdict: RoomVerdict::Waits,
+            message: "waiting for terminating pods: default/web".to_owned(),
+            ..PreemptionCase::default()
+        });
+        let text = preemption(&plan, &VIEW);
+        let line = "default/dns would start later, waiting for terminating pods: default/web\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]

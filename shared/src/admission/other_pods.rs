@@ -62,6 +62,11 @@ impl OtherPods {
         &self.summed().non_terminating
     }
 
+    /// The usage of all of them, without what is reserved.
+    pub fn used(&self) -> &NodeUse {
+        &self.summed().used
+    }
+
     /// The usage that matters for `new`, including pods that are terminating. Excludes `new`
     /// itself, and room that is reserved for pods that `new` may preempt.
     ///
@@ -93,7 +98,7 @@ impl OtherPods {
     }
 
     /// Reserves room that is being made for a pod: only pods that may preempt it can take it.
-    pub(crate) fn reserve(&mut self, pod: &Pod) {
+    pub fn reserve(&mut self, pod: &Pod) {
         self.reserved.push(pod.clone());
     }
 

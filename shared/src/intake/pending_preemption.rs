@@ -20,13 +20,11 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{AdmissionState, Intake};
-use crate::admission::OccupiedPlaces;
+use super::{AdmissionState, Intake, Outlook};
 use crate::status::PodPhase;
-use crate::workers::Occupants;
 use crate::{
-    Event, KillReason, OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
-    Runtime, UpdateKind, Verdict, VictimPlan, doubled,
+    Event, OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection, Runtime,
+    UpdateKind, VictimPlan, doubled,
 };
 
 /// `status.reason` of a pod that starts as soon as others have terminated for it; its phase is `Pending`.
@@ -37,9 +35,6 @@ const FIRST_ASK_DELAY: Duration = Duration::from_millis(100);
 
 /// Upper limit of that delay.
 const MAX_ASK_DELAY: Duration = Duration::from_secs(10);
-
-/// How many of the awaited pods are named in a message.
-const MAX_NAMED_PODS: usize = 3;
 
 /// The held pods and the pods they wait for.
 pub(super) struct PendingPreemption {
@@ -55,17 +50,6 @@ pub(super) struct PendingPreemption {
     victims: HashMap<PodUid, Event>,
     /// Consecutive attempts while nothing was known to be terminating.
     idle_rounds: u32,
-}
-
-/// The result of a search for room.
-enum Search {
-    /// There is room now.
-    Found,
-    /// Room will come from pods that are terminating anyway.
-    Coming,
-    /// Room will come from pods that were requested to terminate for it.
-    Made(VictimPlan),
-    None(Rejection),
 }
 
 // === impl PendingPreemption ===
@@ -159,35 +143,39 @@ pub(super) fn importance(pod: &Pod) -> impl Ord + use<> {
 // === impl Intake ===
 
 impl<R: Runtime> Intake<R> {
-    /// The pods on the node, for one pass.
-    pub(super) fn others(&self) -> OtherPods {
-        self.after_the_ends(|occupants| {
-            let leaving = occupants.leaving.into_iter().map(|(pod, _)| pod);
-            leaving.chain(occupants.stuck).collect()
-        })
-    }
-
     /// Runs admission for a pod, and returns the result.
     pub(super) fn admit(&mut self, pod: &Pod, others: &mut OtherPods) -> AdmissionState {
         if let Some(waits) = self.wait_for_decision(pod) {
             return waits;
         }
-        let Err(rejection) = self.admission.admit(pod, others) else {
-            return self.admitted(pod, others);
-        };
-        // Ordinary pods are refused, as by the kubelet: their controller can place them elsewhere.
-        if !pod.is_critical() {
-            return self.refuse(pod, rejection);
-        }
-        match self.search(pod, others) {
-            Search::Found => self.admitted(pod, others),
-            Search::None(rejection) => self.refuse(pod, rejection),
-            Search::Coming => self.hold(pod, self.what_ends(), others),
-            Search::Made(plan) => {
+        let lock = self.victim_lock.clone();
+        match lock.choose(|| self.decide(pod, others)) {
+            Outlook::Starts => self.admitted(pod, others),
+            Outlook::Refused(rejection) => self.refuse(pod, rejection),
+            Outlook::Waits(message) => self.hold(pod, message, others),
+            Outlook::Preempts(plan) => {
                 self.note_victims(pod, &plan);
                 self.hold(pod, plan.message, others)
             }
         }
+    }
+
+    /// Decides about a pod, and has terminated what has to make room for it. Only one controller at a time does this.
+    fn decide(&self, pod: &Pod, others: &OtherPods) -> Outlook {
+        let outlook = self.workers.outlook(&self.admission, pod, others);
+        if let Outlook::Preempts(plan) = &outlook {
+            // Before the kill requests, so that the cause precedes the effect in every log.
+            self.recorder.record(&Event::PreemptionStarted {
+                pod: pod.pod_ref().clone(),
+                victims: plan.victims.iter().map(|v| v.pod.pod_ref().clone()).collect(),
+                signal: plan.signal.clone(),
+                message: Arc::clone(&plan.message),
+            });
+            for victim in &plan.victims {
+                self.workers.request_kill(victim.pod.clone(), &victim.request);
+            }
+        }
+        outlook
     }
 
     /// Tries the held pods again. Those that are still held afterwards have reserved their room in `others`.
@@ -231,72 +219,6 @@ impl<R: Runtime> Intake<R> {
             });
         }
         self.workers.update(UpdateKind::Create, pod.clone(), None);
-    }
-
-    /// Searches for room as it will be when all pods that are terminating in time have terminated, and requests further
-    /// terminations if that is not enough. Only one controller at a time does this.
-    fn search(&self, pod: &Pod, others: &OtherPods) -> Search {
-        self.victim_lock.choose(|| {
-            let in_time = self.after_the_ends(|occupants| occupants.stuck);
-            match self.admission.decide(pod, &in_time.with_reservations_of(others)) {
-                Verdict::Admitted if self.workers.places().leaving.is_empty() => Search::Found,
-                Verdict::Admitted => Search::Coming,
-                Verdict::Waiting(plan) => {
-                    // Before the kill requests, so that the cause precedes the effect in every log.
-                    self.recorder.record(&Event::PreemptionStarted {
-                        pod: pod.pod_ref().clone(),
-                        victims: plan.victims.iter().map(|v| v.pod.pod_ref().clone()).collect(),
-                        signal: plan.signal.clone(),
-                        message: Arc::clone(&plan.message),
-                    });
-                    for victim in &plan.victims {
-                        self.workers.request_kill(victim.pod.clone(), &victim.request);
-                    }
-                    Search::Made(plan)
-                }
-                Verdict::Refused(rejection) => {
-                    // Pods that have not terminated in time are the only remaining hope.
-                    let at_last = self.after_the_ends(|_| Vec::new()).with_reservations_of(others);
-                    match self.admission.decide(pod, &at_last) {
-                        Verdict::Refused(_) => Search::None(rejection),
-                        Verdict::Admitted | Verdict::Waiting(_) => Search::Coming,
-                    }
-                }
-            }
-        })
-    }
-
-    /// The pods on the node once the terminating ones have left it, except for those that `stay` returns. Those that the
-    /// runtime would not stop for a preemption keep their places, as if they were terminating.
-    fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> OtherPods {
-        let (workers, runtime) = (self.workers.clone(), Arc::clone(&self.runtime));
-        OtherPods::of(move || {
-            let mut occupants = workers.places();
-            let non_terminating = std::mem::take(&mut occupants.non_terminating);
-            let stays =
-                |pod: &Pod| runtime.refuses_stop(pod.uid(), KillReason::Preemption).is_some();
-            let (refused, non_terminating): (Vec<_>, _) =
-                non_terminating.into_iter().partition(stays);
-            let mut ending = std::mem::take(&mut occupants.without_source);
-            ending.extend(stay(occupants).into_iter().chain(refused));
-            OccupiedPlaces { non_terminating, ending }
-        })
-    }
-
-    /// Names some of the pods that are terminating.
-    fn what_ends(&self) -> Arc<str> {
-        let occupants = self.workers.places();
-        let leaving = occupants.leaving.iter().map(|(pod, _)| pod);
-        let mut names: Vec<String> =
-            leaving.chain(&occupants.stuck).map(|pod| pod.pod_ref().to_string()).collect();
-        names.sort_unstable();
-        let more = names.len().saturating_sub(MAX_NAMED_PODS);
-        names.truncate(MAX_NAMED_PODS);
-        let names = names.join(", ");
-        match more {
-            0 => format!("waiting for terminating pods: {names}").into(),
-            more => format!("waiting for terminating pods: {names} and {more} more").into(),
-        }
     }
 
     fn note_victims(&mut self, pod: &Pod, plan: &VictimPlan) {

@@ -53,7 +53,7 @@ pub struct WaitingPod {
     pub message: String,
 }
 
-/// What would be done for a pod if it arrived now, once all terminating pods are gone.
+/// What would be done for a pod if it arrived now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionCase {
@@ -122,6 +122,8 @@ pub struct InsufficientResource {
 pub enum RoomVerdict {
     /// The pod would start.
     Starts,
+    /// The pod would wait until pods that are terminating anyway have stopped.
+    Waits,
     /// The pod would wait until its victims have stopped.
     Preempts,
     /// The pod would be refused.
