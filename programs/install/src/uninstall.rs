@@ -72,10 +72,8 @@ pub fn uninstall_on(
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
     let config = config(&tree);
-    let kubelets = config
-        .as_ref()
-        .map(|config| companion::switch_on(tree.root(), host, config))
-        .unwrap_or_default();
+    let switch_on = |config: &Config| companion::switch_on(tree.root(), host, config);
+    let kubelets = config.as_ref().map(switch_on).unwrap_or_default();
     let access = config.map(|config| config.access).unwrap_or_default();
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
