@@ -68,7 +68,7 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
             "21.010 s 03:44:21.133 critical: 1 pod asked to terminate within 20 s",
             "30.000 s 03:44:30.123 critical: time is over, 0 terminated, not seen to terminate: default/stuck",
             "31.000 s 03:44:31.123 last: spared, 1 pod",
-            "31.000 s 03:44:31.123 Lock released",
+            "31.000 s 03:44:31.123 Shutdown finished",
         ]
     );
 }
