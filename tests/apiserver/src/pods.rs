@@ -130,26 +130,43 @@ fn check_status(kind: &Kind, name: &str, old: &Value, new: &Value) -> Result<(),
         let field = "status.hostIPs[0].ip";
         return Err(Refusal::invalid(kind, name, field, "FieldValueInvalid", &why));
     }
-    let policy = text(old, "/spec/restartPolicy");
-    if policy == "Always" {
-        return Ok(());
-    }
-    for (i, before) in items(old, "/status/containerStatuses").iter().enumerate() {
-        let Some(ended) = before.pointer("/state/terminated") else { continue };
-        let failed = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default() != 0;
-        if failed && policy == "OnFailure" {
-            continue;
-        }
-        let after = items(new, "/status/containerStatuses")
-            .iter()
-            .find(|after| after.get("name") == before.get("name"));
-        if after.is_some_and(|after| after.pointer("/state/terminated").is_none()) {
-            let field = format!("status.containerStatuses[{i}].state");
-            let why = "may not be transitioned to non-terminated state";
-            return Err(Refusal::invalid(kind, name, &field, "FieldValueForbidden", why));
+    for (list, declared) in [
+        ("containerStatuses", "/spec/containers"),
+        ("initContainerStatuses", "/spec/initContainers"),
+        // None runs again.
+        ("ephemeralContainerStatuses", ""),
+    ] {
+        let statuses = format!("/status/{list}");
+        for (i, before) in items(old, &statuses).iter().enumerate() {
+            let Some(ended) = before.pointer("/state/terminated") else { continue };
+            let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
+            if should_restart(old, declared, text(before, "/name"), code) {
+                continue;
+            }
+            let mut after = items(new, &statuses).iter();
+            let after = after.find(|after| after.get("name") == before.get("name"));
+            if after.is_some_and(|after| after.pointer("/state/terminated").is_none()) {
+                let field = format!("status.{list}[{i}].state");
+                let why = "may not be transitioned to non-terminated state";
+                return Err(Refusal::invalid(kind, name, &field, "FieldValueForbidden", why));
+            }
         }
     }
     Ok(())
+}
+
+/// Whether a container that exited with this code may run again, by its own restart policy or its pod's.
+fn should_restart(pod: &Value, declared: &str, name: &str, code: i64) -> bool {
+    let mut all = items(pod, declared).iter();
+    let Some(container) = all.find(|one| text(one, "/name") == name) else { return false };
+    let policy = match text(container, "/restartPolicy") {
+        "" => text(pod, "/spec/restartPolicy"),
+        own => own,
+    };
+    match policy {
+        "OnFailure" => code != 0,
+        policy => policy == "Always",
+    }
 }
 
 /// Checks that there is at most one address of each family: a merged list easily has two.

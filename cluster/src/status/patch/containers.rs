@@ -22,23 +22,22 @@ pub(super) fn merge(
     ended: bool,
     over: bool,
 ) {
-    let never = |_: &str| true;
-    // An init container runs again when the pod's sandbox is recreated.
-    let inits = |_: &str| ended;
-    let regular = |name: &str| ended || is_started_once(pod, name);
+    let spec = pod.spec.as_ref();
+    let inits = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    let regular = spec.map(|spec| &*spec.containers).unwrap_or_default();
     let lists = [
-        (
-            &mut after.init_container_statuses,
-            &said.init_container_statuses,
-            &inits as &dyn Fn(&str) -> bool,
-        ),
-        (&mut after.container_statuses, &said.container_statuses, &regular),
-        (&mut after.ephemeral_container_statuses, &said.ephemeral_container_statuses, &never),
+        (&mut after.init_container_statuses, &said.init_container_statuses, inits),
+        (&mut after.container_statuses, &said.container_statuses, regular),
+        // No ephemeral container runs again.
+        (&mut after.ephemeral_container_statuses, &said.ephemeral_container_statuses, &[]),
     ];
-    for (list, said, started_once) in lists {
+    for (list, said, declared) in lists {
         if said.as_ref().is_some_and(|said| !said.is_empty()) {
+            let stays = |exited: &api::ContainerStatus| {
+                ended || !may_run_again(pod.spec.as_ref(), declared, exited)
+            };
             let had = list.take().unwrap_or_default();
-            *list = Some(join(had, said.as_deref().unwrap_or_default(), started_once, ended, over));
+            *list = Some(join(had, said.as_deref().unwrap_or_default(), &stays, ended, over));
         }
         if ended && over {
             let running = list.iter_mut().flatten().filter(|c| is_running(c));
@@ -50,7 +49,7 @@ pub(super) fn merge(
 fn join(
     mut had: Vec<api::ContainerStatus>,
     said: &[api::ContainerStatus],
-    started_once: &dyn Fn(&str) -> bool,
+    stays: &dyn Fn(&api::ContainerStatus) -> bool,
     ended: bool,
     over: bool,
 ) -> Vec<api::ContainerStatus> {
@@ -58,9 +57,7 @@ fn join(
     for now in said {
         let before = had.iter().position(|c| c.name == now.name).map(|at| had.remove(at));
         let news = match before {
-            Some(before) if !has_ended(now) && has_ended(&before) && started_once(&now.name) => {
-                Some(before)
-            }
+            Some(before) if !has_ended(now) && has_ended(&before) && stays(&before) => Some(before),
             // The API's phase is terminal although the pod runs: no container is shown as running.
             before if ended && !over && is_running(now) => before,
             _ => Some(now.clone()),
@@ -71,12 +68,24 @@ fn join(
     joined
 }
 
-/// Whether the restart policy lets a regular container run only once.
-fn is_started_once(pod: &api::Pod, name: &str) -> bool {
-    let Some(spec) = &pod.spec else { return false };
-    let own = spec.containers.iter().find(|c| c.name == name);
-    let own = own.and_then(|c| c.restart_policy.as_deref());
-    own.or(spec.restart_policy.as_deref()) == Some("Never")
+/// Whether the API server lets a container of this list leave the state that it exited with. It refuses the whole status
+/// otherwise: an init container that did its work runs again in a new sandbox, and is not shown to do so.
+fn may_run_again(
+    spec: Option<&api::PodSpec>,
+    declared: &[api::Container],
+    exited: &api::ContainerStatus,
+) -> bool {
+    let Some(container) = declared.iter().find(|c| c.name == exited.name) else { return false };
+    let policy = container.restart_policy.as_deref();
+    let policy = policy.or_else(|| spec?.restart_policy.as_deref());
+    match policy {
+        None | Some("Always") => true,
+        Some("OnFailure") => {
+            let exit = exited.state.as_ref().and_then(|state| state.terminated.as_ref());
+            exit.is_some_and(|exit| exit.exit_code != 0)
+        }
+        Some(_) => false,
+    }
 }
 
 fn is_running(container: &api::ContainerStatus) -> bool {

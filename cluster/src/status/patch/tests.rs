@@ -154,19 +154,33 @@ fn what_terminal_containers_lack_may_still_be_completed() {
     assert_eq!(changes.get("reason"), None, "the first reason of a terminal phase stays");
 }
 
+/// An API server refuses a whole status in which another container runs again.
 #[test]
 fn a_container_that_has_ended_runs_again_only_if_it_may() {
-    let had = |policy: &str| {
-        pod(
-            json!({ "containers": [{ "name": "main" }], "restartPolicy": policy }),
-            json!({ "phase": "Running", "containerStatuses": [exited("main", 1)] }),
-        )
-    };
-    let said = json!({ "phase": "Running", "containerStatuses": [running("main")] });
-    let never = changes(&had("Never"), said.clone(), false);
-    assert_eq!(never, Value::Null);
-    let always = changes(&had("Always"), said, false);
-    assert!(always["containerStatuses"][0]["state"]["running"].is_object());
+    let table = [
+        ("containers", "Always", None, 0, true),
+        ("containers", "OnFailure", None, 1, true),
+        ("containers", "OnFailure", None, 0, false),
+        ("containers", "Never", None, 1, false),
+        ("containers", "Never", Some("OnFailure"), 1, true),
+        ("initContainers", "Always", None, 0, true),
+        ("initContainers", "OnFailure", None, 1, true),
+        ("initContainers", "OnFailure", None, 0, false),
+        ("initContainers", "Never", None, 0, false),
+        ("initContainers", "Never", Some("Always"), 0, true),
+        ("ephemeralContainers", "Always", None, 1, false),
+    ];
+    for (list, policy, own, code, may) in table {
+        let mut spec = json!({ "containers": [{ "name": "main" }], "restartPolicy": policy });
+        spec[list] = json!([{ "name": "one", "restartPolicy": own }]);
+        let statuses = format!("{}Statuses", list.trim_end_matches('s'));
+        let had = pod(spec, json!({ "phase": "Running", (&*statuses): [exited("one", code)] }));
+        let said = json!({ "podIP": "10.1.1.2", (&*statuses): [running("one")] });
+        let changes = changes(&had, said, false);
+        assert_eq!(changes["podIP"], "10.1.1.2", "the rest arrives");
+        let runs = changes[&*statuses][0]["state"]["running"].is_object();
+        assert_eq!(runs, may, "{list}, {policy}, {own:?}, exit code {code}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::{PODS, pod, started};
@@ -95,6 +95,35 @@ async fn a_whole_status_that_is_put_replaces_the_status_and_keeps_the_qos_class(
     made["status"]["qosClass"] = json!("Guaranteed");
     made["metadata"]["resourceVersion"] = json!("");
     assert_eq!(client.put(&format!("{PODS}/web/status"), &made).await.code, 422);
+}
+
+#[tokio::test]
+async fn a_container_that_has_terminated_runs_again_only_as_its_restart_policy_says() {
+    let (_server, client) = started().await;
+    let container = |name: &str| json!({"name": name, "image": "i"});
+    let mut made = pod("web");
+    made["spec"]["restartPolicy"] = json!("OnFailure");
+    made["spec"]["initContainers"] = json!([container("init"), container("sidecar")]);
+    made["spec"]["initContainers"][1]["restartPolicy"] = json!("Always");
+    made["spec"]["ephemeralContainers"] = json!([container("debug")]);
+    client.post(PODS, &made).await;
+    let status = format!("{PODS}/web/status");
+    let state = |name: &str, state: Value| json!([{"name": name, "state": state}]);
+    for (list, name, code, answer) in [
+        ("initContainerStatuses", "init", 0, 422),
+        ("initContainerStatuses", "init", 1, 200),
+        ("initContainerStatuses", "sidecar", 0, 200),
+        ("ephemeralContainerStatuses", "debug", 1, 422),
+        ("containerStatuses", "a", 0, 422),
+        ("containerStatuses", "a", 1, 200),
+    ] {
+        let exited = state(name, json!({"terminated": {"exitCode": code}}));
+        client.merge(&status, &json!({"status": {list: exited}})).await;
+        let runs = state(name, json!({"running": {}}));
+        let told = client.merge(&status, &json!({"status": {list: runs}})).await;
+        assert_eq!(told.code, answer, "{list}, {name}, exit code {code}: {}", told.body);
+        client.merge(&status, &json!({"status": {list: null}})).await;
+    }
 }
 
 #[tokio::test]

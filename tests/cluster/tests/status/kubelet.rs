@@ -1,6 +1,6 @@
 //! How statuses come together in the kubelet, seen from the API: from the pod workers' store to there.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::status::Follow;
@@ -119,4 +119,40 @@ async fn the_end_is_seen_as_a_whole_and_never_beside_ready() {
         .collect();
     assert_eq!(ends.len(), 1, "in one patch");
     node.stop().await;
+}
+
+/// The power fails, and the pod starts over: the API server takes no init container back that has done its work, nor any
+/// status with one (k8s validation of `initContainerStatuses`).
+#[tokio::test]
+async fn a_pod_whose_init_containers_run_again_after_a_boot_is_not_ready_and_has_its_new_address() {
+    let server = ApiServer::start().await.unwrap();
+    let agent = Agent::start(&server, None).await;
+    let container = |name: &str, state: Value| json!({ "name": name, "ready": true, "restartCount": 0, "image": "i", "imageID": "", "state": state });
+    let done = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+    let mut before = running();
+    before["initContainerStatuses"] = json!([container("migrate", done)]);
+    let object = server.apply(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": {
+            "nodeName": "node-1", "restartPolicy": "OnFailure",
+            "initContainers": [{ "name": "migrate", "image": "i" }],
+            "containers": [{ "name": "main", "image": "i" }],
+        },
+        "status": before,
+    }));
+    let pod = to_pod(&object.unwrap());
+    let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    let mut after = running();
+    after["podIP"] = json!("10.1.1.3");
+    after["initContainerStatuses"] = json!([container("migrate", waiting)]);
+    after["conditions"][0]["status"] = json!("False");
+    agent.outbox.submit(says(&pod, after));
+    agent.told(pod.pod_ref()).await;
+    let there = in_api(&server, "web");
+    assert_eq!(condition(&there, "Ready")["status"], "False");
+    assert_eq!(there["status"]["podIP"], "10.1.1.3");
+    let init = &there["status"]["initContainerStatuses"][0]["state"];
+    assert_eq!(init["terminated"]["exitCode"], 0, "it stays as it was");
+    agent.cut().await;
 }
