@@ -67,7 +67,8 @@ impl OutboxDriver {
         }
     }
 
-    async fn send_all(
+    /// Sends for ever, and at first waits for the result of `reading`, but not for long.
+    pub(super) async fn send_all(
         &self,
         client: &kube::Client,
         reading: impl Future<Output = Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>>,
@@ -82,12 +83,12 @@ impl OutboxDriver {
                 let now = Instant::now();
                 let to_keep = state.take_to_keep();
                 let mut jobs = Vec::new();
-                while (read || now >= send_from)
-                    && let Some(job) = state.next_job(now, self.concurrency)
-                {
+                let sends = read || now >= send_from;
+                while sends && let Some(job) = state.next_job(now, self.concurrency) {
                     jobs.push(job);
                 }
-                (to_keep, jobs, state.next_time())
+                let next = if sends { state.next_time(self.concurrency) } else { Some(send_from) };
+                (to_keep, jobs, next)
             };
             for (uid, turn, record) in to_keep {
                 under_way.push(Either::Left(self.keep(uid, turn, record)));
@@ -95,7 +96,6 @@ impl OutboxDriver {
             for job in jobs {
                 under_way.push(Either::Right(self.send(client, job)));
             }
-            let next = if read { next } else { Some(send_from) };
             let timer = async {
                 match next {
                     Some(at) => sleep_until(at).await,

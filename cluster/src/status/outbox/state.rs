@@ -253,8 +253,11 @@ impl OutboxState {
         None
     }
 
-    /// When the next waiting pod is due.
-    pub(super) fn next_time(&self) -> Option<Instant> {
+    /// When the next waiting pod is due. While `most` requests are in progress, only the end of one matters.
+    pub(super) fn next_time(&self, most: usize) -> Option<Instant> {
+        if self.in_flight >= most {
+            return None;
+        }
         self.later.first_key_value().map(|(&(at, _), _)| at)
     }
 

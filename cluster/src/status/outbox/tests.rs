@@ -19,6 +19,7 @@ use crate::status::StatusUpdate;
 
 mod disks;
 mod foreign;
+mod idle;
 mod order;
 mod outages;
 
