@@ -55,9 +55,12 @@ pub(crate) struct Tls {
     current: OneThread<Current>,
 }
 
+#[derive(Default)]
 struct Current {
     stamps: Vec<Option<FileStamp>>,
     config: Option<Arc<ServerConfig>>,
+    /// Why newer files cannot be used, once that was reported.
+    problem: Option<String>,
 }
 
 /// Metadata by which a replaced file is recognised.
@@ -70,36 +73,49 @@ struct FileStamp {
 
 impl Tls {
     pub(crate) fn new(files: TlsFiles) -> Self {
-        let current = Current { stamps: Vec::new(), config: None };
-        Self { files: Arc::new(files), current: OneThread::new(current) }
+        Self { files: Arc::new(files), current: OneThread::default() }
     }
 
     /// Returns the acceptor for the next connection, and reads changed files. If they are invalid, the previous
-    /// configuration stays in use, with a warning.
+    /// configuration stays in use, with one warning: anybody may connect, and as often as they like.
     pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
         let files = Arc::clone(&self.files);
-        let looked = self.current.run(move |current| {
-            let stamps = stamps(&files);
-            if current.stamps != stamps {
-                match (read(&files), &current.config) {
-                    (Ok(config), _) => *current = Current { stamps, config: Some(config) },
-                    // The stamps stay those of before, so that the files are read again.
-                    (Err(error), Some(_)) => tracing::warn!(
-                        error = error_chain(&error),
-                        "the node API keeps its previous certificates"
-                    ),
-                    (Err(error), None) => return Err(error),
+        match self.current.run(move |current| current.read(&files)).await {
+            Ok(Ok((config, problem))) => {
+                if let Some(error) = problem {
+                    tracing::warn!(error, "the node API keeps its previous certificates");
                 }
+                Ok(TlsAcceptor::from(config))
             }
-            Ok(current.config.clone())
-        });
-        match looked.await {
-            Ok(Ok(Some(config))) => Ok(TlsAcceptor::from(config)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok(None)) | Err(_) => {
+            Err(_) => {
                 let path = self.files.certificate.clone();
                 Err(TlsError::Read { path, source: io::ErrorKind::Interrupted.into() })
             }
+        }
+    }
+}
+
+impl Current {
+    /// Reads changed files. Returns the configuration to use, and why it is not theirs unless that was reported before.
+    fn read(&mut self, files: &TlsFiles) -> Result<(Arc<ServerConfig>, Option<String>), TlsError> {
+        let stamps = stamps(files);
+        if let Some(config) = self.config.clone().filter(|_| self.stamps == stamps) {
+            return Ok((config, None));
+        }
+        match (read(files), &self.config) {
+            (Ok(config), _) => {
+                *self = Self { stamps, config: Some(Arc::clone(&config)), problem: None };
+                Ok((config, None))
+            }
+            // The stamps stay those of before, so that the files are read again.
+            (Err(error), Some(config)) => {
+                let problem = error_chain(&error);
+                let is_news = self.problem.as_ref() != Some(&problem);
+                self.problem = Some(problem.clone());
+                Ok((Arc::clone(config), is_news.then_some(problem)))
+            }
+            (Err(error), None) => Err(error),
         }
     }
 }
@@ -182,6 +198,29 @@ mod tests {
             let wanted = "has no whole certificate in it: put one there, as PEM";
             assert_eq!(said, format!("{} {wanted}", at(name).display()));
         }
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_reported_once_and_not_to_each_client() {
+        let dir = tempfile::tempdir().unwrap();
+        let certificate = dir.path().join("node.pem");
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let good = issued.cert.pem() + &issued.signing_key.serialize_pem();
+        let files = TlsFiles {
+            certificate: certificate.clone(),
+            key: certificate.clone(),
+            client_authority: None,
+        };
+        let mut current = Current::default();
+        let mut problems = |text: &str| {
+            std::fs::write(&certificate, text).unwrap();
+            (0..3).filter(|_| current.read(&files).unwrap().1.is_some()).count()
+        };
+        assert_eq!(problems(&good), 0);
+        assert_eq!(problems("no certificate"), 1);
+        assert_eq!(problems(&issued.cert.pem()), 1, "it lacks something else");
+        assert_eq!(problems(&good), 0);
+        assert_eq!(problems("no certificate"), 1, "that was mended meanwhile");
     }
 
     #[test]
