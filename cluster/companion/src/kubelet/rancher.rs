@@ -1,4 +1,4 @@
-//! k3s and RKE2, which start a kubelet with arguments of their own settings: options, variables and files.
+//! k3s and RKE2, which start a kubelet with arguments of their own settings: options, files and variables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use super::{KubeletProblem, below};
 pub(super) struct Rancher {
     /// The beginning of its variables, such as `K3S`.
     pub(super) variables: &'static str,
-    /// Its configuration, unless an option or a variable names another.
+    /// Its configuration, unless a variable or an option names another.
     pub(super) config: &'static str,
-    /// Its data, unless an option, a variable or the configuration names another directory.
+    /// Its data, unless an option, the configuration or a variable names another directory.
     pub(super) data: &'static str,
 }
 
@@ -59,8 +59,9 @@ pub(super) fn kubelets_arguments(
     for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
         settings.add(root, &file).map_err(|why| KubeletProblem { file, why })?;
     }
+    // What the files say is passed on as options, before those of the command line, and variables are their defaults.
     let set = |option: Option<&str>, name: &str, file: Option<String>| {
-        option.or(variable(name)).map(str::to_owned).or(file)
+        option.map(str::to_owned).or(file).or_else(|| variable(name).map(str::to_owned))
     };
     let data = set(option("--data-dir", "-d"), "DATA_DIR", settings.data_dir);
     let data = data.unwrap_or_else(|| rancher.data.to_owned());

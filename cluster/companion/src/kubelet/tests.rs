@@ -480,14 +480,20 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
     let drop_ins = "agent/etc/kubelet.conf.d";
     for (file, text, data, name) in [
         ("none", "", "/var/lib/rancher/k3s", None),
-        ("etc/rancher/k3s/config.yaml", "data-dir: /one\ntls-san: [a]\n", "/one", None),
+        (
+            // Its installer keeps what was set then, and the files are edited later.
+            "etc/systemd/system/k3s.service.env",
+            "K3S_DATA_DIR=/three\nK3S_NODE_NAME=old\n",
+            "/three",
+            Some("old"),
+        ),
+        ("etc/rancher/k3s/config.yaml", "data-dir: /one\ntls-san: [a]\n", "/one", Some("old")),
         (
             "etc/rancher/k3s/config.yaml.d/b.yaml",
             "data-dir: /two\nnode-name: n\n",
             "/two",
             Some("n"),
         ),
-        ("etc/systemd/system/k3s.service.env", "K3S_DATA_DIR=/three\n", "/three", Some("n")),
         (
             "etc/systemd/system/k3s.service",
             "[Service]\nExecStart=k3s server -d /four --node-name=m\n",
