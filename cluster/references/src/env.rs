@@ -104,30 +104,13 @@ fn from_source(
     let reference = Reference { kind, name, optional: optional == Some(true) };
     let Some(object) = look_up(known, &reference, None, events)? else { return Ok(Vec::new()) };
     let prefix = from.prefix.as_deref().unwrap_or_default();
-    let mut found = Vec::new();
-    let mut skipped = Vec::new();
-    for (key, value) in &object.data {
+    // The API server validates keys and prefixes: together they are a name that a variable can have.
+    let variables = object.data.iter().map(|(key, value)| {
         let bytes = prefix.len() + key.len() + value.bytes().len();
         allowance.take(&container.field, bytes)?;
-        let name = format!("{prefix}{key}");
-        if is_variable_name(&name) {
-            found.push((name, value.text()));
-        } else {
-            skipped.push(name);
-        }
-    }
-    if !skipped.is_empty() {
-        skipped.sort_unstable();
-        let message = format!(
-            "keys [{}] from {} {}/{name} were skipped since they are invalid as environment \
-             variable names",
-            skipped.join(", "),
-            kind.lower(),
-            known.pod.namespace(),
-        );
-        events.push(warning(known.pod.pod_ref(), "InvalidEnvironmentVariableNames", message));
-    }
-    Ok(found)
+        Ok((format!("{prefix}{key}"), value.text()))
+    });
+    variables.collect()
 }
 
 fn from_value(
@@ -258,16 +241,6 @@ fn warning(pod: &PodRef, reason: impl Into<String>, message: String) -> EventDra
 
 fn literal(name: String, value: &str) -> api::EnvVar {
     api::EnvVar { name, value: Some(value.replace('$', "$$")), value_from: None }
-}
-
-/// Whether the name has only letters, digits, `-`, `_` and `.`, no leading digit, and is no `.` or `..` path.
-fn is_variable_name(name: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !name.is_empty()
-        && name.chars().all(is_part)
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name != "."
-        && !name.starts_with("..")
 }
 
 #[cfg(test)]

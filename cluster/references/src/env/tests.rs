@@ -193,6 +193,31 @@ fn secret_key(var: &str, secret: &str, key: &str, optional: bool) -> Value {
         "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}}})
 }
 
+/// As in the kubelet: the API server takes any printable name without `=`.
+#[test]
+fn every_key_of_a_whole_object_is_a_variable_whatever_its_prefix() {
+    let api = Api::default()
+        .map("m", &[("FOO", "1"), ("2ND", "2"), (".x", "3")])
+        .secret("s", &[("a-b", "4"), ("..c", "5")]);
+    let from = json!([
+        {"configMapRef": {"name": "m"}}, {"prefix": "app/", "configMapRef": {"name": "m"}},
+        {"prefix": "1 ", "secretRef": {"name": "s"}},
+    ]);
+    let mut env = api.env(&json!([]), &from);
+    env.sort();
+    let expected = [
+        (".x", "3"),
+        ("1 ..c", "5"),
+        ("1 a-b", "4"),
+        ("2ND", "2"),
+        ("FOO", "1"),
+        ("app/.x", "3"),
+        ("app/2ND", "2"),
+        ("app/FOO", "1"),
+    ];
+    assert_eq!(env, pairs(&expected));
+}
+
 #[test]
 fn variables_come_from_values_and_keys_in_the_order_of_the_spec() {
     let api = Api::default().map("m", &[("k", "from map")]).secret("s", &[("k", "from secret")]);

@@ -3,28 +3,6 @@
 use super::*;
 
 #[test]
-fn names_that_are_none_are_skipped_and_told_once_per_source() {
-    let api = Api::default()
-        .map("m", &[("FOO", "1"), ("2INVALID", "x"), ("1INVALID", "x"), ("..", "x")])
-        .secret("s", &[("3INVALID", "x"), ("BAZ", "2")]);
-    let from = json!([{"configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}]);
-    let (env, told_of) = api.resolve(&json!([]), &from);
-    assert_eq!(env.unwrap(), pairs(&[("FOO", "1"), ("BAZ", "2")]));
-    let reason = "InvalidEnvironmentVariableNames";
-    let end = "were skipped since they are invalid as environment variable names";
-    assert_eq!(
-        told_of,
-        [
-            told(reason, &format!("keys [.., 1INVALID, 2INVALID] from configmap shop/m {end}")),
-            told(reason, &format!("keys [3INVALID] from secret shop/s {end}")),
-        ]
-    );
-    let with_prefix = json!([{"prefix": "P_", "secretRef": {"name": "s"}}]);
-    let expected = pairs(&[("P_3INVALID", "x"), ("P_BAZ", "2")]);
-    assert_eq!(api.env(&json!([]), &with_prefix), expected, "the prefix counts");
-}
-
-#[test]
 fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
     for (kind, name) in [(ObjectKind::ConfigMap, "configMapRef"), (ObjectKind::Secret, "secretRef")]
     {
