@@ -14,7 +14,7 @@ mod outbox;
 mod patch;
 mod spool;
 
-pub use follow::{Follow, update_of};
+pub use follow::{Follow, submit_status};
 pub use outbox::{Outbox, OutboxConfig, OutboxDriver, OutboxStats};
 #[cfg(any(test, fuzzing))]
 pub(crate) use patch::fuzzing;

@@ -228,6 +228,20 @@ impl KnownPods {
         true
     }
 
+    /// Gives the node a pod that has terminated, with the final status that the API has. Returns false if the API does not
+    /// have the pod any more.
+    pub(crate) fn give_terminated(&self, uid: &PodUid, pod: Pod) -> bool {
+        let mut inner = self.inner.lock();
+        let known = inner.pods.get_mut(uid);
+        let Some(known) = known.filter(|known| known.presence != ApiPresence::Gone) else {
+            return false;
+        };
+        known.given = Some(GivenPod::of_earlier(pod));
+        known.final_submitted = true;
+        self.publish(&inner);
+        true
+    }
+
     /// Records that a pod runs that has to terminate. The node is given it when it has to terminate it.
     pub(crate) fn take_over(&self, uid: &PodUid, running: Pod) {
         let mut object = running.object().clone();
@@ -338,7 +352,7 @@ impl KnownPodsState {
         for (uid, known) in &self.pods {
             match &known.given {
                 Some(given) => all.pods.push(given.pod.clone()),
-                None if known.is_wanted() => all.waiting.push(uid.clone()),
+                None if known.is_kept() => all.waiting.push(uid.clone()),
                 None => {}
             }
         }
@@ -370,7 +384,7 @@ impl KnownPod {
         let matters = !self.was_seen
             || self.presence != ApiPresence::Present
             || equality::matters(&self.pod, pod)
-            || self.is_over_too_early(pod);
+            || self.is_over_unexpectedly(pod);
         self.pod = pod.clone();
         self.presence = ApiPresence::Present;
         self.was_seen = true;
@@ -389,14 +403,21 @@ impl KnownPod {
         self.given.as_ref().is_some_and(|given| given.last.is_none())
     }
 
-    /// Whether another client marked the pod as Failed or Succeeded although it runs.
-    fn is_over_too_early(&self, pod: &Pod) -> bool {
-        self.runs() && !self.is_deleting() && is_terminal(pod) && !is_terminal(&self.pod)
+    /// Whether the pod became Failed or Succeeded although it runs, because of another client, or although the node was
+    /// not given it.
+    fn is_over_unexpectedly(&self, pod: &Pod) -> bool {
+        let is_over = is_terminal(pod) && !is_terminal(&self.pod);
+        is_over && !self.is_deleting() && (self.runs() || self.given.is_none())
     }
 
     /// Whether the API may have the pod, and neither deletes it nor considers it terminated.
     fn is_wanted(&self) -> bool {
-        self.presence != ApiPresence::Gone && !self.is_deleting() && !is_terminal(&self.pod)
+        self.is_kept() && !is_terminal(&self.pod)
+    }
+
+    /// Whether the API may have the pod and does not delete it, so that what is left of it stays.
+    fn is_kept(&self) -> bool {
+        self.presence != ApiPresence::Gone && !self.is_deleting()
     }
 
     /// Whether the node is to be given the pod and has not got it yet.

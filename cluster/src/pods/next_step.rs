@@ -52,6 +52,8 @@ pub(crate) enum PodAction {
     End,
     /// Take it over as it is in the API, because it runs and has to terminate.
     TakeOver,
+    /// Give it to the node as a pod that has terminated, which keeps what is left of it.
+    GiveTerminated,
     /// Wait until it is known whether it runs.
     Wait,
     /// Report that its fate is unknown.
@@ -80,13 +82,8 @@ pub(crate) fn next_step(view: PodView<'_>) -> PodAction {
 
 fn when_wanted(view: PodView<'_>) -> PodAction {
     let known = view.known;
-    // The API does not take this back: such a pod only has to be deleted. One that still runs, because another
-    // client wrote that status, is terminated as the kubelet does: its controller has already replaced it.
-    if is_terminal(&known.pod) && known.runs() && !view.is_over_here {
-        return ending(known);
-    }
     if is_terminal(&known.pod) {
-        return PodAction::Nothing;
+        return when_terminated(view);
     }
     if view.is_overdue && has_only_waited(view) {
         return PodAction::Overdue;
@@ -103,6 +100,21 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
         None if view.final_status || view.has_predecessor => PodAction::Nothing,
         None if ran_and_may_not_run_again(known) => unless_it_runs(view, PodAction::Give),
         None => PodAction::Give,
+    }
+}
+
+/// The API does not take this back: such a pod only has to be deleted. One that still runs, because another client wrote
+/// that status, is terminated as the kubelet does: its controller has already replaced it. One that terminated before the
+/// node knew it, for example in an earlier boot, keeps its logs and containers until its object is deleted.
+fn when_terminated(view: PodView<'_>) -> PodAction {
+    let known = view.known;
+    match (known.runs(), view.runs) {
+        (true, _) if view.is_over_here => PodAction::Nothing,
+        (true, _) => ending(known),
+        (false, _) if known.given.is_some() => PodAction::Nothing,
+        (false, Some(true)) => PodAction::TakeOver,
+        (false, Some(false)) => PodAction::GiveTerminated,
+        (false, None) => PodAction::Wait,
     }
 }
 

@@ -76,6 +76,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 self.known.take_over(uid, lean(known.pod.object().clone(), &known.pod));
                 None
             }
+            PodAction::GiveTerminated => {
+                self.give_terminated(&known.pod).await;
+                None
+            }
             PodAction::Wait => Some(ItemOutcome::At(Instant::now() + HELD_BACK)),
             PodAction::Lost => {
                 let status =
@@ -170,6 +174,19 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
             Err(error) => self.not_prepared(pod, &error),
         }
+    }
+
+    /// Gives a pod to the node that had terminated before the node was given it. Its volumes are not needed any more.
+    async fn give_terminated(&self, pod: &Pod) {
+        let mut object = lean(pod.object().clone(), pod).object().clone();
+        object.status.clone_from(&pod.status);
+        let terminated = Pod::new(object).unwrap_or_else(|_| pod.clone());
+        // Recorded first: the next agent would remove what is left of an unknown pod while the API is unavailable.
+        self.keep.keep(terminated.clone()).await;
+        if !self.known.give_terminated(pod.uid(), terminated) {
+            self.keep.remove(pod.uid()).await;
+        }
+        self.prepare.forget(pod.uid()).await;
     }
 
     async fn change(&self, pod: &Pod, given: &GivenPod) -> ItemOutcome {

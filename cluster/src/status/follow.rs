@@ -4,7 +4,6 @@ use std::future::pending;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::PodRef;
 use winddown_shared::status::{PodPhase, StatusEntry, StatusStore, is_terminal};
 
 use super::patch::any_running;
@@ -22,14 +21,30 @@ pub struct Follow<T = Outbox> {
     mirrors: Option<Mirrors>,
 }
 
-/// Returns the update to submit for `entry`. `pod` is its name in the API.
-pub fn update_of(entry: &StatusEntry, pod: PodRef) -> StatusUpdate {
-    StatusUpdate {
-        pod,
-        status: entry.status.clone(),
-        last: is_terminal(&entry.status) && !any_running(&entry.status),
-        generation: entry.pod.metadata.generation,
+/// Submits the status of `entry` to `outbox`: that of a static pod as its mirror's, if it has one. Nothing is submitted for
+/// a pod that its source gave with its final status.
+pub fn submit_status<T: StatusSide>(entry: &StatusEntry, outbox: &T, mirrors: Option<&Mirrors>) {
+    let StatusEntry { pod, status, .. } = entry;
+    if pod.status.as_ref().is_some_and(is_terminal) {
+        return;
     }
+    let shown_as = match mirrors {
+        _ if !pod.is_static() => Some(pod.pod_ref().clone()),
+        Some(mirrors) => {
+            if let Some(phase) = PodPhase::of(status) {
+                mirrors.says(pod.uid(), phase);
+            }
+            mirrors.of(pod.uid())
+        }
+        None => None,
+    };
+    let Some(shown_as) = shown_as else { return };
+    outbox.submit(StatusUpdate {
+        pod: shown_as,
+        status: status.clone(),
+        last: is_terminal(status) && !any_running(status),
+        generation: pod.metadata.generation,
+    });
 }
 
 impl<T: StatusSide> Follow<T> {
@@ -71,17 +86,7 @@ impl<T: StatusSide> Follow<T> {
     }
 
     fn bring(&self, entry: &StatusEntry) {
-        if !entry.pod.is_static() {
-            self.outbox.submit(update_of(entry, entry.pod.pod_ref().clone()));
-            return;
-        }
-        let Some(mirrors) = &self.mirrors else { return };
-        if let Some(phase) = PodPhase::of(&entry.status) {
-            mirrors.says(entry.pod.uid(), phase);
-        }
-        if let Some(mirror) = mirrors.of(entry.pod.uid()) {
-            self.outbox.submit(update_of(entry, mirror));
-        }
+        submit_status(entry, &self.outbox, self.mirrors.as_ref());
     }
 }
 

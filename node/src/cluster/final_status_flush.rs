@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_api_client::ConnectionState;
 use winddown_cluster::events::Subject;
-use winddown_cluster::pods::StatusSide;
-use winddown_cluster::status::update_of;
-use winddown_shared::status::{PodPhase, StatusEntry, StatusStore};
+use winddown_cluster::status::submit_status;
+use winddown_shared::status::StatusStore;
 use winddown_shared::{PluginName, PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::Membership;
@@ -85,7 +84,10 @@ impl FinalReport {
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
         // The last changes may not have reached the outbox yet.
-        self.statuses.all().iter().for_each(|entry| self.submit(entry));
+        if let Some(side) = self.cluster.pods() {
+            let submit = |entry| submit_status(entry, &side.outbox, Some(&side.mirrors));
+            self.statuses.all().iter().for_each(submit);
+        }
         let telling = async {
             let left = self.flush(until.min(begun + SILENT_SERVER_TIMEOUT)).await;
             let answers = self.cluster.0.connection.last_contact().is_some_and(|at| at >= begun);
@@ -118,18 +120,5 @@ impl FinalReport {
         let events = self.cluster.0.events.flush(until);
         let (pods, node, events) = tokio::join!(pods, node, events);
         Undelivered { pods, node: node.is_err(), events }
-    }
-
-    fn submit(&self, entry: &StatusEntry) {
-        let Some(side) = self.cluster.pods() else { return };
-        if !entry.pod.is_static() {
-            return side.outbox.submit(update_of(entry, entry.pod.pod_ref().clone()));
-        }
-        if let Some(phase) = PodPhase::of(&entry.status) {
-            side.mirrors.says(entry.pod.uid(), phase);
-        }
-        if let Some(mirror) = side.mirrors.of(entry.pod.uid()) {
-            side.outbox.submit(update_of(entry, mirror));
-        }
     }
 }

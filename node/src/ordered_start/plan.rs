@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use winddown_shared::Pod;
+use winddown_shared::status::is_terminal;
 use winddown_shutdown::{Group, Policy, empty_groups, group_index, is_driver};
 
 /// The order in which pods start.
@@ -47,7 +48,9 @@ pub fn start_plan(pods: &[Pod], policy: &Policy) -> StartPlan {
         _ => policy,
     };
     let mut plan = StartPlan { groups: Vec::new(), of_shutdown: empty_groups(pods, policy, &[]) };
-    let mut ranked: Vec<(StartRank, &Pod)> = pods.iter().map(|pod| (plan.rank(pod), pod)).collect();
+    // A pod that terminated before the boot does not start.
+    let starting = pods.iter().filter(|pod| !pod.status.as_ref().is_some_and(is_terminal));
+    let mut ranked: Vec<(StartRank, &Pod)> = starting.map(|pod| (plan.rank(pod), pod)).collect();
     // A stable sort, so that pods keep their order within a group.
     ranked.sort_by_key(|(rank, _)| *rank);
     for (rank, pod) in ranked {
@@ -181,5 +184,14 @@ mod tests {
         assert_eq!(plan.rank(&pod("late", 7)), plan.groups[2].rank);
         assert!(plan.rank(&driver("late", 7)) < plan.rank(&pod("dns", 2_000_000_000)));
         assert!(start_plan(&[], &by_priority).groups.is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_terminated_before_the_boot_is_no_pod_of_a_group() {
+        let terminated = pod_with("job", "job", |pod| {
+            pod.status.get_or_insert_default().phase = Some("Succeeded".to_owned());
+        });
+        let by_role = Policy::by_role(secs(30), secs(10)).unwrap();
+        assert!(start_plan(&[terminated], &by_role).groups.is_empty());
     }
 }

@@ -336,8 +336,11 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .clean_pod(pod.uid())
             .await
             .map_err(|e| SyncError::caused_by("releasing the pod's resources", e))?;
-        // It had completed before this agent started.
-        if self.statuses.get(pod.uid()).is_none() && !has_terminal_phase(&pod) {
+        // It had completed before this agent started, or terminated, with its source's word for how.
+        let is_unsaid = self.statuses.get(pod.uid()).is_none();
+        if is_unsaid && has_terminal_phase(&pod) {
+            self.statuses.set(pod.clone(), pod.status.clone().unwrap_or_default());
+        } else if is_unsaid {
             let now = self.runtime.pod_status(pod.uid()).await;
             let now = now.map_err(|e| SyncError::caused_by("reading the pod's exit status", e))?;
             self.publish(&pod, &now, true, None);

@@ -195,8 +195,12 @@ fn a_pod_is_wanted_from_when_it_is_given_until_it_is_forgotten() {
     assert_eq!(names(), (0, 1, true));
     let mut over = pod("b", "u2").object().clone();
     over.status.get_or_insert_default().phase = Some("Failed".into());
-    apply(&known, &Pod::new(over).unwrap());
-    assert_eq!(known.inner.lock().wanted().waiting, [], "it does not start again");
+    let over = Pod::new(over).unwrap();
+    assert_eq!(apply(&known, &over), ObjectChange::Matters, "the node does not have it");
+    assert_eq!(names(), (0, 1, true), "what is left of it stays");
+    assert!(known.give_terminated(over.uid(), over.clone()));
+    assert_eq!(names(), (1, 0, true));
+    assert_eq!(apply(&known, &over), ObjectChange::Nothing);
 
     let known = KnownPods::of_earlier(vec![pod("a", "u1")], false);
     apply(&known, &pod("b", "u2"));

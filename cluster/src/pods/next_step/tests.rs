@@ -173,8 +173,18 @@ fn a_pod_that_is_wanted() {
             Case::new("Running").with(overdue).with(|c| c.final_status = true),
             PodAction::Nothing,
         ),
-        ("T6: Failed", Case::new("Failed"), PodAction::Nothing),
-        ("T7: Succeeded", Case::new("Succeeded"), PodAction::Nothing),
+        ("T6: Failed", Case::new("Failed"), PodAction::GiveTerminated),
+        ("T7: Succeeded", Case::new("Succeeded"), PodAction::GiveTerminated),
+        (
+            "Failed, and it runs, and the node was not given it",
+            Case::new("Failed").with(|c| c.runs = Some(true)),
+            PodAction::TakeOver,
+        ),
+        (
+            "Failed, and it may run, and the node was not given it",
+            Case::new("Failed").with(|c| c.runs = None),
+            PodAction::Wait,
+        ),
         ("Failed, and it runs", Case::new("Failed").given(false), PodAction::End),
         (
             "Failed, and it runs, as the node was told",

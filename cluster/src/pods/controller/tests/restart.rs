@@ -53,6 +53,62 @@ async fn a_pod_that_ended_while_the_agent_was_away_is_told_and_not_started_again
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_boot_what_is_left_of_a_terminated_pod_stays_until_its_object_is_deleted() {
+    let world = World::new();
+    let mut api = once("a", "u1");
+    api.status = Some((*exited(137)).clone());
+    world.apply(api.clone());
+    world.found(api, Some(137));
+    world.found(pod("unknown", "u2"), Some(0));
+    world.with(|state| state.misses_kept = true);
+    let mut first = world.start();
+    first.ready().await;
+    world.until("what no pod has is removed", |w| w.calls("forget u2") == 1).await;
+    world
+        .holds_for(700 * S, "its logs stay", |w| w.calls("forget u1") + w.calls("create") == 0)
+        .await;
+    let (status, _) = first.statuses.changed_since(0);
+    assert_eq!(status[0].status.phase.as_deref(), Some("Failed"), "its logs can be read");
+    first.kill();
+    world.with(|state| state.api_down = true);
+    let second = world.start();
+    world.holds_for(700 * S, "nor does an outage remove them", |w| w.calls("forget u1") == 0).await;
+    world.with(|state| state.api_down = false);
+    world.delete("u1", 0);
+    world.until("they go with the object", |w| w.calls("forget u1") == 1).await;
+    second.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_node_was_not_given_keeps_what_is_left_when_the_api_has_its_end() {
+    let world = World::new();
+    let mut api = once("a", "u1");
+    api.status = Some((*running()).clone());
+    world.apply(api.clone());
+    world.found(api, Some(2));
+    world.with(|state| state.misses_kept = true);
+    world.start().ready().await;
+    world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
+    // What is wanted is published again.
+    world.apply(pod("b", "u2"));
+    world.until("another one is started", |w| w.calls("create u2") == 1).await;
+    world.holds_for(700 * S, "its logs stay", |w| w.calls("forget") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_runs_unknown_though_the_api_has_its_end_terminates_with_its_grace() {
+    let world = World::new();
+    let mut api = once("a", "u1");
+    api.status = Some((*exited(1)).clone());
+    world.apply(api.clone());
+    world.found(api, None);
+    world.with(|state| state.misses_kept = true);
+    world.start().ready().await;
+    world.until("it is terminated", |w| w.calls("delete u1 30s") == 1).await;
+    world.holds_for(700 * S, "its logs stay", |w| w.calls("forget") == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_end_was_never_acknowledged_is_not_started_again() {
     // https://github.com/virtual-kubelet/virtual-kubelet/issues/762
     let world = World::new();

@@ -108,6 +108,7 @@ pub(super) enum Answer {
 pub(super) struct Running {
     pub(super) workers: PodWorkers<RuntimeSyncer<World>>,
     pub(super) wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
+    pub(super) statuses: StatusStore,
     node: Vec<AbortHandle>,
     pub(super) handle: PodControllerHandle,
     pub(super) cancel: CancellationToken,
@@ -188,9 +189,9 @@ impl World {
             tokio::spawn(follow).abort_handle(),
         ];
 
-        let side = NodeSide::of_workers(workers.clone(), statuses);
+        let side = NodeSide::of_workers(workers.clone(), statuses.clone());
         let task = tokio::spawn(setup.run(self.clone(), side, cancel.clone()));
-        Running { workers, wanted, node, handle, cancel, task }
+        Running { workers, wanted, statuses, node, handle, cancel, task }
     }
 
     /// The same API, containers and final statuses, without anything that an agent remembers.
