@@ -50,8 +50,6 @@ struct KnownMirrors {
     seen: HashMap<Name, ObservedMirror>,
     /// The names by the mirrors' UIDs.
     by_uid: HashMap<PodUid, Name>,
-    /// The mirrors by the static pods' UIDs.
-    of: HashMap<PodUid, PodRef>,
     /// `metadata.uid` of the Node, without which no mirror can be created.
     node_uid: Option<Arc<str>>,
     /// Whether all mirrors of this node are known.
@@ -103,8 +101,8 @@ impl Mirrors {
     }
 
     /// The mirror of a static pod, if the API has one.
-    pub fn of(&self, static_pod: &PodUid) -> Option<PodRef> {
-        self.0.known.lock().of.get(static_pod).cloned()
+    pub fn of(&self, static_pod: &Pod) -> Option<PodRef> {
+        self.0.known.lock().of(static_pod).map(|seen| seen.pod.clone())
     }
 
     /// Incremented when a static pod gets a mirror, so that its status must be sent again.
@@ -119,14 +117,13 @@ impl Mirrors {
 
     /// Records the phase of the static pod. A terminated mirror cannot show that its pod runs
     /// again, so it is replaced.
-    pub fn says(&self, static_pod: &PodUid, phase: PodPhase) {
+    pub fn says(&self, static_pod: &Pod, phase: PodPhase) {
         if phase.is_terminal() {
             return;
         }
         let outlived = {
             let mut known = self.0.known.lock();
-            let name = known.of.get(static_pod).map(name_of);
-            let seen = name.and_then(|name| known.seen.get_mut(&name));
+            let seen = known.of(static_pod);
             seen.is_some_and(|seen| seen.ended && !std::mem::replace(&mut seen.outlived, true))
         };
         if outlived {
@@ -143,13 +140,12 @@ impl Mirrors {
             if outdated || known.gone.contains(&seen.pod.uid) {
                 return;
             }
-            let of = PodUid::new(seen.hash.clone());
-            let new_name = known.of.insert(of, seen.pod.clone()).as_ref() != Some(&seen.pod);
             known.by_uid.insert(seen.pod.uid.clone(), name.clone());
-            if let Some(former) = known.seen.insert(name, seen.clone()) {
-                known.replaced(&former, &seen);
+            let former = known.seen.insert(name, seen.clone());
+            if let Some(former) = former.as_ref().filter(|former| former.pod.uid != seen.pod.uid) {
+                known.by_uid.remove(&former.pod.uid);
             }
-            new_name
+            former.is_none_or(|former| former.pod != seen.pod || former.hash != seen.hash)
         };
         if new_name {
             self.0.names.send_modify(|n| *n += 1);
@@ -209,17 +205,12 @@ impl KnownMirrors {
         if self.seen.get(&name).is_some_and(|seen| seen.pod.uid == *uid) {
             self.seen.remove(&name);
         }
-        self.of.retain(|_, mirror| mirror.uid != *uid);
         true
     }
 
-    /// Forgets the previous mirror with the same name.
-    fn replaced(&mut self, former: &ObservedMirror, now: &ObservedMirror) {
-        if former.pod.uid != now.pod.uid {
-            self.by_uid.remove(&former.pod.uid);
-        }
-        if former.hash != now.hash {
-            self.of.remove(&PodUid::new(former.hash.clone()));
-        }
+    /// The mirror of a static pod. Others may give a pod any annotations, so that the name counts as well.
+    fn of(&mut self, static_pod: &Pod) -> Option<&mut ObservedMirror> {
+        let seen = self.seen.get_mut(&name_of(static_pod.pod_ref()));
+        seen.filter(|seen| seen.shows(static_pod))
     }
 }

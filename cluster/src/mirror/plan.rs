@@ -1,6 +1,6 @@
 //! Decides how to make the API show the static pods. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodRef, PodUid};
@@ -52,22 +52,23 @@ pub fn plan<'a>(
     complete: bool,
     is_ending: impl Fn(&ObservedMirror) -> bool,
 ) -> Vec<MirrorAction> {
-    let mut mirrored: HashSet<PodUid> = HashSet::new();
+    let mut mirrored: HashSet<&PodUid> = HashSet::new();
     let mut taken: HashSet<(Arc<str>, Arc<str>)> = HashSet::new();
     let mut steps = Vec::new();
-    let wanted: HashSet<&PodUid> = statics.iter().map(Pod::uid).collect();
-    let names: HashSet<(&Arc<str>, &Arc<str>)> =
-        statics.iter().map(|pod| (pod.namespace(), pod.name())).collect();
+    let mut named: HashMap<(&Arc<str>, &Arc<str>), Vec<&Pod>> = HashMap::new();
+    for pod in statics {
+        named.entry((pod.namespace(), pod.name())).or_default().push(pod);
+    }
     for mirror in seen {
         let name = (&mirror.pod.namespace, &mirror.pod.name);
         taken.insert((name.0.clone(), name.1.clone()));
-        let shown = PodUid::new(mirror.hash.clone());
-        let fits = names.contains(&name) && wanted.contains(&shown);
+        let of_name = named.get(&name);
+        let shown = of_name.and_then(|pods| pods.iter().find(|pod| mirror.shows(pod)));
         if mirror.deleting || mirror.outlived {
             steps.push(MirrorAction::Delete(mirror.pod.clone()));
-        } else if fits {
-            mirrored.insert(shown);
-        } else if names.contains(&name) || (complete && !is_ending(mirror)) {
+        } else if let Some(shown) = shown {
+            mirrored.insert(shown.uid());
+        } else if of_name.is_some() || (complete && !is_ending(mirror)) {
             steps.push(MirrorAction::Delete(mirror.pod.clone()));
         }
     }
@@ -107,8 +108,9 @@ impl ObservedMirror {
         self.pod.uid == other.pod.uid && self.version > other.version && other.version.is_some()
     }
 
-    /// Whether it is the mirror of that static pod.
+    /// Whether it is the mirror of that static pod: it has the pod's name and hash.
     pub fn shows(&self, pod: &Pod) -> bool {
-        *self.hash == *hash_of(pod)
+        let has_name = self.pod.namespace == *pod.namespace() && self.pod.name == *pod.name();
+        has_name && *self.hash == *hash_of(pod)
     }
 }

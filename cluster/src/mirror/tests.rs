@@ -174,14 +174,31 @@ fn a_static_pod_is_found_under_its_mirrors_name_until_that_is_gone() {
     mirrors.api_saw(&in_api(&a, "u1", |_| {}));
     mirrors.api_saw(&in_api(&a, "u1", |_| {}));
     assert_eq!(*changes.borrow(), 1, "the same again is no other name");
-    assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u1"));
+    assert_eq!(mirrors.of(&a).unwrap().uid, PodUid::new("u1"));
     // Deleted and created again; the end of the first is reported late.
     mirrors.api_saw(&in_api(&a, "u2", |_| {}));
     mirrors.gone(&PodUid::new("u1"));
-    assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u2"));
+    assert_eq!(mirrors.of(&a).unwrap().uid, PodUid::new("u2"));
     assert_eq!(mirrors.count(), 1);
     mirrors.relisted(&[]);
-    assert_eq!((mirrors.of(a.uid()), mirrors.count()), (None, 0));
+    assert_eq!((mirrors.of(&a), mirrors.count()), (None, 0));
+}
+
+/// `kubectl debug --copy-to` copies all annotations, and who may create pods may write any.
+#[test]
+fn a_copy_of_a_mirror_is_no_mirror_and_takes_none_away() {
+    let mirrors = mirrors();
+    let (etcd, web) = (static_pod("h1", "etcd"), static_pod("h2", "web"));
+    mirrors.api_saw(&in_api(&etcd, "u1", |_| {}));
+    mirrors.api_saw(&in_api(&etcd, "u2", |copy| copy.metadata.name = Some("etcd-dbg".to_owned())));
+    assert_eq!(mirrors.of(&etcd).unwrap().uid, PodUid::new("u1"));
+    mirrors.gone(&PodUid::new("u2"));
+    assert_eq!(mirrors.of(&etcd).unwrap().uid, PodUid::new("u1"));
+    // One with the name of another static pod is in the way of that pod's mirror, and counts for none.
+    let copy = in_api(&etcd, "u3", |copy| copy.metadata.name = Some("web".to_owned()));
+    let all = [seen(&etcd, "u1"), ObservedMirror::new(&copy).unwrap()];
+    assert_eq!(steps(&[etcd.clone(), web.clone()], &all), ["delete u3"]);
+    assert_eq!(steps(&[etcd, web], &all[1..]), ["create h1", "delete u3"]);
 }
 
 /// Two lists run concurrently with the creation of mirrors.
@@ -192,7 +209,7 @@ fn a_mirror_that_an_older_list_lacks_is_seen_again() {
     mirrors.api_saw(&in_api(&a, "u1", |_| {}));
     mirrors.relisted(&[]);
     mirrors.api_saw(&in_api(&a, "u1", |_| {}));
-    assert_eq!(mirrors.of(a.uid()).unwrap().uid, PodUid::new("u1"));
+    assert_eq!(mirrors.of(&a).unwrap().uid, PodUid::new("u1"));
 }
 
 #[test]
@@ -218,9 +235,9 @@ fn a_mirror_that_has_ended_is_made_anew_when_its_pod_lives_again() {
         let known = mirrors.0.known.lock();
         told(plan(std::slice::from_ref(&a), known.seen.values(), true, |_| false))
     };
-    mirrors.says(a.uid(), PodPhase::Failed);
+    mirrors.says(&a, PodPhase::Failed);
     assert_eq!(plan(), [""; 0]);
-    mirrors.says(a.uid(), PodPhase::Running);
+    mirrors.says(&a, PodPhase::Running);
     assert_eq!(plan(), ["delete u1"]);
 }
 

@@ -32,9 +32,9 @@ pub fn submit_status<T: StatusSide>(entry: &StatusEntry, outbox: &T, mirrors: Op
         _ if !pod.is_static() => Some(pod.pod_ref().clone()),
         Some(mirrors) => {
             if let Some(phase) = PodPhase::of(status) {
-                mirrors.says(pod.uid(), phase);
+                mirrors.says(pod, phase);
             }
-            mirrors.of(pod.uid())
+            mirrors.of(pod)
         }
         None => None,
     };
