@@ -291,7 +291,7 @@ impl<R: Runtime> Core<R> {
                 () = self.stop.cancelled() => return,
             }
             let now = settings.borrow_and_update().clone();
-            self.fit.follow(&now);
+            self.fit.follow(&now).await;
             self.changes.send_modify(|n| *n += 1);
         }
     }

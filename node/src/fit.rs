@@ -3,12 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
-use winddown_host::{Capacity, LocalNode, ReadError, Roots};
+use tokio::time::timeout;
+use winddown_host::{Capacity, LocalNode, OneThread, ReadError, Roots};
 use winddown_shared::{
     Admission, AdmissionFailure, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable,
     GateState, Mutex, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, Pod, Rejection,
@@ -19,12 +21,16 @@ use winddown_shared::{
 use crate::Settings;
 use crate::links::Observe;
 
+/// How long the disks may take to report their size when the machine is read again.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why pods wait while there is nothing to check them against.
 const UNREAD: &str = "this machine's resources cannot be read yet";
 
 /// The machine that the pods run on.
 pub struct Machine {
-    /// Reads the machine's capacity. Called at the start and on every reload of the configuration.
+    /// Reads the machine's capacity. Called at the start and on every reload of the configuration. May block: after the
+    /// start it has a thread of its own.
     pub capacity: Box<dyn Fn() -> Result<Capacity, ReadError> + Send + Sync>,
 }
 
@@ -34,7 +40,7 @@ pub(super) struct Fit(Arc<MachineShared>);
 
 struct MachineShared {
     /// `None` in a rehearsal, which admits every pod.
-    machine: Option<Machine>,
+    machine: Option<OneThread<Machine>>,
     name: Arc<str>,
     found: watch::Sender<Option<Arc<NodeResources>>>,
     /// The Node object on the API server, if there is one.
@@ -100,7 +106,7 @@ impl fmt::Debug for Machine {
 // === impl Fit ===
 
 impl Fit {
-    /// Reads the machine once. Without a machine, every pod fits.
+    /// Reads the machine once, which may block. Without a machine, every pod fits.
     pub(super) fn new(
         runtime: &impl Runtime,
         machine: Option<Machine>,
@@ -108,8 +114,9 @@ impl Fit {
         settings: &Settings,
         admits_all: bool,
     ) -> Self {
+        let capacity = machine.as_ref().map(|machine| (machine.capacity)());
         let fit = Self(Arc::new(MachineShared {
-            machine,
+            machine: machine.map(OneThread::new),
             name: name.into(),
             found: watch::Sender::new(None),
             server: Mutex::new(None),
@@ -118,14 +125,28 @@ impl Fit {
             admits_all,
             strict_groups: runtime.applies_strict_groups(),
         }));
-        fit.follow(settings);
+        if let Some(read) = capacity {
+            fit.note_capacity(read.map_err(|error| error_chain(&error)));
+            fit.apply(settings);
+        }
         fit
     }
 
-    /// Reads the machine again and applies the reservations of `settings`.
-    pub(super) fn follow(&self, settings: &Settings) {
+    /// Reads the machine again, as far as its disks answer in time, and applies the reservations of `settings`.
+    pub(super) async fn follow(&self, settings: &Settings) {
         let Some(machine) = &self.0.machine else { return };
-        let Some(capacity) = self.read(machine) else { return };
+        let reading = machine.run(|machine| (machine.capacity)());
+        self.note_capacity(match timeout(READ_TIMEOUT, reading).await {
+            Ok(Ok(read)) => read.map_err(|error| error_chain(&error)),
+            Ok(Err(panicked)) => Err(panicked.to_string()),
+            Err(_) => Err("a disk does not answer within 2s".to_owned()),
+        });
+        self.apply(settings);
+    }
+
+    /// Applies the reservations of `settings` to what was last read.
+    pub(super) fn apply(&self, settings: &Settings) {
+        let Some(capacity) = self.0.capacity.lock().clone() else { return };
         let reserved = &settings.reserved;
         let node = LocalNode {
             name: Arc::clone(&self.0.name),
@@ -171,23 +192,19 @@ impl Fit {
         });
     }
 
-    /// Reads the machine's capacity; falls back to the last one that could be read.
-    fn read(&self, machine: &Machine) -> Option<Capacity> {
+    /// Keeps what was read; if it could not be, what was read before stays. The error is a text for people.
+    fn note_capacity(&self, read: Result<Capacity, String>) {
         let mut last = self.0.capacity.lock();
-        match (machine.capacity)() {
+        match read {
             Ok(capacity) => *last = Some(capacity),
             Err(error) => {
                 let then = match *last {
                     Some(_) => "using the last known resources",
                     None => "no pod is admitted until it can be",
                 };
-                tracing::warn!(
-                    "cannot read this machine's resources, {then}: {}",
-                    error_chain(&error)
-                );
+                tracing::warn!("cannot read this machine's resources, {then}: {error}");
             }
         }
-        last.clone()
     }
 
     /// The node as it was last read; `None` before that, and in a rehearsal.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use winddown_host::{Capacity, ReadError};
@@ -172,6 +173,32 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     assert!(!plan(&b, None).resources.is_empty());
 }
 
+/// The file system of the state directory hangs after the start; a reload took one of the agent's threads for good.
+#[tokio::test(start_paused = true)]
+async fn a_reload_applies_what_it_can_while_a_disk_does_not_answer() {
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let (gate, is_first) = (std::sync::Mutex::new(gate), AtomicBool::new(true));
+    let capacity = move || {
+        if !is_first.swap(false, Ordering::SeqCst) {
+            let _ = gate.lock().unwrap().recv();
+        }
+        Ok(capacity())
+    };
+    let machine = Machine { capacity: Box::new(capacity) };
+    let fit = Fit::new(&FakeRuntime::default(), Some(machine), "n1", &Settings::default(), false);
+    let labels = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
+    let settings = Settings { labels, ..Settings::default() };
+    let reload = fit.follow(&settings);
+    tokio::pin!(reload);
+    assert!(reload.as_mut().now_or_never().is_none(), "it waits");
+    tokio::time::advance(secs(3)).await;
+    reload.await;
+    let found = fit.found().unwrap();
+    assert_eq!(found.view.labels.get("rack").map(String::as_str), Some("r1"));
+    assert_eq!(found.whole.get(&winddown_shared::ResourceName::Cpu), 2000);
+    drop(go);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reload_that_makes_room_lets_in_what_was_refused() {
     let b = small_node(|config| config.node.max_pods = 1);
@@ -200,7 +227,7 @@ fn a_reload_and_a_change_of_the_node_object_at_once_are_both_seen() {
             scope.spawn(|| {
                 let settings = Settings { labels: label("rack", &text), ..Settings::default() };
                 together.wait();
-                fit.follow(&settings);
+                fit.apply(&settings);
             });
             let labels = Some(label("zone", &text));
             let metadata = ObjectMeta { labels, ..ObjectMeta::default() };
