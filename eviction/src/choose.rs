@@ -27,6 +27,8 @@ pub struct Candidate<'a> {
     pub stats: Option<&'a PodStats>,
     /// Whether no pod is ever measured here, so that it is evicted without figures.
     pub is_never_measured: bool,
+    /// Whether the runtime refused to stop it a short time ago.
+    pub is_refused: bool,
     /// The state of its termination; none if it is not terminating.
     pub ending: Option<CandidateEnding>,
 }
@@ -35,7 +37,7 @@ impl<'a> Candidate<'a> {
     /// A pod that is not terminating, and its usage; none if it was not measured.
     #[must_use]
     pub const fn new(pod: &'a Pod, stats: Option<&'a PodStats>) -> Self {
-        Self { pod, stats, is_never_measured: false, ending: None }
+        Self { pod, stats, is_never_measured: false, is_refused: false, ending: None }
     }
 }
 
@@ -100,6 +102,8 @@ pub enum CandidateVerdict {
     Ending,
     /// It is terminating, and overdue or too slow.
     Stuck,
+    /// The runtime refused to stop it.
+    Refused,
 }
 
 // === impl CandidateVerdict ===
@@ -115,6 +119,7 @@ impl CandidateVerdict {
             Self::NotMeasured => "notMeasured",
             Self::Ending => "ending",
             Self::Stuck => "stuck",
+            Self::Refused => "refused",
         }
     }
 }
@@ -168,10 +173,10 @@ pub fn choose<'a>(
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
-    for (ranked, &Candidate { stats, is_never_measured, ending, .. }) in ranked {
-        let Ranked { pod, usage, is_partial } = ranked;
-        let is_known = usage.is_some() || is_never_measured;
-        let verdict = judge(shortage, pod, is_known, ending, policy, now);
+    for (ranked, candidate) in ranked {
+        let (Ranked { pod, usage, is_partial }, &Candidate { stats, ending, .. }) =
+            (ranked, candidate);
+        let verdict = judge(shortage, candidate, usage, policy, now);
         if verdict == CandidateVerdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));
             asked |= ending
@@ -206,12 +211,12 @@ pub(crate) fn comes_in_time(shortage: &Shortage, ending: &CandidateEnding, now: 
 
 fn judge(
     shortage: &Shortage,
-    pod: &Pod,
-    is_known: bool,
-    ending: Option<CandidateEnding>,
+    candidate: &Candidate<'_>,
+    usage: Option<i64>,
     policy: &Policy,
     now: Instant,
 ) -> CandidateVerdict {
+    let &Candidate { pod, is_never_measured, is_refused, ending, .. } = candidate;
     match ending {
         Some(ending) if comes_in_time(shortage, &ending, now) => return CandidateVerdict::Ending,
         Some(ending) if ending.has_minimal_grace || !shortage.hard => {
@@ -221,7 +226,9 @@ fn judge(
     }
     if policy.exempts(pod) {
         CandidateVerdict::Critical
-    } else if !is_known {
+    } else if is_refused {
+        CandidateVerdict::Refused
+    } else if usage.is_none() && !is_never_measured {
         CandidateVerdict::NotMeasured
     } else {
         CandidateVerdict::NotNeeded
@@ -239,6 +246,7 @@ pub(crate) fn why_none(considered: &[Considered<'_>], policy: &Policy) -> String
             CandidateVerdict::NotMeasured => "not measured yet",
             CandidateVerdict::Ending => "terminating",
             CandidateVerdict::Stuck => "terminating, and late",
+            CandidateVerdict::Refused => "not stopped by the runtime",
             CandidateVerdict::Chosen | CandidateVerdict::NotNeeded => "not needed",
         };
         *counts.entry(because).or_insert(0_usize) += 1;

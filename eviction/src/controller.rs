@@ -9,13 +9,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PodUidMap,
-    PressureStats, Recorder, VictimLock, WallClock, error_chain,
+    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PressureStats,
+    Recorder, VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::SamplingIntervals;
 use crate::cause::Cause;
-use crate::choose::CandidateEnding;
 use crate::conditions::Conditions;
 use crate::decide::{Shortage, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, EvictionRecord};
@@ -31,12 +30,14 @@ use crate::state::EvictionState;
 mod evict;
 mod limits;
 mod reclaiming;
+mod terminating;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
 
+use terminating::Terminating;
 use view::Shown;
-pub use view::{EvictionView, Explanation};
+pub use view::{EvictionView, ExplainError, Explanation};
 
 /// The timeout of a node measurement.
 const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -159,13 +160,11 @@ struct Sampling {
 
 /// The pods that were asked to stop, and the search for others.
 struct Victims {
-    endings: PodUidMap<CandidateEnding>,
+    terminating: Terminating,
     /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
-    /// The pods that the runtime refused to stop, and until when they are passed over.
-    refused: PodUidMap<Instant>,
-    /// Whether the evictions of an earlier agent are known.
+    /// Whether all evictions of an earlier agent are known.
     has_taken_over: bool,
     /// Signals for which no pod qualified, and when to try again.
     held: [Option<Hold>; Signal::COUNT],
@@ -218,10 +217,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 oom_kills: None,
             },
             victims: Victims {
-                endings: PodUidMap::default(),
+                terminating: Terminating::default(),
                 pending_reclaim: PendingReclaim::default(),
                 readmission: Readmission::default(),
-                refused: PodUidMap::default(),
                 has_taken_over: false,
                 held: [None; Signal::COUNT],
             },
@@ -253,7 +251,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let reasons = *self.parts.paused_by.borrow_and_update();
         if !reasons.is_empty() {
             // Their owners stop the pods now.
-            self.victims.endings.clear();
+            self.victims.terminating.endings.clear();
             self.victims.pending_reclaim = PendingReclaim::default();
         }
         if !is_paused_by(reasons) {
@@ -352,7 +350,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         );
         self.sampling.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
         self.sampling.next = started + self.sampling.waited;
-        self.shown.sampled(&self.policy, &self.state, &self.victims.readmission);
+        self.show();
+    }
+
+    /// Publishes the state for [`EvictionView`].
+    fn show(&self) {
+        let Victims { readmission, terminating, .. } = &self.victims;
+        self.shown.update(&self.policy, &self.state, readmission, terminating);
     }
 
     /// Whether there is nothing to measure for. A condition, and a static pod that awaits its end, outlast thresholds
@@ -396,6 +400,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.shown.conclude(record, DecisionOutcome::Alternative(did));
             }
         }
+        self.show();
     }
 
     fn publish(&mut self, conditions: Conditions) {

@@ -132,7 +132,7 @@ pub struct RankedPodStatus {
     /// Its request.
     #[serde(default)]
     pub request: i64,
-    /// The verdict: `chosen`, `notNeeded`, `critical`, `notMeasured`, `ending`, `stuck`.
+    /// The verdict: `chosen`, `notNeeded`, `critical`, `notMeasured`, `ending`, `stuck`, `refused`.
     pub verdict: String,
 }
 

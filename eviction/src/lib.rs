@@ -84,7 +84,7 @@ pub use cadence::SamplingIntervals;
 pub use cause::Cause;
 pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
 pub use conditions::Conditions;
-pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation};
+pub use controller::{EvictionController, EvictionParts, EvictionView, ExplainError, Explanation};
 pub use decide::{EvictionDecision, FORGIVEN_GAP, Shortage, Snapshot, decide};
 pub use exemption::Exemption;
 pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
@@ -104,8 +104,8 @@ pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable};
 pub use seams::{
-    Alternative, AlternativeWork, EarlierEviction, MeasureError, PlannedEviction, PodFigures,
-    Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
+    Alternative, AlternativeWork, EarlierEviction, EarlierEvictions, MeasureError, PlannedEviction,
+    PodFigures, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;

@@ -145,9 +145,28 @@ pub trait Readmit: Send + Sync + 'static {
     /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod.
     fn readmit(&self, pod: &Pod);
 
-    /// The pods that an earlier agent evicted and that are terminating, or have terminated and were not readmitted.
-    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
-        Vec::new()
+    /// The pods that an earlier agent evicted and that are terminating, or have terminated and were not readmitted: each
+    /// once, when it is known. Asked again while there may be more.
+    fn earlier_evictions(&self) -> EarlierEvictions {
+        EarlierEvictions::default()
+    }
+}
+
+/// Pods that an earlier agent evicted.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EarlierEvictions {
+    /// Those that were not returned before.
+    pub known: Vec<EarlierEviction>,
+    /// Whether more may follow: the source of a pod may not have listed it yet.
+    pub may_be_more: bool,
+}
+
+impl EarlierEvictions {
+    /// Those that were not returned before, and whether more may follow.
+    #[must_use]
+    pub fn new(known: Vec<EarlierEviction>, may_be_more: bool) -> Self {
+        Self { known, may_be_more }
     }
 }
 

@@ -16,6 +16,9 @@ pub struct EvictionPlan {
     /// nothing is watched or nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// Whether no pod would be evicted yet: those that are terminating free enough, or one of them was evicted for this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// The pods in eviction order.
     #[serde(default)]
     pub pods: Vec<RankedPodStatus>,

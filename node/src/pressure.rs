@@ -15,12 +15,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Alternative, Conditions, EarlierEviction, EvictionController, EvictionParts, EvictionView,
-    Policy, Readmit, Signal,
+    Alternative, Conditions, EarlierEviction, EarlierEvictions, EvictionController, EvictionParts,
+    EvictionView, ExplainError, Policy, Readmit, Signal,
 };
 use winddown_host::UsagePaths;
 use winddown_shared::{
-    DesiredPods, KillReason, Pod, PodWorkers, PressureCondition, Runtime, RuntimeSyncer, critical,
+    DesiredPods, KillReason, Mutex, Pod, PodUid, PodWorkers, PressureCondition, Runtime,
+    RuntimeSyncer, critical,
 };
 
 use crate::core::Core;
@@ -64,6 +65,8 @@ struct Manifests<R: Runtime> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     returning: Arc<Notify>,
+    /// The pods that an earlier agent evicted and that no worker has taken up yet.
+    earlier: Mutex<Vec<PodUid>>,
 }
 
 // === impl Eviction ===
@@ -117,6 +120,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             workers: core.workers.clone(),
             wanted: core.wanted.subscribe(),
             returning: Arc::clone(&returning),
+            earlier: Mutex::new(core.recorders.requested_by(KillReason::Eviction)),
         };
         let killer = Arc::new(core.workers.clone());
         let reclaim = Arc::new(GiveBack { runtime, image_age });
@@ -185,8 +189,12 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
             let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("signal: {error}"));
             let signal = signal.map_err(wrong)?;
             let explained = self.view.explain(&self.core.workers, &*self.signals, signal).await;
+            let unknown =
+                |error: ExplainError| ApiError::new(ErrorCode::NotFound, error.to_string());
+            let explained = explained.map_err(unknown)?;
             Ok(EvictionPlan {
                 signal: explained.signal.map(|signal| signal.to_string()),
+                waits: explained.waits,
                 pods: explained.pods,
                 history: self.view.history(),
                 pressure: self.view.status(),
@@ -223,15 +231,33 @@ impl Observe<()> for Relief {
     }
 }
 
+/// Whether the sources list the pod, or may do so yet.
+fn may_list(wanted: &DesiredPods, uid: &PodUid) -> bool {
+    let mut listed = wanted.pods.iter().map(Pod::uid).chain(&wanted.waiting);
+    !wanted.complete || listed.any(|listed| listed == uid)
+}
+
 // === impl Manifests ===
 
 impl<R: Runtime> Readmit for Manifests<R> {
-    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
-        let snapshot = self.workers.snapshot().into_iter();
-        let evicted = snapshot.filter(|pod| pod.prior_reason == Some(KillReason::Eviction));
-        let evicted = evicted
-            .filter_map(|snapshot| Some(EarlierEviction::new(snapshot.pod?, snapshot.grace_left)));
-        evicted.collect()
+    fn earlier_evictions(&self) -> EarlierEvictions {
+        let mut earlier = self.earlier.lock();
+        if earlier.is_empty() {
+            return EarlierEvictions::default();
+        }
+        let taken_up = self.workers.snapshot();
+        let wanted = self.wanted.borrow().clone();
+        let mut known = Vec::new();
+        earlier.retain(|uid| {
+            let Some(one) = taken_up.iter().find(|one| one.uid == *uid) else {
+                return wanted.as_ref().is_none_or(|wanted| may_list(wanted, uid));
+            };
+            let evicted =
+                one.pod.clone().filter(|_| one.prior_reason == Some(KillReason::Eviction));
+            known.extend(evicted.map(|pod| EarlierEviction::new(pod, one.grace_left)));
+            false
+        });
+        EarlierEvictions::new(known, !earlier.is_empty())
     }
 
     /// Replaces the worker that terminated the pod by a new one. The intake runs admission before the new one starts.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
-use winddown_shared::{Event, Pod, PodRef, PodUid, Recorder, WallClock, WorkerObserver};
+use winddown_shared::{
+    Event, KillReason, Pod, PodRef, PodUid, Recorder, WallClock, WorkerObserver,
+};
 
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, PodStartup};
@@ -35,6 +37,11 @@ impl Recorders {
             kills,
             others: OnceLock::new(),
         }
+    }
+
+    /// The pods whose termination was requested for this reason, by an earlier agent too.
+    pub(crate) fn requested_by(&self, reason: KillReason) -> Vec<PodUid> {
+        self.kills.as_ref().map(|kills| kills.requested_by(reason)).unwrap_or_default()
     }
 
     /// Adds the recorders of plug-ins.

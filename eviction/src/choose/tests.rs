@@ -49,7 +49,7 @@ fn candidate<'a>(
     (pod, stats, ending): &'a (Pod, Option<PodStats>, Option<CandidateEnding>),
     is_never_measured: bool,
 ) -> Candidate<'a> {
-    Candidate { pod, stats: stats.as_ref(), is_never_measured, ending: *ending }
+    Candidate { is_never_measured, ending: *ending, ..Candidate::new(pod, stats.as_ref()) }
 }
 
 impl Node {
@@ -169,7 +169,7 @@ async fn where_no_pod_can_be_evicted_it_is_said_why() {
     let spared = [static_pod("a", "a"), static_pod("b", "b"), pod("critical", 2_000_000_000, &[])];
     let (new, going) = (pod("new", 0, &[]), pod("going", 0, &[]));
     let ending = ending(1, true, None);
-    let of = |pod, stats, ending| Candidate { pod, stats, is_never_measured: false, ending };
+    let of = |pod, stats, ending| Candidate { ending, ..Candidate::new(pod, stats) };
     let mut candidates: Vec<_> = spared.iter().map(|pod| of(pod, Some(&figures), None)).collect();
     let said = |candidates: &[Candidate<'_>]| {
         let choice = choose(&act(true, "1Gi"), candidates, &policy(), now);

@@ -1,6 +1,5 @@
 //! The eviction of one pod.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid,
-    PressureCondition, StatusOverride, doubled, instant_after,
+    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PressureCondition,
+    StatusOverride, doubled, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
 use crate::cause::Cause;
-use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time, why_none};
+use crate::choose::{CandidateEnding, Choice, choose, comes_in_time, why_none};
 use crate::conditions::Conditions;
 use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
@@ -23,7 +22,8 @@ use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::seams::{
-    AlternativeWork, EarlierEviction, PlannedEviction, PodFigures, Reclaim, Signals, WantedFigures,
+    AlternativeWork, EarlierEviction, EarlierEvictions, PlannedEviction, PodFigures, Reclaim,
+    Signals, WantedFigures,
 };
 use crate::signal::{Resource, Signal};
 use crate::usage::left_behind;
@@ -126,26 +126,27 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Whether a pod that was evicted for this condition is still terminating.
     pub(super) fn waits_for_a_victim(&self, shortage: &Shortage, now: Instant) -> bool {
         let condition = shortage.signal.condition();
-        self.victims.endings.values().any(|ending| {
+        self.victims.terminating.endings.values().any(|ending| {
             ending.evicted_for.contains(condition) && comes_in_time(shortage, ending, now)
         })
     }
 
-    /// Takes over what an earlier agent evicted, once it is known what runs. What for is unknown: any shortage waits for
-    /// those that are terminating, and static pods come back when there is none.
+    /// Takes over what an earlier agent evicted, once it is known what runs, and what a slow source lists later. What for
+    /// is unknown: any shortage waits for those that are terminating, and static pods come back when there is none.
     pub(super) fn take_over(&mut self) {
         if self.victims.has_taken_over || !self.parts.killer.running().known {
             return;
         }
-        self.victims.has_taken_over = true;
+        let EarlierEvictions { known, may_be_more } = self.parts.static_pods.earlier_evictions();
+        self.victims.has_taken_over = !may_be_more;
         let now = Instant::now();
-        for EarlierEviction { pod, grace_left } in self.parts.static_pods.earlier_evictions() {
+        for EarlierEviction { pod, grace_left } in known {
             if let Some(left) = grace_left {
                 let due = instant_after(now, left) + BEYOND_GRACE;
                 let has_minimal_grace = left <= HARD_GRACE;
                 let ending =
                     CandidateEnding { due, has_minimal_grace, evicted_for: Conditions::ALL };
-                self.victims.endings.entry(pod.uid().clone()).or_insert(ending);
+                self.victims.terminating.endings.entry(pod.uid().clone()).or_insert(ending);
             }
             if pod.is_static() {
                 self.victims.readmission.note(&pod, Conditions::ALL, now);
@@ -161,7 +162,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let EvictionEnd { pod, condition, record, outcome } = ended;
         match outcome {
             Some(Ok(took)) => {
-                self.victims.endings.remove(pod.uid());
+                self.victims.terminating.endings.remove(pod.uid());
                 self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
                 if is_freed_by_file_removal(condition) {
@@ -170,7 +171,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 let now = Instant::now();
                 let is_next =
                     |e: &CandidateEnding| e.evicted_for.contains(condition) && e.due > now;
-                if !self.victims.endings.values().any(is_next) {
+                if !self.victims.terminating.endings.values().any(is_next) {
                     self.victims.pending_reclaim.note_end(condition, now);
                 }
                 self.victims.held.fill(None);
@@ -178,12 +179,15 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             // Until it is gone, it stays listed as terminating and overdue.
             Some(Err(error)) => {
                 let now = Instant::now();
-                match (&error, self.victims.endings.get_mut(pod.uid())) {
+                match (&error, self.victims.terminating.endings.get_mut(pod.uid())) {
                     (KillError::Deadline { .. }, Some(ending)) => ending.due = now,
                     (KillError::Refused { .. }, _) => {
-                        self.victims.endings.remove(pod.uid());
+                        self.victims.terminating.endings.remove(pod.uid());
                         self.victims.readmission.forget(pod.uid());
-                        self.victims.refused.insert(pod.uid().clone(), now + PASSED_OVER);
+                        self.victims
+                            .terminating
+                            .refused
+                            .insert(pod.uid().clone(), now + PASSED_OVER);
                     }
                     _ => {}
                 }
@@ -191,11 +195,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.shown.conclude(record, DecisionOutcome::Failed { error: error.to_string() });
             }
             None => {
-                self.victims.endings.remove(pod.uid());
+                self.victims.terminating.endings.remove(pod.uid());
                 self.victims.readmission.forget(pod.uid());
                 self.victims.pending_reclaim.forget(condition);
                 self.shown.conclude(record, DecisionOutcome::Failed { error: PAUSED.to_owned() });
-                self.shown.sampled(&self.policy, &self.state, &self.victims.readmission);
             }
         }
     }
@@ -224,7 +227,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             message: Arc::clone(&message),
         };
         // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
-        let hurried = self.victims.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
+        let hurried =
+            self.victims.terminating.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
         let hurried_for = hurried.map(|ending| ending.evicted_for);
         let is_hurried = hurried_for.is_some();
         let hook = self.policy.hook.clone().filter(|_| !is_hurried);
@@ -243,7 +247,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let gone = instant_after(due + files, hook_time);
         let evicted_for = hurried_for.unwrap_or_default().union(condition.into());
         let ending = CandidateEnding { due: gone, has_minimal_grace, evicted_for };
-        self.victims.endings.insert(pod.uid().clone(), ending);
+        self.victims.terminating.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
         if pod.is_static() {
@@ -306,7 +310,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         let now = Instant::now();
         let policy = self.policy.clone();
-        let candidates = self.candidates(measured, figures, now);
+        let killer = &*self.parts.killer;
+        let candidates = self.victims.terminating.candidates(killer, measured, figures, now);
         let choice = choose(shortage, &candidates, &policy, now);
         let Some(victim) = choice.victim else {
             if !choice.waits {
@@ -344,42 +349,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 .map_or_else(Amounts::default, |stats| left_behind(victim, stats, policy.layout())),
             record,
         });
-    }
-
-    /// The pods that are still on the node, with their figures.
-    fn candidates<'a>(
-        &mut self,
-        measured: &'a [Pod],
-        figures: &'a PodFigures,
-        now: Instant,
-    ) -> Vec<Candidate<'a>> {
-        let uids = |pods: Vec<Pod>| -> HashSet<PodUid> {
-            pods.iter().map(|pod| pod.uid().clone()).collect()
-        };
-        let active = uids(self.parts.killer.running().pods);
-        let staying = uids(self.parts.killer.non_terminating_pods());
-        // A static pod that was overdue may be back, with the same UID.
-        let is_ending = |uid: &PodUid, ending: &CandidateEnding| {
-            !staying.contains(uid) || ending.is_victim(now)
-        };
-        self.victims.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
-        self.victims.refused.retain(|_, until| *until > now);
-        let is_here = |uid| active.contains(uid) && !self.victims.refused.contains_key(uid);
-        let here = measured.iter().enumerate().filter(|(_, pod)| is_here(pod.uid()));
-        let candidates = here.map(|(place, pod)| {
-            let (uid, asked) = (pod.uid(), self.victims.endings.contains_key(pod.uid()));
-            // A victim whose hook still runs is staying, but counts as terminating.
-            let ending = (asked || !staying.contains(uid)).then(|| {
-                *self
-                    .victims
-                    .endings
-                    .entry(pod.uid().clone())
-                    .or_insert_with(|| ending_of(pod, now))
-            });
-            let (stats, is_never_measured) = (figures.at(place), figures.is_never());
-            Candidate { pod, stats, is_never_measured, ending }
-        });
-        candidates.collect()
     }
 
     fn hold(&mut self, shortage: &Shortage, choice: &Choice<'_>, policy: &Policy, now: Instant) {
@@ -435,17 +404,5 @@ fn log_hook(pod: &Pod, run: &EvictionHookRun) {
             pod = %pod.pod_ref(), took_ms, output, error,
             "the hook before this pod's eviction failed; evicting the pod anyway"
         ),
-    }
-}
-
-/// The state of a pod that another controller stops. Its grace period counts from when that was first observed.
-fn ending_of(pod: &Pod, now: Instant) -> CandidateEnding {
-    let deleted = pod.metadata.deletion_grace_period_seconds;
-    let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    let grace = deleted.or(pod.termination_grace_period()).unwrap_or(Grace::DEFAULT);
-    CandidateEnding {
-        due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
-        has_minimal_grace: grace <= HARD_GRACE,
-        evicted_for: Conditions::NONE,
     }
 }

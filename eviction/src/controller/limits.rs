@@ -32,7 +32,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         pods.retain(|pod| has_local_limits(pod) && !self.policy.exempts(pod));
         // A victim whose hook still runs is staying, and would be asked twice.
         pods.retain(|pod| {
-            self.victims.endings.get(pod.uid()).is_none_or(|ending| !ending.is_victim(now))
+            self.victims
+                .terminating
+                .endings
+                .get(pod.uid())
+                .is_none_or(|ending| !ending.is_victim(now))
         });
         if pods.is_empty() {
             return;

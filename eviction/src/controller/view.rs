@@ -7,8 +7,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{Mutex, PodKiller, PodRef, SwapStats};
 
+use super::terminating::Terminating;
 use crate::admit::PressureGate;
-use crate::choose::{Candidate, choose};
+use crate::choose::choose;
 use crate::conditions::Conditions;
 use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, History, RankedPodStatus};
@@ -31,6 +32,22 @@ pub struct EvictionView {
     shown: Arc<Shown>,
 }
 
+/// Why it cannot be said which pods would be evicted for a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// No pod is ever evicted for it.
+    #[error(
+        "signal: no pod is evicted for {0}: set a threshold for it in evictionHard or evictionSoft"
+    )]
+    NoThreshold(Signal),
+    /// This node lacks it, or it could not be read.
+    #[error(
+        "signal: {0} was not measured: this node lacks it, or the agent's log says why it cannot be read"
+    )]
+    NotMeasured(Signal),
+}
+
 /// What would happen if a signal were met now.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -38,6 +55,8 @@ pub struct Explanation {
     /// The signal that the pods are ranked by: the requested one, or the one nearest to its threshold; none if nothing
     /// is watched or nothing was measured.
     pub signal: Option<Signal>,
+    /// Whether no pod would be evicted yet: those that are terminating free enough, or one of them was evicted for this.
+    pub waits: bool,
     /// The pods in eviction order, with the verdict for each.
     pub pods: Vec<RankedPodStatus>,
 }
@@ -53,6 +72,7 @@ struct Latest {
     history: History,
     swap: Option<SwapStats>,
     awaiting_readmission: Vec<(PodRef, Instant)>,
+    terminating: Terminating,
 }
 
 // === impl EvictionView ===
@@ -142,32 +162,36 @@ impl EvictionView {
 
     /// Ranks the pods as if `signal` were met now, by default the signal nearest to its threshold. Measures the pods
     /// and changes nothing.
+    ///
+    /// # Errors
+    /// `signal` has no threshold, or was not measured.
     pub async fn explain<K: PodKiller, S: Signals>(
         &self,
         killer: &K,
         signals: &S,
         signal: Option<Signal>,
-    ) -> Explanation {
+    ) -> Result<Explanation, ExplainError> {
         let (policy, shortage) = self.supposed(signal);
-        let Some(shortage) = shortage else {
-            return Explanation { signal: None, pods: Vec::new() };
+        let has_threshold =
+            |signal| policy.thresholds().iter().any(|threshold| threshold.signal == signal);
+        let shortage = match (shortage, signal) {
+            (Some(shortage), _) => shortage,
+            (None, None) => {
+                return Ok(Explanation { signal: None, waits: false, pods: Vec::new() });
+            }
+            (None, Some(signal)) if has_threshold(signal) => {
+                return Err(ExplainError::NotMeasured(signal));
+            }
+            (None, Some(signal)) => return Err(ExplainError::NoThreshold(signal)),
         };
-        let pods = killer.non_terminating_pods();
+        let pods = killer.running().pods;
         let measured = signals.pods(&pods, WantedFigures::of(shortage.signal));
         let figures = timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or(PodFigures::UNKNOWN);
-        let candidates: Vec<Candidate<'_>> = pods
-            .iter()
-            .enumerate()
-            .map(|(place, pod)| Candidate {
-                pod,
-                stats: figures.at(place),
-                is_never_measured: figures.is_never(),
-                ending: None,
-            })
-            .collect();
-        let choice = choose(&shortage, &candidates, &policy, Instant::now());
+        let (mut terminating, now) = (self.shown.0.lock().terminating.clone(), Instant::now());
+        let candidates = terminating.candidates(killer, &pods, &figures, now);
+        let choice = choose(&shortage, &candidates, &policy, now);
         let pods = choice.considered.iter().map(RankedPodStatus::from).collect();
-        Explanation { signal: Some(shortage.signal), pods }
+        Ok(Explanation { signal: Some(shortage.signal), waits: choice.waits, pods })
     }
 
     /// The policy, and the act that would follow if `signal` were met now.
@@ -200,6 +224,7 @@ impl Shown {
             history,
             swap: None,
             awaiting_readmission: Vec::new(),
+            terminating: Terminating::default(),
         }))
     }
 
@@ -208,15 +233,17 @@ impl Shown {
         self.0.lock().swap = swap;
     }
 
-    pub(super) fn sampled(
+    pub(super) fn update(
         &self,
         policy: &Arc<Policy>,
         state: &EvictionState,
         readmission: &Readmission,
+        terminating: &Terminating,
     ) {
         let mut latest = self.0.lock();
         latest.policy.clone_from(policy);
         latest.state = *state;
+        latest.terminating.clone_from(terminating);
         let awaiting = &mut latest.awaiting_readmission;
         awaiting.clear();
         awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.pod_ref().clone(), back)));

@@ -32,6 +32,10 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     if let Some(signal) = &plan.signal {
         let title = format!("EVICTION ORDER FOR {}", clean(signal));
         text.push_str(&format!("\n{}\n", paint.with(HEAD, &title)));
+        if plan.waits {
+            let why = "no pod is evicted yet: enough is freed by those that are terminating";
+            text.push_str(&hanging(why, view.width, "", 2));
+        }
         text.push_str(&ranking(signal, &plan.pods, view));
     }
     for pod in &plan.pressure.pending_readmission {
@@ -184,6 +188,7 @@ pub fn why_it_stays(verdict: &str) -> Option<&'static str> {
     match verdict {
         "critical" => Some("kept: exempt from eviction"),
         "notMeasured" => Some("kept: its usage is unknown"),
+        "refused" => Some("kept: the runtime has just refused to stop it"),
         _ => None,
     }
 }
@@ -330,6 +335,32 @@ mod tests {
             let text = eviction(&plan, &view);
             assert!(text.contains(&format!("{wanted}\n")), "{verdicts:?}: {text}");
         }
+    }
+
+    #[test]
+    fn while_pods_terminate_the_plan_names_no_pod_as_the_next_and_an_uncounted_usage_is_said_to_be()
+    {
+        let view = View { width: None, color: false, wide: true };
+        let pod = |name: &str, verdict: &str, is_partial| RankedPodStatus {
+            name: name.to_owned(),
+            usage: Some(1 << 20),
+            is_partial,
+            verdict: verdict.to_owned(),
+            ..RankedPodStatus::default()
+        };
+        let signal = Some("nodefs.available".to_owned());
+        let pods = vec![
+            pod("hog", "ending", true),
+            pod("odd", "refused", false),
+            pod("web", "notNeeded", false),
+        ];
+        let plan = EvictionPlan { signal, waits: true, pods, ..EvictionPlan::default() };
+        let text = eviction(&plan, &view);
+        let note = "no pod is evicted yet: enough is freed by those that are terminating\n";
+        assert!(text.contains(note), "{text}");
+        let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row("hog").contains(" >1Mi ") && row("hog").ends_with("is terminating"), "{text}");
+        assert!(row("odd").ends_with("kept: the runtime has just refused to stop it"), "{text}");
     }
 
     #[test]

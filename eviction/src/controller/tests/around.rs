@@ -9,7 +9,8 @@ use winddown_shared::{Event, GateReason, GateReasons, PodUid, PressureCondition}
 
 use super::*;
 use crate::{
-    CandidateEnding, DecisionOutcome, EarlierEviction, HookRule, Signal, StaticPods, WantedFigures,
+    CandidateEnding, DecisionOutcome, EarlierEviction, ExplainError, HookRule, Signal, StaticPods,
+    WantedFigures,
 };
 
 #[tokio::test(start_paused = true)]
@@ -93,6 +94,22 @@ async fn what_an_earlier_agent_evicted_is_awaited_and_comes_back_once_no_resourc
     world.is(left("500Mi"), MINUTE).await;
     assert!(!world.killed().is_empty() && brought_back(&world).is_empty());
     world.is(left("12Gi"), 10 * MINUTE).await;
+    assert_eq!(brought_back(&world), ["web"]);
+}
+
+/// Its manifest was read a few seconds after the pods that run were known, and it stayed out for good.
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_agent_evicted_is_taken_over_when_a_slow_source_lists_it() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().may_be_more = true;
+    world.is(left("8Gi"), secs(30)).await;
+    let (pod, grace_left) = (static_pod("web", "web"), Some(secs(1)));
+    world.node.state().earlier_evictions = vec![EarlierEviction { pod, grace_left }];
+    world.node.state().may_be_more = false;
+    world.is(left("8Gi"), secs(3)).await;
+    world.is(left("500Mi"), secs(3)).await;
+    assert_eq!(world.killed(), [], "it is terminating");
+    world.is(left("8Gi"), 10 * MINUTE).await;
     assert_eq!(brought_back(&world), ["web"]);
 }
 
@@ -245,7 +262,7 @@ async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
     let (due, evicted_for) = (Instant::now(), PressureCondition::Memory.into());
     let overdue = CandidateEnding { due, has_minimal_grace: true, evicted_for };
     let world = World::with(hard(), vec![(pod("web", 0, &[]), memory("1Gi"))], |controller| {
-        controller.victims.endings.insert(PodUid::new("web"), overdue);
+        controller.victims.terminating.endings.insert(PodUid::new("web"), overdue);
     });
     world.is(left("500Mi"), secs(2)).await;
     assert_eq!(names(&world), ["web"]);
@@ -263,6 +280,57 @@ async fn a_pod_that_the_runtime_refuses_to_stop_is_passed_over_for_a_minute() {
     world.is(left("500Mi"), 2 * MINUTE).await;
     let refused = |event: &_| matches!(event, Event::EvictionFailed { .. });
     assert!((2..=4).contains(&world.count(refused)), "{}", world.count(refused));
+}
+
+/// The command printed no ranking and no reason, as if no pod would be evicted.
+#[tokio::test(start_paused = true)]
+async fn asked_for_a_signal_without_a_threshold_or_a_figure_the_plan_says_that_there_is_none() {
+    let hard = json!({"evictionHard": {"memory.available": "1Gi", "pid.available": "10%"}});
+    let world = World::new(policy(hard), memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    let asked = async |signal| {
+        let told = world.view.explain(&world.killer, &*world.node, Some(signal)).await;
+        told.map(|told| told.signal)
+    };
+    assert_eq!(asked(Signal::MemoryAvailable).await, Ok(Some(Signal::MemoryAvailable)));
+    let none = ExplainError::NotMeasured(Signal::PidAvailable);
+    assert_eq!(asked(Signal::PidAvailable).await, Err(none));
+    let none = ExplainError::NoThreshold(Signal::NodeFsAvailable);
+    assert_eq!(asked(Signal::NodeFsAvailable).await, Err(none));
+    assert_eq!(
+        none.to_string(),
+        "signal: no pod is evicted for nodefs.available: set a threshold for it in evictionHard or evictionSoft"
+    );
+}
+
+/// It named the next pod as the one to be evicted first while the loop waited, and pods that the loop passes over.
+#[tokio::test(start_paused = true)]
+async fn who_would_be_ended_is_chosen_among_the_same_pods_as_by_the_loop() {
+    let pods = || vec![(pod("hog", 0, &[]), memory("4Gi")), (pod("web", 0, &[]), memory("1Gi"))];
+    let told = async |world: &World| {
+        let told = world.view.explain(&world.killer, &*world.node, None).await.unwrap();
+        let verdicts = told.pods.into_iter().map(|pod| (pod.name, pod.verdict));
+        (told.waits, verdicts.collect::<Vec<_>>())
+    };
+    let named = |verdicts: &[(&str, &str)]| {
+        let named = |(name, verdict): &(&str, &str)| (name.to_string(), verdict.to_string());
+        verdicts.iter().map(named).collect::<Vec<_>>()
+    };
+    let world = World::new(hard(), pods());
+    world.killer.hangs(&PodUid::new("hog"), secs(3));
+    world.is(left("500Mi"), secs(1)).await;
+    let waits = (true, named(&[("hog", "ending"), ("web", "notNeeded")]));
+    assert_eq!(told(&world).await, waits);
+    assert_eq!(world.killed().len(), 1);
+    world.is(left("8Gi"), secs(10)).await;
+    assert_eq!(told(&world).await, (false, named(&[("web", "chosen")])));
+
+    let world = World::new(hard(), pods());
+    world.killer.refuses(&PodUid::new("hog"));
+    world.killer.hangs(&PodUid::new("web"), secs(600));
+    world.is(left("500Mi"), secs(3)).await;
+    world.is(left("8Gi"), secs(30)).await;
+    assert_eq!(told(&world).await, (false, named(&[("hog", "refused"), ("web", "stuck")])));
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,13 +435,12 @@ async fn who_would_be_ended_can_be_asked_and_nothing_is_touched() {
     let world = World::new(hard(), memory_pods());
     world.is(left("8Gi"), secs(2)).await;
     let explain = |signal| world.view.explain(&world.killer, &*world.node, signal);
-    let told = explain(None).await;
+    let told = explain(None).await.unwrap();
     assert_eq!(told.signal, Some(Signal::MemoryAvailable));
     assert_eq!(told.pods[0].name, LOWEST);
     let status = world.view.status();
     assert_eq!(status.thresholds[0].available.as_deref(), Some("8Gi"));
     assert_eq!(status.thresholds[0].met_for_seconds, None);
-    assert_eq!(explain(Some(Signal::PidAvailable)).await.signal, None);
     assert_eq!(world.node.state().measured, [(5, WantedFigures::Kernel)]);
     assert_eq!(world.killed(), []);
 }

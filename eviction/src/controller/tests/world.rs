@@ -16,9 +16,10 @@ use winddown_shared::{
 };
 
 use crate::{
-    Alternative, EarlierEviction, EvictionController, EvictionHookRun, EvictionParts, EvictionView,
-    Hook, HookCall, HookRule, MeasureError, MemoryReclaim, PodFigures, Policy, Readmit, Reclaim,
-    ReclaimError, ReclaimMemory, Reclaimable, Reclaimed, SamplingIntervals, Signals, WantedFigures,
+    Alternative, EarlierEviction, EarlierEvictions, EvictionController, EvictionHookRun,
+    EvictionParts, EvictionView, Hook, HookCall, HookRule, MeasureError, MemoryReclaim, PodFigures,
+    Policy, Readmit, Reclaim, ReclaimError, ReclaimMemory, Reclaimable, Reclaimed,
+    SamplingIntervals, Signals, WantedFigures,
 };
 
 pub(crate) struct World {
@@ -59,6 +60,8 @@ pub(crate) struct State {
     pub(crate) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(crate) brought_back: Vec<Pod>,
     pub(crate) earlier_evictions: Vec<EarlierEviction>,
+    /// Whether there may be more of them.
+    pub(crate) may_be_more: bool,
     pub(crate) hooks: Vec<HookCall>,
 }
 
@@ -250,8 +253,10 @@ impl Readmit for Node {
         self.state().brought_back.push(pod.clone());
     }
 
-    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
-        self.state().earlier_evictions.clone()
+    fn earlier_evictions(&self) -> EarlierEvictions {
+        let mut state = self.state();
+        let known = std::mem::take(&mut state.earlier_evictions);
+        EarlierEvictions::new(known, state.may_be_more)
     }
 }
 
