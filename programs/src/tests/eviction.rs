@@ -34,6 +34,7 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
             ..PressureStatus::default()
         },
         signal: Some(signal.to_string()),
+        waits: false,
         pods: vec![
             pod("hog", Some(4096), "chosen"),
             pod("web", Some(1), "notNeeded"),
