@@ -19,12 +19,13 @@ pub const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 /// The interval of ticks without a watchdog; one per hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
 
-/// How long the service manager may take to report whether the machine is going down.
-const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// For how long a service manager that stops this service is asked whether the machine is going down. Its answer may
+/// take six seconds more.
+const SYSTEMD_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Added to the plan's time when the service manager is asked to extend the stop timeout. The node waits ten seconds
-/// longer than the plan wants, after the question how the machine goes down.
-const STOP_SLACK: Duration = Duration::from_secs(20);
+/// longer than the plan wants, after the question how the machine goes down, which may take fourteen.
+const STOP_SLACK: Duration = Duration::from_secs(25);
 
 /// The process as a service: what systemd hands it, and what it tells systemd. From a shell it does the same, and tells
 /// nothing.
@@ -149,11 +150,12 @@ pub async fn end<R: Runtime>(notifier: &Notifier, node: &Node<R>, shutdown: &Shu
     notifier.extend_timeout(shutdown.delay_wanted() + STOP_SLACK, end).await;
 }
 
-/// How the machine is going down. If the service manager does not answer, the stop is taken for a restart of the agent:
-/// ending the pods of a node that stays up is the greater harm.
+/// How the machine is going down. If that stays unknown, the stop is taken for a restart of the agent: ending the pods of
+/// a node that stays up is the greater harm.
 async fn going_down() -> Option<ShutdownKind> {
-    shutdown_in_progress(SYSTEMD_ANSWER_TIMEOUT).await.unwrap_or_else(|error| {
-        tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
+    shutdown_in_progress(SYSTEMD_PATIENCE).await.unwrap_or_else(|error| {
+        let error = error_chain(&error);
+        tracing::warn!(error, "taken for a restart of the agent: the pods keep running");
         None
     })
 }

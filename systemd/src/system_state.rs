@@ -1,7 +1,9 @@
 //! Whether the machine is going down, as the service manager sees it, and how.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
 use winddown_shared::ShutdownKind;
 use zbus::proxy::CacheProperties;
 
@@ -12,26 +14,65 @@ use crate::trouble::trouble;
 /// The service manager's state while the machine goes down.
 const STOPPING: &str = "stopping";
 
+/// How long one attempt waits for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between two rounds of attempts.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// The service manager could not be queried.
 #[derive(Debug, thiserror::Error)]
 #[error("the service manager does not say whether the machine is going down: {}", trouble(.0))]
 pub struct SystemStateError(zbus::Error);
 
+// === impl SystemStateError ===
+
+impl SystemStateError {
+    /// Whether nothing is there that could answer.
+    fn is_absent(&self) -> bool {
+        let (zbus::Error::InputOutput(error) | zbus::Error::Connection(error, _)) = &self.0 else {
+            return false;
+        };
+        error.kind() == ErrorKind::NotFound
+    }
+}
+
 /// Returns how the machine is going down, or `None` if it is not. The machine is going down if systemd's `SystemState`
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
 /// (`systemctl start poweroff.target`).
 ///
-/// Queries the system bus, and waits at most `timeout` for the answer, and as long again for the kind. Cancel-safe.
+/// Asks systemd over the system bus, then without it, and, where it runs, again for as long as `patience`; the last answer
+/// takes at most some seconds more. Cancel-safe.
 ///
 /// # Errors
-/// There is no bus, no systemd on it, or no reply in time.
+/// There is no systemd, or it did not answer.
 pub async fn shutdown_in_progress(
-    timeout: Duration,
+    patience: Duration,
 ) -> Result<Option<ShutdownKind>, SystemStateError> {
-    in_progress_on(&Bus::System, timeout).await
+    in_progress_within((&Bus::System, &Bus::ServiceManager), patience).await
 }
 
-/// Like [`shutdown_in_progress`], on this bus.
+/// Like [`shutdown_in_progress`], with a bus and the way past it.
+async fn in_progress_within(
+    (bus, direct): (&Bus, &Bus),
+    patience: Duration,
+) -> Result<Option<ShutdownKind>, SystemStateError> {
+    let begun = Instant::now();
+    loop {
+        let error = match in_progress_on(bus, ANSWER_TIMEOUT).await {
+            Err(error) => error,
+            answer => return answer,
+        };
+        match in_progress_on(direct, ANSWER_TIMEOUT).await {
+            Err(none) if none.is_absent() => return Err(error),
+            Err(_) if begun.elapsed() >= patience => return Err(error),
+            Err(_) => {}
+            answer => return answer,
+        }
+        sleep(ASK_AGAIN_AFTER).await;
+    }
+}
+
+/// Asks once, over this bus, and waits at most `timeout` for the answer, and as long again for the kind.
 pub(crate) async fn in_progress_on(
     bus: &Bus,
     timeout: Duration,
@@ -69,13 +110,55 @@ fn kind<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>) -> ShutdownKind {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::os::unix::net::UnixStream;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use tokio::time::Instant;
 
-    use super::{Bus, ShutdownKind, in_progress_on, kind};
+    use super::{Bus, ShutdownKind, in_progress_on, in_progress_within, kind};
+    use crate::stand_in::StandIn;
+
+    /// A way to `systemd` that fails so for the first attempts.
+    fn closed_at_first(systemd: &StandIn, attempts: usize, how: io::ErrorKind) -> Bus {
+        let (systemd, left) = (systemd.peer(), Mutex::new(attempts));
+        Bus::Peer(Arc::new(move || {
+            let mut left = left.lock().unwrap();
+            let Bus::Peer(connect) = &systemd else { unreachable!() };
+            match left.checked_sub(1) {
+                None => connect(),
+                Some(fewer) => {
+                    *left = fewer;
+                    Err(how.into())
+                }
+            }
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_goes_down_says_so_without_a_bus_and_when_it_is_asked_again() {
+        let systemd = StandIn::new(Duration::ZERO);
+        systemd.set_stopping(true);
+        let ask = async |bus: usize, direct: usize, patience| {
+            let refused = io::ErrorKind::ConnectionRefused;
+            let bus = closed_at_first(&systemd, bus, io::ErrorKind::NotFound);
+            let ways = (bus, closed_at_first(&systemd, direct, refused));
+            in_progress_within((&ways.0, &ways.1), patience).await.ok()
+        };
+        let down = Some(Some(ShutdownKind::Unknown));
+        let long = Duration::from_secs(60);
+        assert_eq!(ask(0, usize::MAX, Duration::ZERO).await, down, "on the bus");
+        assert_eq!(ask(usize::MAX, 0, Duration::ZERO).await, down, "without a bus");
+        assert_eq!(ask(2, usize::MAX, long).await, down, "on the bus, when that is back");
+        assert_eq!(ask(usize::MAX, 2, long).await, down, "without a bus, when it has time");
+        assert_eq!(ask(1, 1, Duration::ZERO).await, None, "unknown is not known to stay up");
+        let none = closed_at_first(&systemd, usize::MAX, io::ErrorKind::NotFound);
+        let begun = Instant::now();
+        assert!(in_progress_within((&none, &none), long).await.is_err());
+        assert!(begun.elapsed() < long, "without systemd there is nothing to wait for");
+        systemd.leave().await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_bus_that_accepts_and_says_nothing_is_waited_for_no_longer_than_wanted() {
