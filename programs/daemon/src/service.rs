@@ -254,7 +254,8 @@ impl Service {
             runs.source.or_else(|| manifests(&config, &identity, &wall, &stop).map(Into::into));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
-        let notices = notices::listen(&config, &wall, &identity.boot_id, &stop);
+        let boot = host::boot_clock_of_user_space().await;
+        let notices = notices::listen(&config, &wall, &boot, &identity.boot_id, &stop);
         let logind = Arc::clone(&inhibitor);
         let volatile = config.access.control_socket.parent().map(PathBuf::from);
         let plugin = configured
@@ -277,7 +278,7 @@ impl Service {
             .identity(identity)
             .machine(runs.machine)
             .admits_all(runs.admits_all)
-            .clocks(wall, host::boot_clock_of_user_space().await)
+            .clocks(wall, boot)
             .plugin(plugin)
             .plugin(guard)
             .plugin(configured.ordered_start())

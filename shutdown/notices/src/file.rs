@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{LONGEST_NOTICE, WallClock, WallTime, error_chain};
+use winddown_shared::{BootClock, LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
-use crate::{Announcement, COMPARE, NoticePublisher, Uptime, When};
+use crate::{Announcement, COMPARE, NoticePublisher, When};
 
 pub use content::ContentError;
 
@@ -43,11 +43,11 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 ///
 /// ```no_run
 /// use winddown_notices::{FileSource, NoticeAggregator};
-/// use winddown_shared::WallClock;
+/// use winddown_shared::{BootClock, WallClock};
 ///
-/// # async fn follow(wall: WallClock) {
+/// # async fn follow(wall: WallClock, boot: BootClock) {
 /// let notices = NoticeAggregator::new();
-/// let file = FileSource::new("/run/my-agent/notice", wall, || None);
+/// let file = FileSource::new("/run/my-agent/notice", wall, boot);
 /// tokio::spawn(file.watch(notices.publisher("file", None)));
 /// # }
 /// ```
@@ -55,7 +55,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 pub struct FileSource {
     path: Arc<Path>,
     wall: WallClock,
-    uptime: Uptime,
+    boot: BootClock,
 }
 
 /// The result of reading the file.
@@ -70,6 +70,10 @@ enum Look {
 #[derive(Default)]
 struct Last {
     content: Option<(String, Option<WallTime>)>,
+    /// Whether the content was there at the first look, with a time in the future: the machine came up with a clock that
+    /// is behind.
+    is_ahead: bool,
+    has_looked: bool,
     announced: Option<Announcement>,
     /// What is wrong with the content, if anything.
     problem: Option<String>,
@@ -85,10 +89,10 @@ struct Last {
 impl FileSource {
     /// Creates a source that follows `path`.
     ///
-    /// A deadline that passed before the machine came up (according to `uptime`) belongs to an earlier
-    /// boot and does not count.
-    pub fn new(path: impl Into<PathBuf>, wall: WallClock, uptime: Uptime) -> Self {
-        Self { path: path.into().into(), wall, uptime }
+    /// A deadline that passed before the system was started (according to `boot`) does not count, and no duration that
+    /// was written before: the node has gone down since.
+    pub fn new(path: impl Into<PathBuf>, wall: WallClock, boot: BootClock) -> Self {
+        Self { path: path.into().into(), wall, boot }
     }
 
     /// Follows the file and reports each change through `publisher`. Never returns. Dropping the future stops it and
@@ -123,6 +127,7 @@ impl FileSource {
     /// Publishes what was read.
     fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
+        let is_first = !std::mem::replace(&mut last.has_looked, true);
         let empty = matches!(&look, Look::Found { text, .. } if text.trim().is_empty());
         last.settling = empty && !last.empty;
         last.empty = empty;
@@ -131,14 +136,16 @@ impl FileSource {
         }
         let problem = match look {
             Look::Missing => {
-                *last = Last::default();
+                *last = Last { has_looked: true, ..Last::default() };
                 publisher.withdraw();
                 None
             }
             Look::Failed(error) => Some(format!("{} cannot be read: {error}", self.path.display())),
             Look::Found { text, written } => {
+                let is_ahead = is_first && written.is_some_and(|written| written > now);
                 let content = Some((text, written));
                 let is_new = content != last.content;
+                last.is_ahead = is_ahead || last.is_ahead && !is_new;
                 last.content = content;
                 match &last.announced {
                     // The remaining time of a duration counts from when it was first read.
@@ -172,21 +179,27 @@ impl FileSource {
             Ok(parsed) => parsed,
             Err(error) => return Some(format!("{}: {error}", self.path.display())),
         };
-        // If the file's time is in the future, the clock was set back after it was written.
-        let written = written.unwrap_or(now).min(now);
-        let gone = match when {
-            When::At(at) => at,
-            When::In(after) => written.checked_add(after).unwrap_or(WallTime::MAX),
+        let written = written.unwrap_or(now);
+        let up = self.boot.now().saturating_sub(self.boot.system_start());
+        let is_earlier = |at| now.checked_sub(up).is_ok_and(|started| at < started);
+        let over = match when {
+            When::At(at) => is_earlier(at).then(|| format!("its deadline, {at}, passed")),
+            // The node has gone down since.
+            When::In(_) => (last.is_ahead || is_earlier(written)).then(|| "it was written".into()),
         };
-        let up = (self.uptime)().and_then(|up| now.checked_sub(up).ok());
-        if up.is_some_and(|up| gone < up) {
+        if let Some(what) = over {
             last.announced = None;
             publisher.withdraw();
             return Some(format!(
-                "{}: its deadline, {gone}, passed before the machine came up: remove the file",
+                "{}: {what} before the machine came up: remove the file",
                 self.path.display()
             ));
         }
+        let gone = match when {
+            When::At(at) => at,
+            // If the file's time is in the future, the clock was set back after it was written.
+            When::In(after) => written.min(now).checked_add(after).unwrap_or(WallTime::MAX),
+        };
         if Announcement::new(When::At(gone), "").left(now) > LONGEST_NOTICE {
             return Some(format!(
                 "{}: its deadline, {gone}, is more than {} days ahead: name an earlier one",

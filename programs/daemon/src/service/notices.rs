@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_notices::{CloudSettings, Endpoint, FileSource, NoticeAggregator, watch_cloud};
-use winddown_shared::{WallClock, critical};
+use winddown_shared::{BootClock, WallClock, critical};
 
 use winddown_config::Config;
 use winddown_host::machine;
@@ -26,6 +26,7 @@ pub(super) fn lead(wanted: Duration) -> Duration {
 pub(super) fn listen(
     config: &Config,
     wall: &WallClock,
+    boot: &BootClock,
     boot_id: &str,
     stop: &CancellationToken,
 ) -> NoticeAggregator {
@@ -39,7 +40,7 @@ pub(super) fn listen(
     let lead = lead(policy.delay_wanted());
     if let Some(file) = &config.shutdown.notices.file {
         tracing::info!(file = %file.display(), "listening for notices in a file");
-        let source = FileSource::new(file, wall.clone(), machine::uptime);
+        let source = FileSource::new(file, wall.clone(), boot.clone());
         let publisher = aggregator.publisher("file", Some(lead));
         follow(source.watch(publisher), stop);
     }

@@ -32,6 +32,18 @@ fn machine_clock() -> WallClock {
     WallClock::new(|| WallTime::try_from(std::time::SystemTime::now()).expect("a time"))
 }
 
+/// The time since the boot on a machine that has been up for an hour.
+fn up() -> BootClock {
+    BootClock::new(|| Duration::from_secs(3600))
+}
+
+/// Sets when the file was written, as a difference to now.
+fn written(path: &Path, set: impl FnOnce(std::time::SystemTime) -> std::time::SystemTime) {
+    let file = fs::File::options().write(true).open(path).expect("opened");
+    let now = file.metadata().and_then(|m| m.modified()).expect("a time");
+    file.set_modified(set(now)).expect("set");
+}
+
 impl Rig {
     async fn start(below: &str, before: Option<&str>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
@@ -40,7 +52,7 @@ impl Rig {
             fs::create_dir_all(path.parent().expect("a parent")).expect("created");
             fs::write(&path, before).expect("written");
         }
-        let source = FileSource::new(&path, machine_clock(), || Some(Duration::from_secs(3600)));
+        let source = FileSource::new(&path, machine_clock(), up());
         Self::follow(directory, path, source).await
     }
 
@@ -112,11 +124,8 @@ async fn a_file_that_is_there_at_the_start_counts_from_when_it_was_written() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notice");
     fs::write(&path, "100s old news").expect("written");
-    let file = fs::File::options().write(true).open(&path).expect("opened");
-    let minute_ago = file.metadata().and_then(|m| m.modified()).expect("a time");
-    let minute_ago = minute_ago - Duration::from_secs(60);
-    file.set_modified(minute_ago).expect("set");
-    let source = FileSource::new(&path, machine_clock(), || None);
+    written(&path, |now| now - Duration::from_secs(60));
+    let source = FileSource::new(&path, machine_clock(), up());
     let mut rig = Rig::follow(directory, path, source).await;
     let notice = rig.notice("old news").await;
     assert!(left(&notice) <= Duration::from_secs(40), "{:?}", left(&notice));
@@ -163,7 +172,7 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
 async fn a_read_that_failed_once_is_forgotten_when_the_same_content_is_read_again() {
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("file", None);
-    let source = FileSource::new("/notice", machine_clock(), || None);
+    let source = FileSource::new("/notice", machine_clock(), up());
     let mut last = Last::default();
     let mut told = |text: Option<&str>| {
         let failed = || Look::Failed(io::ErrorKind::PermissionDenied.into());
@@ -185,7 +194,7 @@ async fn a_read_that_failed_once_is_forgotten_when_the_same_content_is_read_agai
 async fn a_file_that_stays_empty_is_told_and_not_read_every_second() {
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("file", None);
-    let source = FileSource::new("/notice", machine_clock(), || None);
+    let source = FileSource::new("/notice", machine_clock(), up());
     let mut last = Last::default();
     let mut pause = |text: Option<&str>| {
         let failed = || Look::Failed(io::ErrorKind::PermissionDenied.into());
@@ -273,6 +282,41 @@ async fn a_deadline_of_an_earlier_boot_does_not_count() {
     assert!(rig.notices.borrow().in_effect.is_empty());
 }
 
+/// `/run` outlives a soft-reboot.
+#[tokio::test]
+async fn a_duration_from_before_a_soft_reboot_does_not_count() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notice");
+    fs::write(&path, "5m update").expect("written");
+    written(&path, |now| now - Duration::from_secs(60));
+    let started = up().with_system_start(Duration::from_secs(3590));
+    let source = FileSource::new(&path, machine_clock(), started);
+    let mut rig = Rig::follow(directory, path, source).await;
+    rig.problem("it was written before the machine came up").await;
+    assert!(rig.notices.borrow().in_effect.is_empty());
+    fs::write(&rig.path, "5m another").expect("written");
+    rig.notice("another").await;
+}
+
+/// A machine without a clock of its own comes up in the past, after a power cut for example.
+#[tokio::test]
+async fn a_duration_that_a_clock_that_is_behind_takes_for_new_does_not_count() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notice");
+    fs::write(&path, "60s battery").expect("written");
+    written(&path, |now| now + Duration::from_secs(600));
+    let source = FileSource::new(&path, machine_clock(), up());
+    let mut rig = Rig::follow(directory, path, source).await;
+    rig.problem("it was written before the machine came up").await;
+    assert!(rig.notices.borrow().in_effect.is_empty());
+    fs::write(&rig.path, "60s again").expect("written");
+    rig.notice("again").await;
+    // The clock is set back after this one.
+    fs::write(&rig.path, "60s once more").expect("written");
+    written(&rig.path, |now| now + Duration::from_secs(600));
+    rig.notice("once more").await;
+}
+
 #[tokio::test]
 async fn without_a_text_the_file_is_named() {
     let mut rig = Rig::start("notice", Some("5m")).await;
@@ -293,7 +337,7 @@ async fn with_a_clock(content: &str, seconds: i64) -> (Rig, Arc<AtomicI64>) {
         let off = jiff::SignedDuration::from_secs(seconds.load(Ordering::SeqCst));
         noon.checked_add(off).expect("in range")
     });
-    let source = FileSource::new(&path, wall, || Some(Duration::from_secs(3600)));
+    let source = FileSource::new(&path, wall, up());
     (Rig::follow(directory, path, source).await, off)
 }
 
