@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
-use winddown_shared::{Runtime, ShutdownKind, error_chain};
+use winddown_host::service_units::WayDown;
+use winddown_shared::{Runtime, error_chain};
 use winddown_systemd::{InhibitorConfig, Notifier, shutdown_in_progress};
 
 use crate::{Node, Product, ShutdownHandle};
@@ -152,7 +153,7 @@ pub async fn end<R: Runtime>(notifier: &Notifier, node: &Node<R>, shutdown: &Shu
 
 /// How the machine is going down. If that stays unknown, the stop is taken for a restart of the agent: ending the pods of
 /// a node that stays up is the greater harm.
-async fn going_down() -> Option<ShutdownKind> {
+async fn going_down() -> Option<WayDown> {
     shutdown_in_progress(SYSTEMD_PATIENCE).await.unwrap_or_else(|error| {
         let error = error_chain(&error);
         tracing::warn!(error, "taken for a restart of the agent: the pods keep running");

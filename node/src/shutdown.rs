@@ -16,10 +16,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_host::OneThread;
+use winddown_host::service_units::WayDown;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
-    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownKind, ShutdownWork, WallTime,
-    error_chain,
+    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownWork, WallTime, error_chain,
 };
 // The rest of what an agent needs for it.
 pub use winddown_shutdown::*;
@@ -54,7 +54,7 @@ pub struct ShutdownHandle {
     end_pods: Arc<OnceLock<EndPods>>,
 }
 
-type EndPods = Box<dyn Fn(Option<ShutdownKind>) -> BoxFuture<'static, ()> + Send + Sync>;
+type EndPods = Box<dyn Fn(Option<WayDown>) -> BoxFuture<'static, ()> + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The shutdown of a node, once the plug-in has joined it.
@@ -306,16 +306,16 @@ impl ShutdownHandle {
     }
 
     /// Ends the pods when the agent is stopped because the machine goes down without an announcement by the login
-    /// manager. `kind` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
+    /// manager. `way` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
     ///
-    /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, to which the run of a
-    /// notice is shortened. If the login manager has announced a shutdown, this waits for its run, and `kind` is not
-    /// polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
+    /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, or that the way down leaves,
+    /// to which the run of a notice is shortened. If the login manager has announced a shutdown, this waits for its run,
+    /// and `way` is not polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
     /// started.
-    pub async fn end_pods_if_going_down(&self, kind: impl Future<Output = Option<ShutdownKind>>) {
+    pub async fn end_pods_if_going_down(&self, way: impl Future<Output = Option<WayDown>>) {
         let Some(end_pods) = self.end_pods.get() else { return };
         let announced = self.inhibitor.state().borrow().preparing;
-        let unannounced = if announced { None } else { kind.await };
+        let unannounced = if announced { None } else { way.await };
         // For a notice.
         let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
         if !announced && !ends && unannounced.is_none() {

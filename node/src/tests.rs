@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_host::UsagePaths;
+use winddown_host::service_units::WayDown;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime,
@@ -184,9 +185,14 @@ impl Bench {
 
     /// The machine powers off in a way that the login manager does not announce.
     fn stop_unit(&self) -> tokio::task::JoinHandle<()> {
+        self.stop_unit_within(None)
+    }
+
+    /// The same, and the service manager waits no longer than this.
+    fn stop_unit_within(&self, limit: Option<Duration>) -> tokio::task::JoinHandle<()> {
         let shutdown = self.shutdown.clone();
-        let kind = std::future::ready(Some(ShutdownKind::PowerOff));
-        tokio::spawn(async move { shutdown.end_pods_if_going_down(kind).await })
+        let way = std::future::ready(Some(WayDown { kind: ShutdownKind::PowerOff, limit }));
+        tokio::spawn(async move { shutdown.end_pods_if_going_down(way).await })
     }
 
     /// Stops the agent as a restart of its unit does: the pods keep running, and it reports nothing more.

@@ -20,8 +20,17 @@ pub struct UnitStop {
 // === impl UnitStop ===
 
 impl UnitStop {
+    /// What the units that are stopped after the agent keep of a limited time, or half of that if it is short.
+    pub const AFTERWARDS: Duration = Duration::from_secs(30);
+
     /// Counts as a shutdown of its own, which no login manager has.
     const EPOCH: u64 = u64::MAX;
+
+    /// How long a service manager that waits for all units together no longer than `limit` waits for an agent that wants
+    /// this long.
+    pub fn delay_of(limit: Duration, wanted: Duration) -> Duration {
+        wanted.min(limit.saturating_sub(Self::AFTERWARDS.min(limit / 2)))
+    }
 
     /// The shutdown, in place of the one that the login manager has not announced, or announces too late.
     pub(crate) fn instead_of(self, login: InhibitorState) -> InhibitorState {
@@ -31,4 +40,14 @@ impl UnitStop {
         (state.kind, state.delay, state.delay_set_by) = (kind, Some(delay), None);
         state
     }
+}
+
+#[test]
+fn a_limit_of_the_way_down_gives_the_agent_less_and_leaves_some_of_it_to_other_units() {
+    let of = |limit, wanted| {
+        UnitStop::delay_of(Duration::from_secs(limit), Duration::from_secs(wanted)).as_secs()
+    };
+    // systemd's half hour.
+    assert_eq!((of(1800, 90), of(1800, 3600)), (90, 1770));
+    assert_eq!((of(120, 300), of(20, 300), of(0, 300)), (90, 10, 0));
 }

@@ -24,7 +24,7 @@ pub use views::{LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceV
 use crate::bus::Bus;
 use crate::logind::proxies::LoginProxy;
 use crate::logind::read_scheduled;
-use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT};
+use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT, job_timeout};
 use proxies::TimeDateProxy;
 
 /// A connection for queries. Dropping it closes the connection.
@@ -132,6 +132,24 @@ impl Inspector {
             let path = self.manager().await?.load_unit(name).await?;
             let slice = self.properties(path.as_ref(), SLICE).await?;
             Ok(views::slice(&slice))
+        })
+        .await
+    }
+
+    /// Returns how long systemd waits for all units together when it powers the machine off or reboots it past logind; `None`
+    /// if there is no limit.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn limit_past_logind(&self) -> Result<Option<Duration>, InspectError> {
+        self.within("systemd", async {
+            let mut least = None;
+            for target in ["poweroff.target", "reboot.target"] {
+                let path = self.manager().await?.load_unit(target).await?;
+                let limit = job_timeout(&self.connection, &path).await?;
+                least = least.into_iter().chain(limit).min();
+            }
+            Ok(least)
         })
         .await
     }

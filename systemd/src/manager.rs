@@ -1,6 +1,9 @@
 //! The service manager's methods and properties that we use, written by hand.
 
-use zbus::OwnedObjectPath;
+use std::time::Duration;
+
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedObjectPath};
 
 pub(crate) const SYSTEMD1: &str = "org.freedesktop.systemd1";
 pub(crate) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -48,4 +51,23 @@ pub(crate) trait Manager {
 
     #[zbus(property)]
     fn userspace_timestamp_monotonic(&self) -> zbus::Result<u64>;
+}
+
+#[zbus::proxy(
+    interface = "org.freedesktop.systemd1.Unit",
+    default_service = "org.freedesktop.systemd1"
+)]
+trait Unit {
+    #[zbus(property, name = "JobTimeoutUSec")]
+    fn job_timeout_usec(&self) -> zbus::Result<u64>;
+}
+
+/// How long a job of the unit may take, after which systemd acts as the unit says (`JobTimeoutSec=`, `JobTimeoutAction=`).
+pub(crate) async fn job_timeout(
+    connection: &Connection,
+    unit: &OwnedObjectPath,
+) -> zbus::Result<Option<Duration>> {
+    let unit = UnitProxy::builder(connection).path(unit).cache_properties(CacheProperties::No);
+    let micros = unit.build().await?.job_timeout_usec().await?;
+    Ok((micros != u64::MAX).then(|| Duration::from_micros(micros)))
 }

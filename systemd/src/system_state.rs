@@ -4,11 +4,12 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use winddown_host::service_units::WayDown;
 use winddown_shared::ShutdownKind;
 use zbus::proxy::CacheProperties;
 
 use crate::bus::{Bus, no_answer};
-use crate::manager::ManagerProxy;
+use crate::manager::{ManagerProxy, job_timeout};
 use crate::trouble::trouble;
 
 /// The service manager's state while the machine goes down.
@@ -45,9 +46,7 @@ impl SystemStateError {
 ///
 /// # Errors
 /// There is no systemd, or it did not answer.
-pub async fn shutdown_in_progress(
-    patience: Duration,
-) -> Result<Option<ShutdownKind>, SystemStateError> {
+pub async fn shutdown_in_progress(patience: Duration) -> Result<Option<WayDown>, SystemStateError> {
     in_progress_within((&Bus::System, &Bus::ServiceManager), patience).await
 }
 
@@ -55,7 +54,7 @@ pub async fn shutdown_in_progress(
 async fn in_progress_within(
     (bus, direct): (&Bus, &Bus),
     patience: Duration,
-) -> Result<Option<ShutdownKind>, SystemStateError> {
+) -> Result<Option<WayDown>, SystemStateError> {
     let begun = Instant::now();
     loop {
         let error = match in_progress_on(bus, ANSWER_TIMEOUT).await {
@@ -72,40 +71,47 @@ async fn in_progress_within(
     }
 }
 
-/// Asks once, over this bus, and waits at most `timeout` for the answer, and as long again for the kind.
+/// Asks once, over this bus, and waits at most `timeout` for the answer, and as long again for its kind and for its limit.
 pub(crate) async fn in_progress_on(
     bus: &Bus,
     timeout: Duration,
-) -> Result<Option<ShutdownKind>, SystemStateError> {
+) -> Result<Option<WayDown>, SystemStateError> {
     let asked = async {
         let connection = bus.connect(timeout).await?;
         let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No);
         let manager = manager.build().await?;
         let state = manager.system_state().await?;
-        Ok((manager, state))
+        Ok((connection, manager, state))
     };
     let answer = tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(no_answer()));
-    let (manager, state) = answer.map_err(SystemStateError)?;
+    let (connection, manager, state) = answer.map_err(SystemStateError)?;
     if state != STOPPING {
         return Ok(None);
     }
-    // A failure only hides the kind, which makes no difference for the pods.
+    // A failure only hides how, and for how long.
     let jobs = manager.list_jobs().await.unwrap_or_default();
-    Ok(Some(kind(jobs.iter().map(|(_, unit, what, ..)| (unit.as_str(), what.as_str())))))
+    let jobs = jobs.iter().map(|(_, unit, what, _, _, path)| (unit.as_str(), what.as_str(), path));
+    let Some((kind, target)) = target(jobs) else { return Ok(Some(WayDown::default())) };
+    let limit = job_timeout(&connection, target).await.ok().flatten();
+    Ok(Some(WayDown { kind, limit }))
 }
 
-/// Derives the kind of shutdown from the queued jobs, each a unit and a job type.
-fn kind<'a>(jobs: impl Iterator<Item = (&'a str, &'a str)>) -> ShutdownKind {
-    let mut started = jobs.filter(|(_, what)| *what == "start").map(|(unit, _)| unit);
-    let kind = started.find_map(|unit| match unit {
-        "poweroff.target" => Some(ShutdownKind::PowerOff),
-        "halt.target" => Some(ShutdownKind::Halt),
-        "reboot.target" => Some(ShutdownKind::Reboot),
-        "kexec.target" => Some(ShutdownKind::Kexec),
-        "soft-reboot.target" => Some(ShutdownKind::SoftReboot),
-        _ => None,
-    });
-    kind.unwrap_or_default()
+/// Finds the kind of shutdown, and the target that is started for it, among the queued jobs: each a unit, a job type and
+/// the unit's path.
+fn target<'a, P>(
+    mut jobs: impl Iterator<Item = (&'a str, &'a str, P)>,
+) -> Option<(ShutdownKind, P)> {
+    jobs.find_map(|(unit, what, path)| {
+        let kind = match unit {
+            "poweroff.target" => ShutdownKind::PowerOff,
+            "halt.target" => ShutdownKind::Halt,
+            "reboot.target" => ShutdownKind::Reboot,
+            "kexec.target" => ShutdownKind::Kexec,
+            "soft-reboot.target" => ShutdownKind::SoftReboot,
+            _ => return None,
+        };
+        (what == "start").then_some((kind, path))
+    })
 }
 
 #[cfg(test)]
@@ -117,7 +123,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Bus, ShutdownKind, in_progress_on, in_progress_within, kind};
+    use super::{Bus, ShutdownKind, WayDown, in_progress_on, in_progress_within, target};
     use crate::stand_in::StandIn;
 
     /// A way to `systemd` that fails so for the first attempts.
@@ -146,7 +152,7 @@ mod tests {
             let ways = (bus, closed_at_first(&systemd, direct, refused));
             in_progress_within((&ways.0, &ways.1), patience).await.ok()
         };
-        let down = Some(Some(ShutdownKind::Unknown));
+        let down = Some(Some(WayDown::default()));
         let long = Duration::from_secs(60);
         assert_eq!(ask(0, usize::MAX, Duration::ZERO).await, down, "on the bus");
         assert_eq!(ask(usize::MAX, 0, Duration::ZERO).await, down, "without a bus");
@@ -178,14 +184,14 @@ mod tests {
 
     #[test]
     fn the_target_that_is_started_names_the_way_down() {
-        let of = |unit| kind([("umount.target", "start"), (unit, "start")].into_iter());
-        assert_eq!(of("poweroff.target"), ShutdownKind::PowerOff);
-        assert_eq!(of("halt.target"), ShutdownKind::Halt);
-        assert_eq!(of("reboot.target"), ShutdownKind::Reboot);
-        assert_eq!(of("kexec.target"), ShutdownKind::Kexec);
-        assert_eq!(of("soft-reboot.target"), ShutdownKind::SoftReboot);
-        assert_eq!(of("shutdown.target"), ShutdownKind::Unknown);
-        let stopped = [("reboot.target", "stop"), ("halt.target", "start")];
-        assert_eq!(kind(stopped.into_iter()), ShutdownKind::Halt);
+        let of = |unit| target([("umount.target", "start", 1), (unit, "start", 2)].into_iter());
+        assert_eq!(of("poweroff.target"), Some((ShutdownKind::PowerOff, 2)));
+        assert_eq!(of("halt.target"), Some((ShutdownKind::Halt, 2)));
+        assert_eq!(of("reboot.target"), Some((ShutdownKind::Reboot, 2)));
+        assert_eq!(of("kexec.target"), Some((ShutdownKind::Kexec, 2)));
+        assert_eq!(of("soft-reboot.target"), Some((ShutdownKind::SoftReboot, 2)));
+        assert_eq!(of("shutdown.target"), None);
+        let stopped = [("reboot.target", "stop", 1), ("halt.target", "start", 2)];
+        assert_eq!(target(stopped.into_iter()), Some((ShutdownKind::Halt, 2)));
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{GateReason, Runtime, ShutdownKind};
+use winddown_host::service_units::WayDown;
+use winddown_shared::{GateReason, Runtime};
 use winddown_shutdown::{ProgressPhase, UnitStop};
 
 use super::Joined;
@@ -16,13 +17,15 @@ const STOP_SLACK: Duration = Duration::from_secs(10);
 impl<R: Runtime> Joined<R> {
     /// Waits until the controller has ended the pods. Tells it first of a shutdown of this kind that nothing else
     /// announced; a run in progress is then shortened to the time that the policy wants.
-    pub(super) async fn end_at_unit_stop(self: Arc<Self>, unannounced: Option<ShutdownKind>) {
-        let delay = self.policy.borrow().delay_wanted();
+    pub(super) async fn end_at_unit_stop(self: Arc<Self>, unannounced: Option<WayDown>) {
+        let wanted = self.policy.borrow().delay_wanted();
+        let limit = unannounced.and_then(|way| way.limit);
+        let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let mut progress = self.progress.subscribe();
         // The run of an earlier agent that was stopped may have told it already.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
         let unannounced = unannounced.filter(|_| !is_told);
-        if let Some(kind) = unannounced {
+        if let Some(WayDown { kind, .. }) = unannounced {
             tracing::warn!("logind has not announced this shutdown: terminating the pods now");
             progress.mark_unchanged();
             let since = Instant::now();

@@ -130,6 +130,22 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
     assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_the_units_stop_path_shortens_the_plan_so_that_every_group_is_asked_in_time() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+    for pod in [&web, &dns] {
+        b.runtime.stop_takes(pod.uid(), secs(30));
+    }
+    b.want(&[&web, &dns]).await;
+    let begun = Instant::now();
+    b.stop_unit_within(Some(secs(20))).await.unwrap();
+    assert!(begun.elapsed() <= secs(10), "{:?}", begun.elapsed());
+    let report = b.report();
+    assert_eq!(report.budget.delay, Some(secs(10)));
+    assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
+}
+
 /// As with a supervisor that starts an agent while the machine goes down. logind says that nothing is under way.
 #[tokio::test(start_paused = true)]
 async fn the_agent_after_one_that_was_killed_on_the_units_stop_path_goes_on_and_starts_nothing() {

@@ -81,6 +81,8 @@ pub struct BusFacts {
     pub system: Fact<SystemView>,
     /// The agent's unit.
     pub service: Fact<ServiceView>,
+    /// How long systemd waits for all units together past logind, if it has a limit.
+    pub limit: Fact<Option<Duration>>,
     /// The scopes of containers.
     pub scopes: Fact<Scopes>,
     /// The slice that contains the pods' services. Observed with the systemd runtime only.

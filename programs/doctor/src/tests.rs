@@ -50,6 +50,7 @@ fn healthy() -> Facts {
                 state: "running".to_owned(),
             }),
             service: Fact::Known(service()),
+            limit: Fact::Known(Some(secs(1800))),
             scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
             slice: Fact::not_live(),
             synchronised: Fact::Known(true),

@@ -48,7 +48,7 @@ const CLOSED: [(&str, &str); 5] = [
         "a caller fills in each field, so that it decides on a new one",
         "AllocatableConfig Armed Capacity CloudSettings Drain DrainOrder Evidence GroupPeriod HookRule \
          JournalMarks JsonFile LocalNode LogOptions NewUnit NodeHandleParts PlanOptions PressureRule PsiTrigger Shortage \
-         ShutdownBlock StateTimes Stdio ThresholdConfig UnitLimits UnitStop UsagePaths",
+         ShutdownBlock StateTimes Stdio ThresholdConfig UnitLimits UnitStop UsagePaths WayDown",
     ),
     (
         "the controllers and their tests make it as well as the crate",

@@ -13,6 +13,7 @@ use crate::fix::Fix;
 use winddown_config::RuntimeKind;
 use winddown_host::has_plain_characters;
 use winddown_shared::seconds_up;
+use winddown_shutdown::UnitStop;
 
 const INSTALL: &str = "winddown install";
 const START: &str = "systemctl start winddown";
@@ -240,6 +241,12 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
     );
     let service = loaded(facts)?;
     let (given, wanted) = (service.timeout_stop, facts.delay_wanted());
+    let limit = facts.bus.limit.known().copied().flatten();
+    if given >= wanted
+        && let Some(limit) = limit.filter(|&limit| UnitStop::delay_of(limit, wanted) < wanted)
+    {
+        return Some(limited(CHECK, limit, wanted));
+    }
     Some(if given >= wanted {
         CHECK.ok(format!("systemd gives the unit {} to stop", span(given)))
     } else {
@@ -260,6 +267,20 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
             )),
         }
     })
+}
+
+/// The finding that systemd stops waiting for units before the agent is done, in a way down that bypasses logind.
+fn limited(check: Check, limit: Duration, wanted: Duration) -> Finding {
+    let enough = seconds_up(wanted.saturating_add(UnitStop::AFTERWARDS));
+    check
+        .warning(format!(
+            "where logind is bypassed systemd waits {} for all units, the pods require {}",
+            span(limit),
+            span(wanted)
+        ))
+        .saw(format!("poweroff.target, reboot.target: JobTimeoutSec={}", span(limit)))
+        .saw("the agent shortens its plan to that")
+        .advise(format!("`systemctl edit` both, and below [Unit] write JobTimeoutSec={enough}"))
 }
 
 /// Checks that neither pods nor the lock are lost when the agent fails.

@@ -32,10 +32,11 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
             false => Fact::not_live(),
         }
     };
-    let (login, system, service, scopes, slice, synchronised) = tokio::join!(
+    let (login, system, service, limit, scopes, slice, synchronised) = tokio::join!(
         inspector.login(),
         inspector.system(),
         inspector.service(UNIT),
+        inspector.limit_past_logind(),
         inspector.scopes(scopes_of(&config.node.container_runtime_endpoint), LOOKED_AT),
         slice,
         inspector.clock_synchronised(),
@@ -44,6 +45,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
         login: fact(login),
         system: fact(system),
         service: fact(service),
+        limit: fact(limit),
         scopes: fact(scopes.map(|(count, seen)| Scopes { count, seen })),
         slice,
         synchronised: fact(synchronised),
@@ -60,6 +62,7 @@ fn nothing(kind: NotObserved, why: &str) -> BusFacts {
         login: Fact::Unknown(kind, why.to_owned()),
         system: Fact::Unknown(kind, why.to_owned()),
         service: Fact::Unknown(kind, why.to_owned()),
+        limit: Fact::Unknown(kind, why.to_owned()),
         scopes: Fact::Unknown(kind, why.to_owned()),
         slice: Fact::Unknown(kind, why.to_owned()),
         synchronised: Fact::Unknown(kind, why.to_owned()),

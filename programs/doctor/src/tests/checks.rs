@@ -249,6 +249,7 @@ fn image() -> Facts {
         login: Fact::not_live(),
         system: Fact::not_live(),
         service: Fact::not_live(),
+        limit: Fact::not_live(),
         scopes: Fact::not_live(),
         synchronised: Fact::not_live(),
         ..facts.bus

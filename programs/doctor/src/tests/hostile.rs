@@ -131,6 +131,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             login: unseen(kind),
             system: unseen(kind),
             service: unseen(kind),
+            limit: unseen(kind),
             scopes: unseen(kind),
             slice: unseen(kind),
             synchronised: unseen(kind),

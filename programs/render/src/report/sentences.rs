@@ -139,8 +139,9 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
     };
     let by = budget.delay_set_by.as_deref().map(clean);
     let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
+    let who = if report.trigger == Trigger::UnitStop { "systemd" } else { "the login manager" };
     format!(
-        "The groups ask for {requested}, but the login manager waits only {}{by}, and {} are in \
+        "The groups ask for {requested}, but {who} waits only {}{by}, and {} are in \
          reserve: the pods got {given}.",
         in_seconds(delay),
         in_seconds(budget.reserve)

@@ -102,6 +102,14 @@ fn what_is_wrong_with_the_unit_is_found() {
             "winddown install",
         ),
         (
+            "a node that is off before the agent is done",
+            |f| f.bus.limit = Fact::Known(Some(secs(45))),
+            "stop-time",
+            Warning,
+            "JobTimeoutSec=45s",
+            "JobTimeoutSec=62",
+        ),
+        (
             "no fd store",
             |f| known(&mut f.bus.service).fd_store_max = 0,
             "crash",
