@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixListener;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
@@ -28,14 +29,18 @@ fn config(seconds: u32) -> String {
 
 /// Starts an agent with a configuration of 30 s below `root`, and returns it when it takes SIGHUP for a reload.
 async fn starting(root: &Path) -> (Child, Pid) {
+    // Never the login manager of the machine that runs the tests.
+    starting_as(root, &config(30), "/nonexistent/bus".as_ref()).await
+}
+
+async fn starting_as(root: &Path, config: &str, bus: &Path) -> (Child, Pid) {
     std::fs::create_dir_all(root.join("run/winddown")).expect("created");
     std::fs::create_dir_all(root.join("etc/winddown")).expect("created");
-    std::fs::write(root.join(CONFIG), config(30)).expect("written");
+    std::fs::write(root.join(CONFIG), config).expect("written");
     let agent = Command::new(assert_cmd::cargo::cargo_bin!("winddownd"))
         .env_remove("WINDDOWN_SOCKET")
         .env_remove("WINDDOWN_CONFIG")
-        // Never the login manager of the machine that runs the tests.
-        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+        .env("DBUS_SYSTEM_BUS_ADDRESS", format!("unix:path={}", bus.display()))
         .env("NOTIFY_SOCKET", root.join("notify"))
         .arg("--root")
         .arg(root)
@@ -47,7 +52,7 @@ async fn starting(root: &Path) -> (Child, Pid) {
         .expect("the agent starts");
     let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
     let listens = async {
-        while !catches_hangup(pid) {
+        while !catches(pid, Signal::HUP) {
             tokio::task::yield_now().await;
         }
     };
@@ -55,12 +60,13 @@ async fn starting(root: &Path) -> (Child, Pid) {
     (agent, pid)
 }
 
-/// Whether the process has a handler for SIGHUP.
-fn catches_hangup(pid: Pid) -> bool {
+/// Whether the process has a handler for the signal.
+fn catches(pid: Pid, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     let status = status.expect("it runs");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a line");
-    u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 == 1
+    let caught = u64::from_str_radix(caught.trim(), 16).expect("a mask");
+    caught >> (signal.as_raw() - 1) & 1 == 1
 }
 
 /// Waits until the agent has logged a line with `part`.
@@ -106,6 +112,18 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
     // It is ready when it knows that it has a lock, or that there is none; a reload does not make it ready earlier.
     let told = told(&manager);
     assert!(told.first().is_none_or(|first| first == "READY=1"), "{told:?}");
+}
+
+/// Pods of the agent before it may run. If the machine goes down, they are terminated as soon as it knows them.
+#[tokio::test]
+async fn an_agent_that_still_waits_for_systemd_does_not_die_of_the_signals_that_stop_it() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = root.path().join("bus");
+    let silent = UnixListener::bind(&path).expect("a bus");
+    let config = config(30) + "runtime: systemd\n";
+    let (_agent, pid) = starting_as(root.path(), &config, &path).await;
+    let _connected = timeout(LIMIT, silent.accept()).await.expect("in time").expect("a client");
+    assert_eq!([Signal::TERM, Signal::INT].map(|signal| catches(pid, signal)), [true, true]);
 }
 
 #[tokio::test]

@@ -131,6 +131,7 @@ struct Service {
     socket: ControlSocket,
     notifier: Notifier,
     wall: WallClock,
+    ends: Ends,
     /// SIGHUP, which requests a reload; several that arrive meanwhile count as one.
     reloads: Signal,
 }
@@ -140,7 +141,8 @@ struct Service {
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
 pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
-    // First, because until then the signal terminates the process.
+    // First, because until then these signals terminate the process, and pods of the agent before it may run.
+    let ends = Ends::listen().map_err(StartError::Signals)?;
     let reloads = signal(SignalKind::hangup()).map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
@@ -160,7 +162,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let name = config.node_name_or(&node_name());
     let identity = NodeIdentity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
-    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
+    let service = Service { options, configured, identity, socket, notifier, wall, ends, reloads };
     let joined = match config.node.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
@@ -246,8 +248,7 @@ impl Service {
     /// # Errors
     /// The node could not start; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
-        let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
+        let Self { options, configured, identity, socket, notifier, wall, ends, reloads } = self;
         let config = configured.configuration().config;
         let stop = runs.stop;
         let source =

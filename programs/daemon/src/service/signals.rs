@@ -13,7 +13,7 @@ pub(super) struct Ends {
 // === impl Ends ===
 
 impl Ends {
-    /// Installs the handlers. Before that, the signals terminate the process, which is right while it has no pods.
+    /// Installs the handlers. Before that, the signals terminate the process.
     ///
     /// # Errors
     /// The handlers cannot be installed.
