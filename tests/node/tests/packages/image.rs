@@ -18,6 +18,7 @@ use crate::typed_pages::marked;
 /// The name that the pages give the image.
 pub(super) const IMAGE: &str = "winddown-0.1.0-x86_64-image.tar";
 
+const LONGER: &str = "[Login]\nInhibitDelayMaxSec=600\n";
 /// A DaemonSet is looked at for this long; its agent takes the lock within a second.
 const SOON: Duration = Duration::from_secs(60);
 /// What containerd gives to a container that says nothing.
@@ -186,6 +187,15 @@ async fn takes_the_lock(set: DaemonSet, mut node: Node, image: &Path) -> TestRes
     node.run(&["ctr", "task", "kill", "--signal=SIGTERM", "winddown"]).await?;
     let is_gone = async || !is_held().await;
     node.wait_until("the lock to go with the agent", SOON, is_gone).await?;
+
+    // Its file stays. Another owner of the delay now wants more, which the next agent sees.
+    node.write("/etc/systemd/logind.conf.d/50-vm.conf", LONGER, 0o644)?;
+    node.run(&["systemctl", "kill", "--signal=HUP", "systemd-logind"]).await?;
+    node.run(&["sh", "-ec", "ctr task rm --force winddown && ctr container rm winddown"]).await?;
+    set.run(&node).await?;
+    let is_longer =
+        async || delay(&node).await.is_ok_and(|delay| delay == Duration::from_secs(600));
+    node.wait_until("logind to wait as long as another wants", SOON, is_longer).await?;
     Ok(())
 }
 
