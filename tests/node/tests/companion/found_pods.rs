@@ -18,6 +18,8 @@ const REFUSING: &str = "https://127.0.0.1:6443";
 /// One on which a listener takes connections and never answers.
 const SILENT: &str = "https://127.0.0.1:6444";
 const SILENT_SOCKET: &str = "[Socket]\nListenStream=127.0.0.1:6444\n";
+/// Its main process exits on SIGTERM, as a kubelet does.
+const KUBELET: &str = "[Service]\nExecStart=/bin/sleep infinity\nRestart=always\nRestartSec=10\n";
 const SILENT_SERVICE: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 
 /// The pods in the order in which they end: of the API server, of a DaemonSet, of manifests.
@@ -89,9 +91,10 @@ fn assert_in_order(scenario: &Scenario, asked: u64) {
     }
 }
 
-async fn ends_in_order(scenario: &mut Scenario) -> TestResult {
+async fn ends_in_order(scenario: &mut Scenario, go: &[&str]) -> TestResult {
     start_beside(scenario).await?;
-    let asked = scenario.power_off().await?;
+    let asked = scenario.node.run(&["date", "+%s%N"]).await?.trim().parse()?;
+    scenario.node.shut_down(go).await?;
     scenario.node.wait_off(DOWN).await?;
     assert_in_order(scenario, asked);
     let journal = scenario.node.journal(&["--unit=winddown", "--output=cat"]).await?;
@@ -119,7 +122,23 @@ async fn pods_end_in_order_and_at_once_without_credentials_and_while_the_api_ser
         node.run(&["systemctl", "daemon-reload"]).await?;
         node.run(&["systemctl", "start", "silent.socket"]).await?;
         println!("{server}, credentials: {has_credentials}");
-        ends_in_order(&mut bed.scenario).await?;
+        ends_in_order(&mut bed.scenario, &["systemctl", "poweroff"]).await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_kubelet_is_stopped_first_where_systemd_would_stop_it_after_the_agent() -> TestResult {
+    let test = "the_kubelet_is_stopped_first_where_systemd_would_stop_it_after_the_agent";
+    let Some(mut bed) = begin(test).await? else { return Ok(()) };
+    let node = &bed.scenario.node;
+    node.write("/etc/systemd/system/kubelet.service", KUBELET, 0o644)?;
+    node.run(&["systemctl", "daemon-reload"]).await?;
+    node.run(&["systemctl", "start", "kubelet"]).await?;
+    // logind is not asked.
+    let go = ["systemctl", "start", "--no-block", "poweroff.target"];
+    ends_in_order(&mut bed.scenario, &go).await?;
+    let journal = bed.scenario.node.journal(&["--unit=winddown", "--output=cat"]).await?;
+    assert!(journal.contains("stopped the kubelet so that"), "{journal}");
     Ok(())
 }
