@@ -84,10 +84,12 @@ fn it_gets_of_the_node_what_it_needs_and_no_more() {
     assert_eq!(
         paths,
         [
+            ("/etc/systemd", false),
             ("/run/containerd", false),
             ("/run/dbus", false),
             ("/run/systemd/logind.conf.d", true),
             ("/run/winddown", true),
+            ("/usr/lib/systemd", false),
             ("/var/lib/kubelet", false),
             ("/var/lib/winddown", true),
         ]
