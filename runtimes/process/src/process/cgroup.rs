@@ -33,7 +33,6 @@ mod place;
 mod unenforced;
 
 use amounts::CgroupWrite;
-pub(crate) use place::own_unit;
 use place::{Controller, Hierarchy, UsableHierarchies};
 pub(crate) use unenforced::Unenforced;
 

@@ -8,7 +8,7 @@ use winddown_shim::procfs;
 
 use super::units::{ServiceUnits, UnitError};
 use super::{Context, Services, SystemdRuntime, adopt, listen, names};
-use crate::process::cgroup::{Unenforced, own_unit};
+use crate::process::cgroup::Unenforced;
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::open::{self, OpenError};
 
@@ -31,7 +31,7 @@ pub(crate) async fn open<U: ServiceUnits>(
     let (mut config, lock) = open::take(config).await?;
     own_program(&mut config);
     let search = config.clone();
-    let (found, boot_id, unenforced, agent) = open::off_thread(move || {
+    let (found, boot_id, unenforced) = open::off_thread(move || {
         let boot_id = procfs::boot_id(&search.proc_root);
         let unenforced = match &search.cgroups {
             CgroupParent::OwnUnit { mount } => Unenforced::by_systemd(&search.proc_root, mount),
@@ -39,16 +39,14 @@ pub(crate) async fn open<U: ServiceUnits>(
                 Unenforced::default()
             }
         };
-        let agent = own_unit(&search.proc_root);
-        Ok((adopt::find(&search)?, boot_id, unenforced, agent))
+        Ok((adopt::find(&search)?, boot_id, unenforced))
     })
     .await?;
     // Subscribed before the units are listed, so that no later change is missed.
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
-    let services = Services::new(units, unenforced, agent);
-    let context = Arc::new(Context::new(config, boot_id, alive, services));
+    let context = Arc::new(Context::new(config, boot_id, alive, Services::new(units, unenforced)));
     listen::listen(&context, changes);
     adopt::adopt(&context, found, listed).await?;
     Ok(SystemdRuntime::assemble(context, lock, alive_end))

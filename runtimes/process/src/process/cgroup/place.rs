@@ -145,13 +145,6 @@ fn unit(path: &str) -> Result<Unit<'_>, String> {
     }
 }
 
-/// The unit that this process runs as, if that is a service.
-pub(crate) fn own_unit(proc_root: &Path) -> Option<String> {
-    let own = kernel::read(proc_root.join("self/cgroup")).ok()?;
-    let (path, _) = cgroup_of_process(&own, "name=systemd")?;
-    unit(path).ok()?.path.rsplit('/').next().map(str::to_owned)
-}
-
 fn unified_path(own: &[u8]) -> Option<&str> {
     std::str::from_utf8(own).ok()?.lines().find_map(|line| line.strip_prefix("0::"))
 }
@@ -296,20 +289,6 @@ mod tests {
             let found =
                 Tree::new(own, &[("cg/cgroup.controllers", "cpu memory pids\n")]).discover();
             assert_eq!((found.hierarchies.len(), found.missing.len()), (0, 3), "{own:?}");
-        }
-    }
-
-    #[test]
-    fn the_agents_unit_is_that_of_its_cgroup_whatever_its_name() {
-        for (own, expected) in [
-            ("0::/system.slice/my-agent.service\n", Some("my-agent.service")),
-            ("0::/system.slice/my-agent.service/agent\n", Some("my-agent.service")),
-            ("5:cpu:/\n1:name=systemd:/system.slice/a.service\n0::/\n", Some("a.service")),
-            ("0::/user.slice/user-0.slice/session-1.scope\n", None),
-            ("", None),
-        ] {
-            let tree = Tree::new(own, &[]);
-            assert_eq!(own_unit(&tree.0.path().join("proc")).as_deref(), expected, "{own:?}");
         }
     }
 }
