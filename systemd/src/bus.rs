@@ -1,4 +1,4 @@
-//! How to reach the bus, or one of its services without it.
+//! How to reach the bus, or a login manager without one.
 
 use std::fmt;
 #[cfg(feature = "stand-in")]
@@ -8,10 +8,7 @@ use std::time::Duration;
 use zbus::Connection;
 use zbus::connection::Builder;
 
-/// systemd's own socket.
-const SERVICE_MANAGER: &str = "unix:path=/run/systemd/private";
-
-/// The way to reach logind and systemd.
+/// The way to reach logind.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Bus {
@@ -20,8 +17,6 @@ pub enum Bus {
     System,
     /// The bus at this D-Bus address.
     Address(String),
-    /// systemd itself, which answers root without a bus.
-    ServiceManager,
     /// A login manager at the other end of a socket, without a bus. Each attempt to connect gets a new socket. The peer
     /// is trusted.
     #[cfg(feature = "stand-in")]
@@ -39,7 +34,7 @@ impl Bus {
     /// Whether a stand-in answers in place of logind.
     pub(crate) fn is_stand_in(&self) -> bool {
         match self {
-            Bus::System | Bus::Address(_) | Bus::ServiceManager => false,
+            Bus::System | Bus::Address(_) => false,
             #[cfg(feature = "stand-in")]
             Bus::Peer(_) => true,
         }
@@ -51,7 +46,6 @@ impl Bus {
         let builder = match self {
             Bus::System => Builder::system(),
             Bus::Address(address) => Builder::address(address.as_str()),
-            Bus::ServiceManager => Builder::address(SERVICE_MANAGER).p2p(),
             #[cfg(feature = "stand-in")]
             Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
         };
@@ -66,7 +60,6 @@ impl fmt::Debug for Bus {
         match self {
             Bus::System => f.write_str("System"),
             Bus::Address(address) => write!(f, "Address({address:?})"),
-            Bus::ServiceManager => f.write_str("ServiceManager"),
             #[cfg(feature = "stand-in")]
             Bus::Peer(_) => f.write_str("Peer"),
         }

@@ -17,7 +17,7 @@ const STOPPING: &str = "stopping";
 
 /// How long one attempt waits for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two rounds of attempts.
+/// Between two attempts.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// The service manager could not be queried.
@@ -41,33 +41,27 @@ impl SystemStateError {
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
 /// (`systemctl start poweroff.target`).
 ///
-/// Asks systemd over the system bus, then without it, and, where it runs, again for as long as `patience`; the last answer
-/// takes at most some seconds more. Cancel-safe.
+/// Asks over the system bus, and while it does not answer again, for as long as `patience`; the last answer takes at most
+/// some seconds more. Cancel-safe.
 ///
 /// # Errors
-/// There is no systemd, or it did not answer.
+/// There is no bus, no systemd on it, or no reply in time.
 pub async fn shutdown_in_progress(patience: Duration) -> Result<Option<WayDown>, SystemStateError> {
-    in_progress_within((&Bus::System, &Bus::ServiceManager), patience).await
+    in_progress_within(&Bus::System, patience).await
 }
 
-/// Like [`shutdown_in_progress`], with a bus and the way past it.
+/// Like [`shutdown_in_progress`], on this bus.
 async fn in_progress_within(
-    (bus, direct): (&Bus, &Bus),
+    bus: &Bus,
     patience: Duration,
 ) -> Result<Option<WayDown>, SystemStateError> {
     let begun = Instant::now();
     loop {
-        let error = match in_progress_on(bus, ANSWER_TIMEOUT).await {
-            Err(error) => error,
-            answer => return answer,
-        };
-        match in_progress_on(direct, ANSWER_TIMEOUT).await {
-            Err(none) if none.is_absent() => return Err(error),
-            Err(_) if begun.elapsed() >= patience => return Err(error),
-            Err(_) => {}
+        match in_progress_on(bus, ANSWER_TIMEOUT).await {
+            Err(error) if error.is_absent() || begun.elapsed() >= patience => return Err(error),
+            Err(_) => sleep(ASK_AGAIN_AFTER).await,
             answer => return answer,
         }
-        sleep(ASK_AGAIN_AFTER).await;
     }
 }
 
@@ -143,27 +137,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_machine_that_goes_down_says_so_without_a_bus_and_when_it_is_asked_again() {
+    async fn a_machine_that_goes_down_says_so_when_it_is_asked_again() {
         let systemd = StandIn::new(Duration::ZERO);
         systemd.set_stopping(true);
-        let ask = async |bus: usize, direct: usize, patience| {
-            let refused = io::ErrorKind::ConnectionRefused;
-            let bus = closed_at_first(&systemd, bus, io::ErrorKind::NotFound);
-            let ways = (bus, closed_at_first(&systemd, direct, refused));
-            in_progress_within((&ways.0, &ways.1), patience).await.ok()
+        let ask = async |attempts: usize, how, patience| {
+            let bus = closed_at_first(&systemd, attempts, how);
+            in_progress_within(&bus, patience).await.ok()
         };
+        let (busy, absent) = (io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound);
         let down = Some(Some(WayDown::default()));
         let long = Duration::from_secs(60);
-        assert_eq!(ask(0, usize::MAX, Duration::ZERO).await, down, "on the bus");
-        assert_eq!(ask(usize::MAX, 0, Duration::ZERO).await, down, "without a bus");
-        assert_eq!(ask(2, usize::MAX, long).await, down, "on the bus, when that is back");
-        assert_eq!(ask(usize::MAX, 2, long).await, down, "without a bus, when it has time");
-        assert_eq!(ask(1, 1, Duration::ZERO).await, None, "unknown is not known to stay up");
-        let none = closed_at_first(&systemd, usize::MAX, io::ErrorKind::NotFound);
+        assert_eq!(ask(0, busy, Duration::ZERO).await, down);
+        assert_eq!(ask(2, busy, long).await, down, "when it has time");
+        assert_eq!(ask(1, busy, Duration::ZERO).await, None, "unknown is not known to stay up");
         let begun = Instant::now();
-        assert!(in_progress_within((&none, &none), long).await.is_err());
-        assert!(begun.elapsed() < long, "without systemd there is nothing to wait for");
-        systemd.leave().await;
+        assert_eq!(ask(usize::MAX, absent, long).await, None);
+        assert!(begun.elapsed() < long, "without a bus there is nothing to wait for");
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,6 @@ mod down;
 mod emulated;
 mod guard;
 mod hooks;
-mod no_bus;
 mod notice;
 mod power_supply;
 mod scheduled;

@@ -280,7 +280,7 @@ fn limited(check: Check, limit: Duration, wanted: Duration) -> Finding {
         ))
         .saw(format!("poweroff.target, reboot.target: JobTimeoutSec={}", span(limit)))
         .saw("the agent shortens its plan to that")
-        .advise(format!("`systemctl edit` both, and below [Unit] write JobTimeoutSec={enough}"))
+        .advise(format!("write JobTimeoutSec={enough} below [Unit] of both, in drop-ins"))
 }
 
 /// Checks that neither pods nor the lock are lost when the agent fails.
