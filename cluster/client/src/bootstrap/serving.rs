@@ -16,7 +16,7 @@ use super::step::{BootstrapStep, LONGEST_SLEEP, next};
 use super::store::Store;
 use crate::CertificateFacts;
 
-/// The begin of the file's first line, which states the names that the certificate is for.
+/// The beginning of the file's first line, which states the names that the certificate is for.
 const NOTE: &str = "for ";
 /// What is between those names.
 const SEPARATOR: &str = ", ";

@@ -544,7 +544,7 @@ fn an_id_that_k3s_appends_to_the_name_of_its_node_is_part_of_the_name() {
     root.put("etc/rancher/k3s/config.yaml", "");
     let kubelet = started("rke2 agent --with-node-id --node-name n");
     assert_eq!(kubelet.option("--hostname-override"), Some("n-1a2b3c4d"));
-    // Before the node has started once, nobody knows it.
+    // Until the node has started once, it has no id.
     root.put("etc/rancher/node/id", "");
     let problem = started("k3s agent --with-node-id").problem().unwrap().to_string();
     assert!(

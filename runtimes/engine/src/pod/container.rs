@@ -138,7 +138,7 @@ impl<B: RunScope> Container<B> {
     }
 
     /// Updates the container from its pod's spec. Another image is not waited for, as with a kubelet: it may be what
-    /// mends the failed starts.
+    /// makes the container start.
     pub(super) fn take(&mut self, kind: ContainerKind, spec: Option<&k8s::Container>) {
         self.kind = kind;
         let image = spec.and_then(|spec| spec.image.as_deref());
