@@ -202,8 +202,9 @@ impl<K: EndingPods> ShutdownController<K> {
     /// Follows the login manager, the notices and the unit's stop until `stop` is cancelled or the inhibitor is gone.
     ///
     /// For each shutdown, it closes the admission gate, makes pods not ready, stops them as planned, writes
-    /// the report, and releases the lock once. A failing disk, a failing kill or a panic in between delays
-    /// the release at most until the budget is spent. If the shutdown is called off, groups that have not
+    /// the report, and releases the lock once. As long as a record of the run is kept, the lock does not wait for a
+    /// report on a busy disk; [`ProgressPhase::Released`](crate::ProgressPhase::Released) does. A failing disk, a failing
+    /// kill or a panic in between delays the release at most until the budget is spent. If the shutdown is called off, groups that have not
     /// started are spared and the gate is opened, unless something else (a drain) keeps it closed; the
     /// inhibitor takes the lock again. After a notice, the gate stays closed while the notice is in force.
     ///

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{
@@ -40,6 +41,11 @@ pub(crate) fn status_of_ended() -> StatusOverride {
 /// whose time is already over.
 const LATE_START: Duration = Duration::from_secs(1);
 
+/// How long a disk that is not busy takes to store a report. Right after the pods' exit the disk often is: the container
+/// runtime cleans up, and a write may take a second. The machine does not wait for that as long as the record of the run
+/// is kept; the agent does, before it exits.
+const QUIET_DISK: Duration = Duration::from_millis(10);
+
 /// The state of a run, in addition to the controller's parts.
 struct ShutdownRun {
     policy: Arc<Policy>,
@@ -54,6 +60,15 @@ struct Carried {
     groups: Vec<GroupReport>,
     first_group: Duration,
     work: Vec<WorkReport>,
+}
+
+/// What was released after a run.
+struct Release {
+    /// The epoch of the login manager's shutdown, if there is one.
+    epoch: Option<u64>,
+    of_lock: bool,
+    /// Whether nothing holds up the node's end any more.
+    of_node: bool,
 }
 
 impl<K: EndingPods> ShutdownController<K> {
@@ -321,7 +336,6 @@ impl<K: EndingPods> ShutdownController<K> {
         let until = self.report_deadline(started + budget.report_until(), budget);
         self.note_end(end, &mut journal, &run.groups, signals).await;
         let groups = run.groups.clone();
-        let (mut kept, mut last_report) = (false, None);
         let (not_told, until) = match end {
             RunEnd::Finished => {
                 let context = signals.current().limit(&context, started);
@@ -334,19 +348,19 @@ impl<K: EndingPods> ShutdownController<K> {
             RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),
         };
         // If there is a record, the next agent reports the whole run from it.
-        if end != RunEnd::Stopped || !journal.is_kept() {
-            let report = self.report_of(run, end, (&journal, started), &not_told);
-            last_report = Some(Box::new(report.clone()));
-            kept = match end {
-                RunEnd::CalledOff => self.beside(signals, self.keep(report, noted, until)).await,
-                _ => self.keep(report, noted, until).await,
-            };
-        }
+        let is_reported = end != RunEnd::Stopped || !journal.is_kept();
+        let report =
+            is_reported.then(|| Box::new(self.report_of(run, end, (&journal, started), &not_told)));
+        let copy = report.as_deref().cloned();
+        let keeping = async { Some(self.keep(copy?, noted, until).await) };
         // Once the report is stored, nothing in the record needs to survive a power cut.
-        let lasting = !kept;
         match end {
-            RunEnd::Stopped => Transition::Stop,
+            RunEnd::Stopped => {
+                keeping.await;
+                Transition::Stop
+            }
             RunEnd::CalledOff => {
+                let lasting = self.beside(signals, keeping).await != Some(true);
                 let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
                 self.beside(signals, last).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
@@ -354,12 +368,24 @@ impl<K: EndingPods> ShutdownController<K> {
                 Transition::Done(Stage::Idle)
             }
             RunEnd::Finished => {
+                let mut keeping = pin!(keeping);
+                let wait = if journal.is_kept() { QUIET_DISK } else { Duration::MAX };
+                let kept = timeout(wait, keeping.as_mut()).await;
+                let lasting = kept == Ok(Some(false));
                 journal.note_last(RunPhase::Released, &groups, until, lasting).await;
-                let (epoch, released) = self.release_own(signals, epoch).await;
+                let release = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
+                let released = release.of_lock;
                 let ended = Event::ShutdownFinished { took, left: left_pods, unknown, released };
                 self.record_end(&ended, spared_groups);
-                Transition::Done(Stage::done(epoch, journal.last(), last_report))
+                if kept.is_err() && keeping.await == Some(false) {
+                    journal.note_last(RunPhase::Released, &groups, until, true).await;
+                }
+                // The unit's stop waits for this, so that the report is on disk before the agent exits.
+                if release.of_node {
+                    self.parts.progress.phase(ProgressPhase::Released);
+                }
+                Transition::Done(Stage::done(release.epoch, journal.last(), report))
             }
         }
     }
@@ -415,12 +441,8 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 
     /// Releases the lock, unless the login manager has begun another shutdown in the meantime, whose lock
-    /// must be kept. Returns the epoch of the shutdown that was released, and whether a lock was released.
-    async fn release_own(
-        &self,
-        signals: &mut ShutdownSignals,
-        epoch: Option<u64>,
-    ) -> (Option<u64>, bool) {
+    /// must be kept.
+    async fn release_own(&self, signals: &mut ShutdownSignals, epoch: Option<u64>) -> Release {
         let signal = signals.current();
         let ours = match epoch {
             Some(epoch) => signal.login.preparing && signal.login.epoch == epoch,
@@ -429,11 +451,11 @@ impl<K: EndingPods> ShutdownController<K> {
         if ours {
             self.parts.inhibitor.release().await;
         }
-        if ours || signal.notice.is_some() {
-            self.parts.progress.phase(ProgressPhase::Released);
+        Release {
+            epoch: epoch.or(ours.then_some(signal.login.epoch)),
+            of_lock: ours && !signal.is_unit_stop && signal.login.has_lock,
+            of_node: ours || signal.notice.is_some(),
         }
-        let released = ours && !signal.is_unit_stop && signal.login.has_lock;
-        (epoch.or(ours.then_some(signal.login.epoch)), released)
     }
 }
 

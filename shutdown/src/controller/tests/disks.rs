@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::WallClock;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
+use winddown_shared::{Inhibitor, LockState, WallClock};
 
 use super::agents::Site;
 use super::world::{Disk, World};
@@ -167,6 +167,26 @@ async fn a_shutdown_that_is_cancelled_after_its_run_is_closed_in_memory_while_th
     site.reach(&agent, ProgressPhase::Cancelled).await;
     assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Cancelled));
     drop(answer);
+}
+
+// On the real clock, like the one above.
+#[tokio::test]
+async fn the_lock_does_not_wait_for_a_report_on_a_busy_disk_and_the_end_of_the_run_does() {
+    let (answer, busy) = mpsc::channel::<()>();
+    let world = World::with([(pod("app", None, Some(20)), Duration::ZERO)]);
+    let mut site = Site::with_memory(world, two_fields(30, 10));
+    let wait = move || _ = busy.recv();
+    *site.reports.meanwhile.lock().unwrap() = Some(Box::new(wait));
+    let agent = site.agent();
+    site.prepare();
+    let mut lock = site.lock.fake.state();
+    lock.wait_for(|state| state.lock == LockState::Released).await.unwrap();
+    assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
+    assert_eq!(agent.progress.subscribe().borrow().phase, ProgressPhase::Ended);
+    assert_eq!(site.reports.all().len(), 0);
+    drop(answer);
+    site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(site.reports.all().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
