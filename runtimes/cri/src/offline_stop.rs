@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::{files, stopping};
-use winddown_host::{cgroups_of, kernel};
+use winddown_host::{cgroup_named, cgroups_of, kernel};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
@@ -134,14 +134,12 @@ fn pod_groups(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
     groups
 }
 
-/// The parents of the cgroups of the container with this ID, from a process's `/proc/PID/cgroup`. crun puts processes
-/// into a group below the container's.
+/// The parents of the cgroups of the container with this ID, from a process's `/proc/PID/cgroup`.
 fn above(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
     let parent = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_containers = |group: &&Path| file_name(group).is_some_and(|name| name.contains(id));
-        let parent = Path::new(path).ancestors().filter(is_containers).last()?.parent()?;
+        let parent = Path::new(cgroup_named(path, id)?).parent()?;
         let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
             "" => mount.to_owned(),
             controllers => mount.join(controllers),

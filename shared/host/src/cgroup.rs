@@ -158,6 +158,16 @@ pub fn cgroup_of_process<'a>(text: &'a [u8], controller: &str) -> Option<(&'a st
     inside(unified?).map(|path| (path, true))
 }
 
+/// The cgroup whose name contains `mark`, from the path of a process's cgroup: the topmost one, because a container may
+/// make others below its own, of any name, and move its processes there. None for a process of another cgroup.
+pub fn cgroup_named<'a>(path: &'a str, mark: &str) -> Option<&'a str> {
+    let mut end = 0;
+    path.split('/').find_map(|name| {
+        end += name.len() + 1;
+        name.contains(mark).then(|| &path[..end - 1])
+    })
+}
+
 fn inside(path: &[u8]) -> Option<&str> {
     let path = std::str::from_utf8(path).ok()?;
     (path.starts_with('/') && path.split('/').all(|part| part != "..")).then_some(path)

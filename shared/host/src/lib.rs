@@ -77,7 +77,8 @@ pub use addresses::{host_addresses, is_host_address};
 pub use allocatable::AllocatableConfig;
 pub use capacity::{Capacity, huge_page_sizes};
 pub use cgroup::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_named, cgroup_number,
+    cgroup_of_process,
 };
 pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use file::{ReadError, Roots};

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
-use winddown_host::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process, kernel};
+use winddown_host::{
+    CgroupMemory, cgroup_cpu_time, cgroup_named, cgroup_number, cgroup_of_process, kernel,
+};
 use winddown_shared::MemoryFigure;
 
 /// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.
@@ -37,19 +39,17 @@ impl CgroupDirs {
         }
     }
 
-    /// Finds the cgroup of a process, which must have `mark` in its path: the cgroup of another process with a reused
-    /// pid does not. `proc_root` is the path of `/proc`, `mount` the mount point of cgroups. Reads one small file.
+    /// Finds the cgroup with `mark` in its name that a process is in or below: that of a container, wherever the container
+    /// has moved its first process, and none for another process with a reused pid. `proc_root` is the path of `/proc`,
+    /// `mount` the mount point of cgroups. Reads one small file.
     pub fn of_process((proc_root, mount): (&Path, &Path), pid: i32, mark: &str) -> Option<Self> {
         let text = kernel::read(proc_root.join(pid.to_string()).join("cgroup")).ok()?;
-        let (path, is_v2) = cgroup_of_process(&text, "memory")?;
-        if !path.contains(mark) {
-            return None;
-        }
-        let memory = directory(mount, "memory", path, is_v2);
-        let other = |controller| {
+        let of = |controller| {
             let (path, is_v2) = cgroup_of_process(&text, controller)?;
-            path.contains(mark).then(|| directory(mount, controller, path, is_v2))
+            Some((directory(mount, controller, cgroup_named(path, mark)?, is_v2), is_v2))
         };
+        let (memory, is_v2) = of("memory")?;
+        let other = |controller| of(controller).map(|(dir, _)| dir);
         Some(Self { memory, is_v2, tasks: other("pids"), cpu: other("cpuacct") })
     }
 
@@ -285,5 +285,20 @@ mod tests {
             ["memory.swap.current", "memory.zswap.current"].map(|file| found.of_memory(file));
         assert_eq!(swap, [Some(4096), None], "a kernel without zswap");
         assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
+    }
+
+    #[test]
+    fn a_container_that_moves_its_first_process_into_a_cgroup_below_is_measured_as_a_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let (proc, mount) = (root.path().join("proc"), root.path().join("cg"));
+        write(mount.join("cgroup.controllers"), "memory pids\n");
+        write(mount.join("pod-u/c1/memory.current"), "5000\n");
+        write(mount.join("pod-u/c1/memory.stat"), "inactive_file 2000\n");
+        for below in ["init.scope", "c1", "x/c1-too"] {
+            write(proc.join("42/cgroup"), &format!("0::/pod-u/c1/{below}\n"));
+            let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
+            assert_eq!(working_set(&found), Some(3000), "{below}");
+            assert!(found.parent("-u").is_some(), "{below}");
+        }
     }
 }

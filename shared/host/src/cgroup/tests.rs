@@ -53,4 +53,12 @@ fn the_cgroup_of_a_process_is_found_on_every_kind_of_machine() {
     assert_eq!(cgroup_of_process(b"0::/x:y\n", "memory"), Some(("/x:y", true)));
     assert_eq!(cgroup_of_process(b"0::/../../other\n", "memory"), None);
     assert_eq!(cgroup_of_process(b"", "memory"), None);
+    for (path, named) in [
+        ("/pod/aa", Some("/pod/aa")),
+        ("/pod/crio-aa.scope/init.scope", Some("/pod/crio-aa.scope")),
+        ("/pod/aa/x/aa", Some("/pod/aa")),
+        ("/pod/bb", None),
+    ] {
+        assert_eq!(cgroup_named(path, "aa"), named, "{path}");
+    }
 }
