@@ -7,6 +7,7 @@ use winddown_engine::files;
 use winddown_engine::support::{Findings, check};
 use winddown_shared::{Pod, UnsupportedField};
 
+use super::tree::MOST_NAMES;
 use super::{labels, spec, volumes};
 
 /// Every field of `pod` that this runtime does not support; empty if it runs the pod as written. Pure, so it can be
@@ -118,6 +119,8 @@ fn mounts(spec: &k8s::PodSpec, one: &k8s::Container, found: &mut Findings) {
             let sub = mount.sub_path.as_deref().unwrap_or_default();
             let inside = volumes::is_inside(Path::new(sub));
             found.refuse_if(!inside, "subPath", "write a path below the volume, without `..`");
+            let is_deep = Path::new(sub).components().count() > MOST_NAMES;
+            found.refuse_if(is_deep, "subPath", &format!("write at most {MOST_NAMES} names"));
         });
     }
 }

@@ -18,6 +18,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
+/// The most directories on the way to a part of a volume. Each takes a descriptor until the part is found, and the agent has
+/// few; the kernel bounds a path by its bytes, which leaves room for eight times as many.
+pub(super) const MOST_NAMES: usize = 256;
 /// Maximum number of links in a path, the same as the kernel's.
 const MOST_LINKS: usize = 40;
 
@@ -68,9 +71,12 @@ impl DirectoryTree {
     /// Opens `path` with `O_PATH`. Missing directories are created as `new` says, if given.
     ///
     /// # Errors
-    /// The path does not exist, or leads out of the tree.
+    /// The path does not exist, leads out of the tree, or leads through more than [`MOST_NAMES`] directories.
     pub(super) fn find(&self, path: &Path, new: Option<NewDirectory>) -> io::Result<OwnedFd> {
         let mut ahead: VecDeque<OsString> = names(path)?;
+        if ahead.len() > MOST_NAMES {
+            return Err(too_deep());
+        }
         let mut held: Vec<OwnedFd> = Vec::new();
         let mut links = 0;
         while let Some(name) = ahead.pop_front() {
@@ -79,6 +85,9 @@ impl DirectoryTree {
                     return Err(leads_out());
                 }
                 continue;
+            }
+            if held.len() >= MOST_NAMES {
+                return Err(too_deep());
             }
             let here = held.last().map_or(self.root.as_fd(), |fd| fd.as_fd());
             let found = match open(here, &name) {
@@ -136,6 +145,10 @@ impl DirectoryTree {
 
 fn leads_out() -> io::Error {
     io::Error::other("it leads out of the volume")
+}
+
+fn too_deep() -> io::Error {
+    io::Error::other(format!("it leads through more than {MOST_NAMES} directories"))
 }
 
 /// The names in a path, including `..`.
@@ -227,6 +240,21 @@ mod tests {
         for inside in ["in", "inner", "in/../in", ".", "in/up", "inner/up"] {
             volume_tree.find(Path::new(inside), None).unwrap();
         }
+    }
+
+    #[test]
+    fn a_path_of_ten_thousand_names_takes_few_descriptors_and_makes_nothing() {
+        let volume = tempfile::tempdir().unwrap();
+        let volume_tree = tree(volume.path(), Bounds::Refuse);
+        let new = Some(NewDirectory { mode: 0o755, owner: None });
+        let error = volume_tree.find(Path::new(&"a/".repeat(10_000)), new).unwrap_err();
+        assert_eq!(error.to_string(), "it leads through more than 256 directories");
+        assert!(!volume.path().join("a").exists());
+        volume_tree.find(Path::new(&"a/".repeat(256)), new).unwrap();
+        // What a link adds counts as well.
+        symlink("a/".repeat(100), volume.path().join("link")).unwrap();
+        volume_tree.find(&Path::new("link").join("a/".repeat(156)), new).unwrap();
+        assert!(volume_tree.find(&Path::new("link").join("a/".repeat(157)), new).is_err());
     }
 
     #[test]

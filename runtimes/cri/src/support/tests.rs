@@ -155,6 +155,19 @@ fn what_a_pod_asks_in_vain_is_named() {
 }
 
 #[test]
+fn a_sub_path_of_ten_thousand_names_is_refused() {
+    let fields_of = |names: usize| {
+        let sub_path = vec!["a"; names].join("/");
+        let mount = json!({"name": "data", "mountPath": "/d", "subPath": sub_path});
+        let mut spec = with(&json!({"volumeMounts": [mount]}));
+        spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+        fields(&spec)
+    };
+    assert!(fields_of(256).is_empty());
+    assert_eq!(fields_of(10_000), ["spec.containers[0].volumeMounts[0].subPath"]);
+}
+
+#[test]
 fn fields_of_a_manifest_as_files_are_refused_with_what_to_write_instead() {
     let items = json!([{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]);
     let own = json!({"downwardAPI": {"items": items}});
