@@ -1,8 +1,8 @@
 //! Records which pods were requested to stop, for the next agent of this boot.
 //!
-//! Shutdowns have records of their own. Without these records, an agent that takes over could not tell that a pod was
-//! terminating for any other reason: a pod that was preempted for a critical one would be started again, and another
-//! one preempted in its place.
+//! Without these records, an agent that takes over could not tell that a pod was terminating: a pod that was preempted for
+//! a critical one would be started again, and another one preempted in its place. A shutdown has a record of its own,
+//! which is closed when it is called off. Its pods that still terminate are recorded here from then on.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ use crate::registered_plugin::RegisteredPlugin;
 
 /// Keeps a file for each pod that is terminating, and for each that has terminated and must not start yet
 /// ([`KillReason::restart_condition`]). The files survive the agent but not the machine, so no write waits for a disk.
+/// A pod that a shutdown terminates has one only if the shutdown's own record does not say all of it: once that was called
+/// off, or the pod was given a shorter grace period.
 pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
@@ -33,6 +35,9 @@ pub(crate) struct KeptKills {
 struct KeptKill {
     uid: PodUid,
     boot_id: String,
+    /// The pod, if it has no file yet.
+    #[serde(skip)]
+    unwritten: Option<PodRef>,
     /// Short name of the requester, see [`KillReason::as_str`].
     by: String,
     /// The end of the grace period, in milliseconds since the boot.
@@ -100,6 +105,7 @@ impl KeptKills {
         let mut kept = KeptKill {
             uid: pod.uid.clone(),
             boot_id: self.boot_id.clone(),
+            unwritten: (by == KillReason::Shutdown).then(|| pod.clone()),
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
             status,
@@ -111,22 +117,37 @@ impl KeptKills {
             // Requested again after a restart: the end does not move.
             if let Some(before) = ending.get(&pod.uid) {
                 kept.until_boot_ms = before.until_boot_ms;
+                kept.unwritten = kept.unwritten.filter(|_| before.unwritten.is_some());
             }
+            let is_written = kept.unwritten.is_none();
             ending.insert(pod.uid.clone(), kept);
+            if !is_written {
+                return;
+            }
         }
         self.write(pod);
     }
 
+    /// Writes the files of pods that a shutdown terminates: its own record is about to be closed.
+    fn write_all(&self) {
+        let mut ending = self.ending.lock();
+        let unwritten: Vec<_> =
+            ending.values_mut().filter_map(|kept| kept.unwritten.take()).collect();
+        drop(ending);
+        unwritten.iter().for_each(|pod| self.write(pod));
+    }
+
     fn has_stopped(&self, pod: &PodRef) {
-        let outlasts = match self.ending.lock().get_mut(&pod.uid) {
+        let (outlasts, is_written) = match self.ending.lock().get_mut(&pod.uid) {
             None => return,
             Some(kept) => {
                 kept.has_terminated = true;
-                kept.is_kept_after_end
+                (kept.is_kept_after_end, kept.unwritten.is_none())
             }
         };
         match outlasts {
-            true => self.write(pod),
+            true if is_written => self.write(pod),
+            true => {}
             false => self.forget(pod),
         }
     }
@@ -144,7 +165,9 @@ impl KeptKills {
     pub(crate) fn shorten(&self, pod: &PodRef, grace: Duration) {
         let until = self.boot_ms_after(grace);
         match self.ending.lock().get_mut(&pod.uid) {
-            Some(kept) if until < kept.until_boot_ms => kept.until_boot_ms = until,
+            Some(kept) if until < kept.until_boot_ms => {
+                (kept.until_boot_ms, kept.unwritten) = (until, None);
+            }
             _ => return,
         }
         self.write(pod);
@@ -190,12 +213,13 @@ impl KeptKills {
 impl Recorder for KeptKills {
     fn record(&self, event: &Event) {
         match event {
-            Event::KillRequested { pod, is_static, by, grace, status } if is_kept(*by) => {
+            Event::KillRequested { pod, is_static, by, grace, status } => {
                 self.keep(pod, *is_static, *by, *grace, status.clone());
             }
             Event::PodStopped { pod, .. } => self.has_stopped(pod),
             // It may have ended while no agent ran.
             Event::PodAdmitted { pod } => self.forget(pod),
+            Event::ShutdownCancelled { .. } => self.write_all(),
             _ => {}
         }
     }
@@ -218,23 +242,9 @@ impl KeptKill {
     }
 }
 
-/// Whether a kill for this reason is recorded here. That a pod was removed or its node drained each agent sees by itself,
-/// but not how much of the pod's grace period is left.
-fn is_kept(by: KillReason) -> bool {
-    match by {
-        // Shutdowns have records of their own.
-        KillReason::Shutdown => false,
-        KillReason::Preemption
-        | KillReason::Eviction
-        | KillReason::Drain
-        | KillReason::Operator
-        | KillReason::Removed
-        | KillReason::Plugin(_) => true,
-    }
-}
-
 fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
     let own = [
+        KillReason::Shutdown,
         KillReason::Preemption,
         KillReason::Eviction,
         KillReason::Drain,
@@ -351,13 +361,41 @@ mod tests {
     }
 
     #[test]
+    fn pods_of_a_shutdown_are_kept_once_it_is_called_off_or_their_grace_is_shorter() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        kept.record(&asked("shorter", KillReason::Shutdown));
+        kept.shorten(&label("shorter"), secs(5));
+        for uid in ["late", "ended"] {
+            kept.record(&asked(uid, KillReason::Shutdown));
+        }
+        kept.record(&stopped("ended"));
+        let (_, found) = open(state.path(), "boot", 101);
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&PodUid::new("shorter")]);
+        assert_eq!(found[&PodUid::new("shorter")].until, secs(105));
+
+        kept.record(&Event::ShutdownCancelled { spared_groups: 0 });
+        kept.record(&Event::PodAdmitted { pod: label("ended") });
+        let (next, found) = open(state.path(), "boot", 102);
+        assert_eq!(found.len(), 2);
+        let late = &found[&PodUid::new("late")];
+        assert_eq!((late.request.reason, late.until), (KillReason::Shutdown, secs(130)));
+        // The next agent asks again.
+        next.record(&asked("late", KillReason::Shutdown));
+        assert_eq!(open(state.path(), "boot", 110).1[&PodUid::new("late")].until, secs(130));
+        next.record(&stopped("late"));
+        next.record(&Event::PodAdmitted { pod: label("late") });
+        assert_eq!(open(state.path(), "boot", 111).1.len(), 1);
+    }
+
+    #[test]
     fn what_is_of_another_boot_or_of_a_plug_in_that_is_gone_or_not_readable_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         for (uid, by) in [
             ("a", KillReason::Preemption),
             ("b", KillReason::Plugin(THEIRS)),
-            // This one has a record of its own, and the last UID is not a file name.
+            // A shutdown has a record of its own, and the last UID is not a file name.
             ("c", KillReason::Shutdown),
             ("../f", KillReason::Operator),
         ] {

@@ -361,9 +361,10 @@ impl<K: EndingPods> ShutdownController<K> {
             }
             RunEnd::CalledOff => {
                 let lasting = self.beside(signals, keeping).await != Some(true);
+                // Before the record is closed: what keeps the requests to terminate takes over those that go on.
+                self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
                 self.beside(signals, last).await;
-                self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 self.parts.progress.phase(ProgressPhase::Cancelled);
                 Transition::Done(Stage::Idle)
             }
