@@ -74,6 +74,8 @@ pub struct Services<U> {
     /// Pods with a start request that was not answered.
     unsure: Mutex<HashSet<PodUid>>,
     unenforced: Unenforced,
+    /// The agent's own unit. Units of pods are stopped after it, because its stop terminates the pods in order.
+    agent: String,
 }
 
 /// Returns every field of `pod` that this runtime cannot honour; empty if the pod runs as written. Pure.
@@ -91,13 +93,14 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
 }
 
 impl<U> Services<U> {
-    fn new(units: U, unenforced: Unenforced) -> Self {
+    fn new(units: U, unenforced: Unenforced, agent: String) -> Self {
         Self {
             units,
             unit_cache: UnitCache::default(),
             hooks: AtomicU64::new(0),
             unsure: Mutex::default(),
             unenforced,
+            agent,
         }
     }
 

@@ -117,11 +117,11 @@ pub struct NewUnit {
     pub survives: bool,
     /// A unit that has to be stopped after this one.
     pub after: Option<String>,
+    /// A unit that has to be stopped before this one when the machine goes down. While it stops, this one cannot be
+    /// started.
+    pub before: Option<String>,
     /// The identification of its lines in the journal.
     pub journal: Option<JournalMarks>,
-    /// Whether, when the machine goes down, the service manager stops it only after the agent. While the agent stops, such
-    /// a service cannot be started: its start waits for the end of the agent.
-    pub outlives_agent: bool,
 }
 
 /// The destination of a service's output.

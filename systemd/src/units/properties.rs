@@ -5,9 +5,6 @@ use std::time::Duration;
 use winddown_host::service_units::{Keep, NewUnit, UnitOutput};
 use zbus::Variant;
 
-/// The agent's unit. Pods' services are stopped after it, because stopping the agent stops them in order.
-const AGENT: &str = "winddown.service";
-
 /// Names and values of properties.
 pub(super) type Properties = Vec<(&'static str, Variant<'static>)>;
 
@@ -29,14 +26,14 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("DefaultDependencies", false.into()),
         ("IgnoreOnIsolate", true.into()),
     ];
-    if service.outlives_agent {
-        all.push(("Before", vec![AGENT.to_owned()].into()));
-    }
     if service.survives {
         all.push(("SurviveFinalKillSignal", true.into()));
     }
     if let Some(unit) = service.after {
         all.push(("After", vec![unit].into()));
+    }
+    if let Some(unit) = service.before {
+        all.push(("Before", vec![unit].into()));
     }
     if let Some(fd) = service.input {
         all.push(("StandardInputFileDescriptor", zbus::Fd::from(fd).into()));

@@ -110,7 +110,7 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
         limits: UnitLimits { memory_max: Some(5), cpu_milli: Some(1500), ..UnitLimits::default() },
         keep: Keep::Result,
         stop_timeout: Duration::from_secs(30),
-        outlives_agent: true,
+        before: Some("my-agent.service".to_owned()),
         ..NewUnit::default()
     };
     let all: HashMap<&str, Variant<'_>> = properties(service).into_iter().collect();
@@ -123,7 +123,7 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     assert_eq!(number("TimeoutStopUSec"), Some(30_000_000));
     assert_eq!(all.get("RemainAfterExit"), Some(&Variant::Bool(true)));
     assert_eq!(all.get("DefaultDependencies"), Some(&Variant::Bool(false)));
-    assert_eq!(all["Before"], vec!["winddown.service".to_owned()].into());
+    assert_eq!(all["Before"], vec!["my-agent.service".to_owned()].into());
     for absent in ["Restart", "CPUWeight", "TasksMax", "RuntimeMaxUSec", "After", "CollectMode"] {
         assert!(!all.contains_key(absent), "{absent}");
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::TestPod;
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Suite, TestPod, on_each_release};
 
 /// What systemd is asked about the pods' units.
 const UNITS: &str = "winddown-pod*";
@@ -63,13 +63,18 @@ async fn services_end_in_the_order_of_their_pods_and_in_their_own_time() -> Test
     Ok(())
 }
 
-#[tokio::test]
-async fn a_shutdown_past_logind_ends_services_in_order_as_well() -> TestResult {
-    let test = "a_shutdown_past_logind_ends_services_in_order_as_well";
-    let Some(mut scenario) = Scenario::with_services(test, seven_pods()).await? else {
+on_each_release!(a_shutdown_past_logind_ends_services_in_order_whatever_the_agents_unit_is_called: under_another_name);
+
+async fn under_another_name(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(mut scenario) = Scenario::with_services_as(test, seven_pods(), &setup).await? else {
         return Ok(());
     };
-    scenario.start().await?;
+    let rename =
+        "cd /etc/systemd/system && mv winddown.service my-agent.service && systemctl daemon-reload";
+    scenario.node.run(&["sh", "-c", rename]).await?;
+    scenario.node.run(&["systemctl", "start", "my-agent"]).await?;
+    scenario.wait_started(scenario.pods.len()).await?;
     // Straight to systemd: no signal, no delay.
     scenario.node.run(&["systemctl", "--no-block", "start", "poweroff.target"]).await?;
     scenario.node.wait_off(Duration::from_secs(40)).await?;

@@ -33,6 +33,7 @@ mod place;
 mod unenforced;
 
 use amounts::CgroupWrite;
+pub(crate) use place::own_service;
 use place::{Controller, Hierarchy, UsableHierarchies};
 pub(crate) use unenforced::Unenforced;
 

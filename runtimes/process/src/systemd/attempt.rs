@@ -124,9 +124,9 @@ impl UnitAttempt {
         main.slice = self.slice();
         main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
-        main.outlives_agent = true;
+        main.before = Some(context.driver.agent.clone());
         let pipes = log_pipes::as_input(out_read.as_fd(), error_read.as_fd()).map_err(broken)?;
-        let log = self.log_unit(config, pod, &record.log, pipes);
+        let log = self.log_unit(context, pod, &record.log, pipes);
         let pod_weight = positive(weight(shares(pod.fit_requests().cpu_milli()))).unwrap_or(1);
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
@@ -169,7 +169,8 @@ impl UnitAttempt {
         if self.survives { names::SURVIVORS.to_owned() } else { names::slice(&self.uid) }
     }
 
-    fn log_unit(&self, config: &ProcessConfig, pod: &Pod, log: &Path, pipes: OwnedFd) -> NewUnit {
+    fn log_unit<U>(&self, context: &Context<U>, pod: &Pod, log: &Path, pipes: OwnedFd) -> NewUnit {
+        let config = &context.config;
         let mut argv = config.shim.with("log");
         argv.push(log.display().to_string());
         argv.push(config.log_max_bytes.to_string());
@@ -189,7 +190,7 @@ impl UnitAttempt {
             max_runtime: None,
             survives: self.survives,
             after: None,
-            outlives_agent: true,
+            before: Some(context.driver.agent.clone()),
             journal: Some(JournalMarks {
                 identifier: format!("{}/{}", pod.name(), self.container),
                 fields: vec![
@@ -233,8 +234,8 @@ pub(crate) fn command_unit(
         max_runtime: None,
         survives: false,
         after: None,
+        before: None,
         journal: None,
-        outlives_agent: false,
     })
 }
 
@@ -264,8 +265,12 @@ fn positive(n: i64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use winddown_shared::{WallClock, WallTime};
 
     use super::*;
+    use crate::process::cgroup::Unenforced;
+    use crate::programs::config::ShimCommand;
+    use crate::systemd::Services;
 
     #[test]
     fn a_containers_limits_become_its_units() {
@@ -285,5 +290,22 @@ mod tests {
         let nothing =
             UnitLimits { cpu_weight: Some(1), tasks_max: NO_LIMIT, ..UnitLimits::default() };
         assert_eq!(of(json!({})), nothing);
+    }
+
+    #[tokio::test]
+    async fn the_units_of_a_container_are_stopped_after_the_agents_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shim, wall) = (ShimCommand::new("/none", []), WallClock::fixed(WallTime::UNIX_EPOCH));
+        let config = ProcessConfig::new(dir.path(), dir.path().join("logs"), shim, wall);
+        let agent = "my-agent.service".to_owned();
+        let services = Services::new((), Unenforced::default(), agent.clone());
+        let alive = tokio::sync::watch::channel(()).1;
+        let context = Context::new(config, "boot".to_owned(), alive, services);
+        let main = json!({"name": "main", "command": ["/bin/sleep"]});
+        let pod = json!({"metadata": {"name": "web", "namespace": "default", "uid": "u"}, "spec": {"containers": [main]}});
+        let pod = Pod::new(serde_json::from_value(pod).unwrap()).unwrap();
+        let attempt = UnitAttempt::new(&context.config, pod.uid(), &"main".into(), 0);
+        let units = attempt.prepare(&context, &pod, Duration::ZERO).unwrap().unwrap();
+        assert_eq!([units.main.before, units.log.before], [Some(agent.clone()), Some(agent)]);
     }
 }

@@ -8,9 +8,12 @@ use winddown_shim::procfs;
 
 use super::units::{ServiceUnits, UnitError};
 use super::{Context, Services, SystemdRuntime, adopt, listen, names};
-use crate::process::cgroup::Unenforced;
+use crate::process::cgroup::{Unenforced, own_service};
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::open::{self, OpenError};
+
+/// The agent's unit where its control group does not tell it.
+const AGENT: &str = "winddown.service";
 
 /// Why the runtime cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +34,7 @@ pub(crate) async fn open<U: ServiceUnits>(
     let (mut config, lock) = open::take(config).await?;
     own_program(&mut config);
     let search = config.clone();
-    let (found, boot_id, unenforced) = open::off_thread(move || {
+    let (found, boot_id, unenforced, agent) = open::off_thread(move || {
         let boot_id = procfs::boot_id(&search.proc_root);
         let unenforced = match &search.cgroups {
             CgroupParent::OwnUnit { mount } => Unenforced::by_systemd(&search.proc_root, mount),
@@ -39,14 +42,16 @@ pub(crate) async fn open<U: ServiceUnits>(
                 Unenforced::default()
             }
         };
-        Ok((adopt::find(&search)?, boot_id, unenforced))
+        let agent = own_service(&search.proc_root).unwrap_or_else(|| AGENT.to_owned());
+        Ok((adopt::find(&search)?, boot_id, unenforced, agent))
     })
     .await?;
     // Subscribed before the units are listed, so that no later change is missed.
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
-    let context = Arc::new(Context::new(config, boot_id, alive, Services::new(units, unenforced)));
+    let services = Services::new(units, unenforced, agent);
+    let context = Arc::new(Context::new(config, boot_id, alive, services));
     listen::listen(&context, changes);
     adopt::adopt(&context, found, listed).await?;
     Ok(SystemdRuntime::assemble(context, lock, alive_end))

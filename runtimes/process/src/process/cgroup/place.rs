@@ -145,6 +145,16 @@ fn unit(path: &str) -> Result<Unit<'_>, String> {
     }
 }
 
+/// The service that this process belongs to. A container whose systemd has version 2 may show the machine's `name=systemd`
+/// too, where this process is in no unit.
+pub(crate) fn own_service(proc_root: &Path) -> Option<String> {
+    let own = kernel::read(proc_root.join("self/cgroup")).ok()?;
+    let named = cgroup_of_process(&own, "name=systemd").map(|(path, _)| path);
+    let service =
+        |path: &str| path.rsplit('/').find(|n| n.ends_with(".service")).map(str::to_owned);
+    [named, unified_path(&own)].into_iter().flatten().find_map(service)
+}
+
 fn unified_path(own: &[u8]) -> Option<&str> {
     std::str::from_utf8(own).ok()?.lines().find_map(|line| line.strip_prefix("0::"))
 }
@@ -289,6 +299,23 @@ mod tests {
             let found =
                 Tree::new(own, &[("cg/cgroup.controllers", "cpu memory pids\n")]).discover();
             assert_eq!((found.hierarchies.len(), found.missing.len()), (0, 3), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn the_agents_service_is_that_of_its_cgroup_whatever_its_name() {
+        for (own, expected) in [
+            ("0::/system.slice/my-agent.service\n", Some("my-agent.service")),
+            ("0::/system.slice/my-agent.service/agent\n", Some("my-agent.service")),
+            ("0::/system.slice/my-agent.service/a/b\n", Some("my-agent.service")),
+            ("5:cpu:/\n1:name=systemd:/system.slice/a.service\n0::/\n", Some("a.service")),
+            // A container with version 2 on a machine with version 1.
+            ("9:name=systemd:/\n1:cpu:/\n0::/system.slice/a.service\n", Some("a.service")),
+            ("0::/user.slice/user-0.slice/session-1.scope\n", None),
+            ("", None),
+        ] {
+            let tree = Tree::new(own, &[]);
+            assert_eq!(own_service(&tree.0.path().join("proc")).as_deref(), expected, "{own:?}");
         }
     }
 }
