@@ -141,9 +141,7 @@ impl Output {
     pub fn yaml(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         let json = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
         let value: serde_json::Value = serde_json::from_slice(&json).map_err(anyhow::Error::new)?;
-        let text = serde_saphyr::to_string(&value).map_err(|error| anyhow::anyhow!("{error}"))?;
-        self.text(text.trim_end())?;
-        self.text("\n")
+        self.text(&winddown_config::yaml(&value))
     }
 
     /// Prints a value as one YAML document of several.

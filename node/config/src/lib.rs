@@ -47,7 +47,7 @@ pub use changes::{Changes, FieldChange};
 pub use cluster::{
     ClusterSettings, CompanionSettings, EndedPods, NodeTaint, OrphanedPods, WithoutApi,
 };
-pub use emit::scalar;
+pub use emit::{scalar, yaml};
 pub use eviction::EvictionSettings;
 pub use node::{Mode, NodeOptions, RuntimeKind};
 pub use notices::NoticesConfig;

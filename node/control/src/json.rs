@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
-use winddown_shared::display::is_harmful;
+use winddown_shared::display::escaped;
 
 /// Serializes `value` on one line.
 ///
@@ -52,19 +52,10 @@ impl<F: Formatter> Formatter for Printable<F> {
         to: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        let mut rest = fragment;
-        // Most text is plain, for which bytes suffice.
-        let is_plain = |text: &str| text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
-        while !is_plain(rest)
-            && let Some((at, c)) = rest.char_indices().find(|(_, c)| is_harmful(*c))
-        {
-            to.write_all(&rest.as_bytes()[..at])?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(to, "\\u{unit:04x}")?;
-            }
-            rest = &rest[at + c.len_utf8()..];
-        }
-        to.write_all(rest.as_bytes())
+        let units = |c: char| -> String {
+            c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        };
+        to.write_all(escaped(fragment, units).as_bytes())
     }
 
     pass_on! {

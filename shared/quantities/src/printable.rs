@@ -10,25 +10,34 @@ use unicode_width::UnicodeWidthChar;
 /// Names, messages and paths come from anyone who can put a pod on the node. Printed verbatim, they
 /// could rewrite the screen of the reader.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_harmful) {
+    escaped(text, |c| match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if u32::from(c) < 0x100 => format!("\\x{:02x}", u32::from(c)),
+        c => format!("\\u{{{:x}}}", u32::from(c)),
+    })
+}
+
+/// Returns `text` with the `escape` of each character that is not safe to print, in whatever notation the text is in.
+pub fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+    // Most text is plain, for which bytes suffice.
+    let is_plain = text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    if is_plain || !text.chars().any(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match c {
-            '\n' => safe.push_str("\\n"),
-            '\r' => safe.push_str("\\r"),
-            '\t' => safe.push_str("\\t"),
-            c if !is_harmful(c) => safe.push(c),
-            c if u32::from(c) < 0x100 => safe.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => safe.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+        match is_harmful(c) {
+            true => safe.push_str(&escape(c)),
+            false => safe.push(c),
         }
     }
     Cow::Owned(safe)
 }
 
 /// Whether `c` moves the cursor, reorders the line, or is invisible.
-pub fn is_harmful(c: char) -> bool {
+fn is_harmful(c: char) -> bool {
     // A mark of zero width would draw over the character before it.
     hides_or_controls(c) || c.width() == Some(0) || matches!(c, '\u{fe00}'..='\u{fe0f}')
 }
