@@ -5,7 +5,9 @@
 mod progress;
 mod start;
 
+use std::collections::HashSet;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use winddown_companion::kubelet::{self, below};
 use winddown_host::machine::wall_clock;
 use winddown_host::path_word;
 use winddown_runtimes::process::{
@@ -32,7 +35,7 @@ use start::{DrillStart, DrillStep, START_TIMEOUT, is_probed, not_ready};
 use crate::ask;
 use crate::end_signals::EndSignals;
 use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
-use winddown_config::{Config, ConfigError};
+use winddown_config::{Config, ConfigError, Mode};
 use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
 use winddown_node::{Configured, Node, NodeIdentity, PluginError, ShutdownHandle, policy_of};
@@ -201,8 +204,9 @@ async fn hold(
     whose: &str,
     out: &mut Output,
 ) -> Result<Outcome, DrillError> {
-    let running = config.pods.static_pod_path.as_deref();
-    if let Some(pods) = args.pods.as_deref().filter(|pods| !args.twice && is_below(pods, running)) {
+    if let Some(pods) = args.pods.as_deref().filter(|_| !args.twice)
+        && runs_any(Path::new("/"), &config, pods)
+    {
         return Err(DrillError::RunsAlready { pods: pods.to_owned() });
     }
     let scratch = tempfile::Builder::new()
@@ -423,11 +427,28 @@ fn tell(say: bool, line: &str, out: &mut Output) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether the directory or manifest is, or is in, the node's own directory of manifests.
-fn is_below(pods: &Path, directory: Option<&Path>) -> bool {
-    let pods = std::fs::canonicalize(pods).ok();
-    let directory = directory.and_then(|directory| std::fs::canonicalize(directory).ok());
-    pods.zip(directory).is_some_and(|(pods, directory)| pods.starts_with(directory))
+/// Whether the node below `root` runs the manifest, or one of those in the directory: its agent, with the configuration of
+/// the rehearsal or with its own, or its kubelet.
+fn runs_any(root: &Path, config: &Config, pods: &Path) -> bool {
+    let own = winddown_config::load(root, None).map(|loaded| loaded.config).unwrap_or_default();
+    let agents = [config.clone(), own].into_iter().filter_map(|config| {
+        let is_kubelets = config.node.mode == Mode::Companion;
+        config.rooted(root).pods.static_pod_path.filter(|_| !is_kubelets)
+    });
+    let kubelets = kubelet::find(root, true).into_iter();
+    let kubelets = kubelets.filter_map(|found| Some(below(root, found.manifests(root)?)));
+    let running: HashSet<_> = agents.chain(kubelets).flat_map(|path| files(&path)).collect();
+    files(pods).iter().any(|file| running.contains(file))
+}
+
+/// The manifest, or what is in the directory: the file system and the number in it of each, which are the same by whatever
+/// name it is reached.
+fn files(path: &Path) -> Vec<(u64, u64)> {
+    let number = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().filter_map(|entry| number(&entry.path())).collect(),
+        Err(_) => number(path).into_iter().collect(),
+    }
 }
 
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.
@@ -535,6 +556,45 @@ fn list(problems: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_manifest_that_the_node_runs_is_known_whoever_runs_it_and_by_whatever_path() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        let put = |path: &str, text: &str| {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), text).unwrap();
+        };
+        let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+        put("etc/winddown/config.yaml", &format!("{head}staticPodPath: /srv/pods\n"));
+        put("etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n");
+        put("var/lib/kubelet/config.yaml", "staticPodPath: /etc/kubernetes/manifests\n");
+        for pod in ["srv/pods/a", "etc/kubernetes/manifests/b", "trial/c", "elsewhere/d", "copy/a"]
+        {
+            put(pod, "");
+        }
+        let link = |to: &str, path: &str| std::os::unix::fs::symlink(at(to), at(path)).unwrap();
+        link("elsewhere/d", "srv/pods/d");
+        link("srv/pods", "linked");
+        let trial = format!("{head}staticPodPath: /trial\n");
+        let (trial, _) = Config::parse(Path::new("trial.yaml"), trial.as_bytes()).unwrap();
+        let runs = |pods: &str| runs_any(root.path(), &trial, &at(pods));
+        for (pods, expected) in [
+            ("trial", true),
+            ("srv/pods", true),
+            ("srv/pods/a", true),
+            ("linked/a", true),
+            ("elsewhere", true),
+            ("etc/kubernetes/manifests", true),
+            ("copy", false),
+            ("nowhere", false),
+        ] {
+            assert_eq!(runs(pods), expected, "{pods}");
+        }
+        put("etc/winddown/config.yaml", &format!("{head}mode: companion\nruntime: cri\n"));
+        put("etc/winddown/pods/e", "");
+        assert!(!runs("etc/winddown/pods"), "beside a kubelet the agent runs no manifests");
+    }
 
     #[test]
     fn the_users_own_pods_are_rehearsed_with_the_nodes_configuration() {

@@ -329,6 +329,13 @@ impl Kubelet {
         MergedConfiguration::read(root, file.as_deref(), drop_ins.as_deref(), gate)
     }
 
+    /// The directory or file with the manifests that it runs; `None` if it has none, or if that is not known.
+    pub fn manifests(&self, root: &Path) -> Option<PathBuf> {
+        let option = self.option("--pod-manifest-path").map(PathBuf::from);
+        let said = || self.configuration(root)?.static_pods.map(|said| said.value);
+        option.or_else(said).filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// What to remove so that the feature gate of graceful shutdown is on, with the place of that; `None` if it is on.
     pub fn gate_to_remove(&self, root: &Path, said: &MergedConfiguration) -> Option<String> {
         Some(match said.off_by_gate.as_ref()? {

@@ -29,6 +29,8 @@ pub struct MergedConfiguration {
     pub by_priority: Option<SourcedValue<Vec<KubeletPriorityPeriod>>>,
     /// `containerRuntimeEndpoint`.
     pub endpoint: Option<SourcedValue<String>>,
+    /// `staticPodPath`.
+    pub static_pods: Option<SourcedValue<PathBuf>>,
     /// Where a feature gate disables graceful shutdown, whatever the periods; `None` if none does.
     pub off_by_gate: Option<GateSource>,
     /// The first file that cannot be read, and why: what it and later ones set is not known.
@@ -64,6 +66,7 @@ struct Fields {
     /// An entry may be null, which means one of zeros.
     shutdown_grace_period_by_pod_priority: Option<Vec<Option<KubeletPriorityPeriod>>>,
     container_runtime_endpoint: Option<String>,
+    static_pod_path: Option<PathBuf>,
     feature_gates: Option<FeatureGates>,
 }
 
@@ -161,6 +164,7 @@ impl MergedConfiguration {
         at(BY_PRIORITY).put(&mut self.by_priority, groups);
         let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
         at("containerRuntimeEndpoint").put(&mut self.endpoint, endpoint);
+        at("staticPodPath").put(&mut self.static_pods, fields.static_pod_path);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
             self.off_by_gate = (!graceful).then(|| GateSource::File(file.to_owned()));
         }

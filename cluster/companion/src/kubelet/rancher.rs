@@ -22,8 +22,8 @@ pub(super) struct Rancher {
 }
 
 /// The kubelet's options that are needed here, as they are passed on: without leading dashes.
-const NEEDED: [&str; 5] =
-    ["config", "config-dir", "feature-gates", "root-dir", "hostname-override"];
+const NEEDED: [&str; 6] =
+    ["config", "config-dir", "feature-gates", "root-dir", "hostname-override", "pod-manifest-path"];
 
 /// Where the program keeps what `with-node-id` appends to the name of its node.
 const NODE_ID: &str = "/etc/rancher/node/id";

@@ -408,6 +408,28 @@ fn a_pipe_or_a_device_in_place_of_a_file_is_neither_waited_for_nor_read() {
     assert!(root.config().unwrap().problem.is_some());
 }
 
+#[test]
+fn the_manifests_that_a_kubelet_runs_are_where_its_option_or_else_its_last_file_says() {
+    let of = |arguments: &str, file: &str, last: &str| {
+        let root = Root::with(&[
+            ("proc/9/comm", "kubelet\n"),
+            (
+                "proc/9/cmdline",
+                &format!("kubelet\0--config=/k.yaml\0--config-dir=/k.d\0{arguments}"),
+            ),
+            ("k.yaml", file),
+            ("k.d/10-a.conf", last),
+        ]);
+        root.find(true)[0].manifests(root.0.path())
+    };
+    let file = "staticPodPath: /etc/kubernetes/manifests\n";
+    assert_eq!(of("", file, ""), Some("/etc/kubernetes/manifests".into()));
+    assert_eq!(of("", file, "staticPodPath: /srv\n"), Some("/srv".into()));
+    assert_eq!(of("", file, "staticPodPath: ''\n"), None);
+    assert_eq!(of("--pod-manifest-path=/old\0", file, ""), Some("/old".into()));
+    assert_eq!(of("", "", ""), None);
+}
+
 const KUBEADM: [(&str, &str); 4] = [
     (
         "usr/lib/systemd/system/kubelet.service",
