@@ -1,6 +1,8 @@
-//! How to reach the bus, or a login manager without one.
+//! How to reach the bus, or a login manager or systemd without one.
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
 #[cfg(feature = "stand-in")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +10,15 @@ use std::time::Duration;
 use zbus::Connection;
 use zbus::connection::Builder;
 
-/// The way to reach logind.
+use crate::own_socket::{self, OwnSocket};
+use crate::trouble::is_no_bus;
+
+/// The way to reach logind and systemd.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Bus {
-    /// The system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the well-known socket.
+    /// The system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or the well-known socket. Where none answers, systemd is reached over its own
+    /// socket, which is root's.
     #[default]
     System,
     /// The bus at this D-Bus address.
@@ -40,8 +46,7 @@ impl Bus {
         }
     }
 
-    /// Opens a connection. This, and every call on it, takes at most `timeout`. The only place that connects: the
-    /// library sets no limit for the handshake.
+    /// Opens a connection. This, and every call on it, takes at most `timeout`.
     pub(crate) async fn connect(&self, timeout: Duration) -> zbus::Result<Connection> {
         let builder = match self {
             Bus::System => Builder::system(),
@@ -49,9 +54,19 @@ impl Bus {
             #[cfg(feature = "stand-in")]
             Bus::Peer(connect) => Builder::unix_stream(connect()?).p2p(),
         };
-        #[expect(clippy::disallowed_methods, reason = "limited here")]
-        let connection = builder.method_timeout(timeout).build();
-        tokio::time::timeout(timeout, connection).await.unwrap_or_else(|_| Err(no_answer()))
+        build(builder, timeout).await
+    }
+
+    /// Opens a connection to systemd, over the bus or, on a machine where none can be reached, over systemd's own socket.
+    /// Each attempt, and every call, takes at most `timeout`.
+    pub(crate) async fn connect_to_systemd(&self, timeout: Duration) -> zbus::Result<Connection> {
+        match self.connect(timeout).await {
+            Err(no_bus) if matches!(self, Bus::System) => {
+                let own = directly(Path::new(own_socket::PATH), timeout).await;
+                own.map_err(|error| if is_closed(&error) { no_bus } else { error })
+            }
+            connection => connection,
+        }
     }
 }
 
@@ -66,7 +81,38 @@ impl fmt::Debug for Bus {
     }
 }
 
+/// Connects to systemd's own socket.
+pub(crate) async fn directly(path: &Path, timeout: Duration) -> zbus::Result<Connection> {
+    build(Builder::socket(OwnSocket::connect(path).await?).p2p(), timeout).await
+}
+
+/// The only place that connects: the library sets no limit for the handshake.
+async fn build(builder: Builder<'_>, timeout: Duration) -> zbus::Result<Connection> {
+    #[expect(clippy::disallowed_methods, reason = "limited here")]
+    let connection = builder.method_timeout(timeout).build();
+    tokio::time::timeout(timeout, connection).await.unwrap_or_else(|_| Err(no_answer()))
+}
+
+/// Whether systemd's own socket is not there, or not for this user, who then misses the bus.
+fn is_closed(error: &zbus::Error) -> bool {
+    let zbus::Error::InputOutput(io) = error else { return false };
+    is_no_bus(io.kind()) || io.kind() == ErrorKind::PermissionDenied
+}
+
 /// The error of a call that was not answered in time.
 pub(crate) fn no_answer() -> zbus::Error {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_closed_doors_the_bus_is_named_and_a_systemd_that_hangs_is_told() {
+        let closed = |kind: ErrorKind| is_closed(&std::io::Error::from(kind).into());
+        assert!(closed(ErrorKind::NotFound) && closed(ErrorKind::ConnectionRefused));
+        assert!(closed(ErrorKind::PermissionDenied));
+        assert!(!is_closed(&no_answer()));
+    }
 }

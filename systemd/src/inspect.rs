@@ -46,6 +46,15 @@ impl Inspector {
         Ok(Self { connection, timeout })
     }
 
+    /// Connects to systemd alone, for which no bus is needed. This and every later call take at most `timeout`.
+    ///
+    /// # Errors
+    /// Neither the bus nor systemd itself answers this user in time.
+    pub async fn connect_to_systemd(bus: &Bus, timeout: Duration) -> Result<Self, InspectError> {
+        let connection = within("systemd", timeout, bus.connect_to_systemd(timeout)).await?;
+        Ok(Self { connection, timeout })
+    }
+
     /// Queries logind's delay, its locks and whether a shutdown is under way. Starts logind if the bus can.
     ///
     /// # Errors

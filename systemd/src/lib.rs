@@ -25,6 +25,7 @@ pub mod inspect;
 mod logind;
 mod manager;
 mod notify;
+mod own_socket;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod system_state;

@@ -41,11 +41,11 @@ impl SystemStateError {
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
 /// (`systemctl start poweroff.target`).
 ///
-/// Asks over the system bus, and while it does not answer again, for as long as `patience`; the last answer takes at most
-/// some seconds more. Cancel-safe.
+/// Asks over the system bus or, where there is none, over systemd's own socket, and without an answer again, for as long as
+/// `patience`; the last answer takes at most some seconds more. Cancel-safe.
 ///
 /// # Errors
-/// There is no bus, no systemd on it, or no reply in time.
+/// There is no systemd, this user may not ask it, or no reply came in time.
 pub async fn shutdown_in_progress(patience: Duration) -> Result<Option<WayDown>, SystemStateError> {
     in_progress_within(&Bus::System, patience).await
 }
@@ -71,7 +71,7 @@ pub(crate) async fn in_progress_on(
     timeout: Duration,
 ) -> Result<Option<WayDown>, SystemStateError> {
     let asked = async {
-        let connection = bus.connect(timeout).await?;
+        let connection = bus.connect_to_systemd(timeout).await?;
         let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No);
         let manager = manager.build().await?;
         let state = manager.system_state().await?;

@@ -260,7 +260,7 @@ async fn connect(
     timeout: Duration,
     signals: &Arc<UnitSignals>,
 ) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
-    let connection = bus.connect(timeout).await?;
+    let connection = bus.connect_to_systemd(timeout).await?;
     // Read from the start: an unread stream would hold up the replies.
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();

@@ -14,6 +14,7 @@ mod down;
 mod emulated;
 mod guard;
 mod hooks;
+mod no_bus;
 mod notice;
 mod power_supply;
 mod scheduled;

@@ -61,7 +61,10 @@ const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) async fn boot_clock_of_user_space() -> BootClock {
     let clock = boot_clock();
     let asked = async {
-        Inspector::connect(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?.soft_rebooted_at().await
+        Inspector::connect_to_systemd(&Bus::System, SYSTEMD_ANSWER_TIMEOUT)
+            .await?
+            .soft_rebooted_at()
+            .await
     };
     match asked.await {
         Ok(Some(at)) => {

@@ -117,7 +117,7 @@ async fn survivors(config: &Config) -> Survivors {
 /// The reason why no service survives a soft-reboot; `None` if services do.
 async fn impossible() -> Option<String> {
     let seen = async {
-        let inspector = Inspector::connect(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?;
+        let inspector = Inspector::connect_to_systemd(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?;
         let version = inspector.system().await?.major().unwrap_or(0);
         let mut stopped = None;
         for slice in SLICES {
