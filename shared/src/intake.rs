@@ -389,6 +389,7 @@ impl<R: Runtime> Intake<R> {
             self.rejected_static.forget(&uid);
             // A pod that was not admitted has a worker only if it was deleted as well.
             if !desired.is_admitted() && self.workers.lifecycle(&uid).is_none() {
+                self.statuses.remove(&uid);
                 continue;
             }
             self.workers.request_kill(desired.pod, &KillRequest::new(KillReason::Removed));
@@ -537,13 +538,14 @@ impl<R: Runtime> Intake<R> {
             if let Some(found) = self.leftovers.found.get_mut(pod.uid()) {
                 found.end();
             }
-            // Deleted meanwhile: it needs no room, and its status is final.
-            if is_over(&pod) {
+            let is_removed = self.awaits_removal(pod.uid());
+            // Deleted or completed: it needs no room, and its status is final.
+            if is_over(&pod) || (!is_removed && self.runtime.has_completed(&pod)) {
                 self.workers.update(UpdateKind::Create, pod, None);
                 continue;
             }
             self.statuses.remove(pod.uid());
-            if self.awaits_removal(pod.uid()) {
+            if is_removed {
                 continue;
             }
             let mut state = self.admit(&pod, others);

@@ -658,6 +658,20 @@ async fn what_an_earlier_agent_asked_for_is_not_asked_for_again_if_the_runtime_r
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_was_terminated_has_not_succeeded_when_admission_opens_again() {
+    let node = node(FakeRuntime::default());
+    let job = pod("job", "Never");
+    node.want(&[&job]).await;
+    node.gate.send_replace(GateState::Shut);
+    node.workers.kill_pod(job.clone(), shutdown()).await.unwrap();
+    assert_eq!(node.said(&job), ("Failed".into(), "Terminated".into()));
+    node.gate.send_replace(GateState::Open);
+    settle().await;
+    assert_eq!(node.said(&job), ("Failed".into(), "Terminated".into()));
+    assert_eq!(node.runtime.starts().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_admission_opens() {
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");

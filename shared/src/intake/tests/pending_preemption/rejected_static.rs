@@ -68,6 +68,21 @@ async fn a_refused_static_pod_starts_when_another_pod_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_static_pod_whose_manifest_is_corrected_under_its_uid_starts_once_and_stays() {
+    let c = crowded();
+    let too_large = manifest("web", None, 11);
+    c.node.want(&[&too_large]).await;
+    assert_eq!(c.node.said(&too_large).0, "Failed");
+    let mut object = api_of(&manifest("web", None, 6));
+    object.metadata.uid = Some(too_large.uid().to_string());
+    let corrected = Pod::new(object).unwrap();
+    c.node.want(&[&corrected]).await;
+    sleep(2).await;
+    assert_eq!(c.node.said(&corrected), ("Running".into(), String::new()));
+    assert!(c.runs(&corrected));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_completes_makes_room_like_a_pod_that_is_ended() {
     let c = crowded();
     let (job, web) = (manifest("job", None, 6), manifest("web", None, 6));
