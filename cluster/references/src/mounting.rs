@@ -86,7 +86,8 @@ pub(super) fn plan(
 /// Writes the volumes, unless the pod is gone. Returns where they are, and how many changed.
 ///
 /// # Errors
-/// When a volume cannot be written: the first such problem. The other volumes are written.
+/// When a volume cannot be written: the first such problem. Other volumes that existed are written all the same, and no
+/// new one stays: its pod waits, and takes nothing while it does.
 pub(super) async fn write(
     places: &PodDirectories,
     pod: &Pod,
@@ -105,7 +106,11 @@ pub(super) async fn write(
             return Ok((HashMap::new(), 0));
         }
         let (mut paths, mut changed, mut failed) = (HashMap::new(), 0, None);
+        let mut new: Vec<PathBuf> = Vec::new();
         for Making { name, path, files } in volumes {
+            if !path.exists() {
+                new.push(path.clone());
+            }
             let written = places.prepare(&path).and_then(|()| {
                 let _turn = places.turn(&path, &files)?;
                 atomic::write(&path, &files, group, now)
@@ -120,7 +125,9 @@ pub(super) async fn write(
             }
             paths.insert(name, path);
         }
-        failed.map_or(Ok((paths, changed)), Err)
+        let Some(problem) = failed else { return Ok((paths, changed)) };
+        new.iter().for_each(|volume| places.take_back(volume));
+        Err(problem)
     };
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {

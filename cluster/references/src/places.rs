@@ -68,6 +68,12 @@ impl PodDirectories {
         is_in_memory.then(|| self.room.turn(&self.memory, volume, files)).transpose()
     }
 
+    /// Removes a volume, and the pod's directory if that was its only one. What cannot be removed goes with the pod.
+    pub(crate) fn take_back(&self, volume: &Path) {
+        let _ = fs::remove_dir_all(volume);
+        let _ = volume.parent().map(fs::remove_dir);
+    }
+
     /// Removes all volumes of a pod.
     ///
     /// # Errors

@@ -119,3 +119,6 @@ impl Prepare for Resolver {
         self.0.arrivals.lock().take()
     }
 }
+
+#[cfg(test)]
+mod tests;

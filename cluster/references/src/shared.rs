@@ -14,7 +14,7 @@ use winddown_shared::{Mutex, Pod, PodUid, PodUidMap, WallClock};
 
 use super::allowance::Allowance;
 use super::downward::NodeAmounts;
-use super::mounting::{self, VolumeLock};
+use super::mounting::{self, Making, VolumeLock};
 use super::needs::{self, Variables};
 use super::object::{FoundObject, ObjectKey};
 use super::payload::TokenKey;
@@ -111,10 +111,10 @@ impl ResolverShared {
         };
         let (objects, services) = tokio::join!(self.reader.objects(keys, Duration::ZERO), services);
         // Before the environment, as in the kubelet: a pod that lacks both waits for its volumes.
-        let paths = match self.volumes(pod, &objects).await {
+        let volumes = match self.volumes(pod, &objects).await {
             // An already resolved pod has its volumes, and they are refreshed.
-            Err(_) if earlier.is_some() => self.paths(pod),
-            other => other?,
+            Err(_) if earlier.is_some() => None,
+            other => Some(other?),
         };
         let services = services?;
         let known = env::EnvironmentInputs {
@@ -134,6 +134,11 @@ impl ResolverShared {
         let handler = match &earlier {
             Some(earlier) => earlier.spec.as_ref().and_then(|s| s.runtime_class_name.clone()),
             None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
+        };
+        // Last: a pod that lacks something may wait for ever, and takes nothing of the node while it does.
+        let paths = match self.write(pod, &objects, volumes).await {
+            Err(_) if earlier.is_some() => self.paths(pod),
+            other => other?,
         };
         let resolved = resolved::pod(pod, environments, &paths, handler).map_err(|error| {
             ReferenceProblem::Invalid {
@@ -159,15 +164,13 @@ impl ResolverShared {
         resolved
     }
 
-    /// Writes all volumes of the pod, or none if one of them has a problem.
+    /// Computes all volumes of the pod, or the first problem of one.
     async fn volumes(
         &self,
         pod: &Pod,
         objects: &HashMap<ObjectKey, FoundObject>,
-    ) -> Result<HashMap<String, PathBuf>, ReferenceProblem> {
-        let Some((volume_lock, tokens)) = self.volume_lock(pod.uid()) else {
-            return Ok(HashMap::new());
-        };
+    ) -> Result<Vec<Making>, ReferenceProblem> {
+        let Some((_, tokens)) = self.volume_lock(pod.uid()) else { return Ok(Vec::new()) };
         let (tokens, lacking) = mounting::tokens(&self.client, &self.config, pod, tokens).await;
         self.keep_tokens(pod.uid(), &tokens);
         let planned = mounting::plan(self.node(), &self.places, pod, objects, &tokens);
@@ -186,6 +189,20 @@ impl ResolverShared {
                 }
             }
         }
+        Ok(volumes)
+    }
+
+    /// Writes these volumes, and returns where those of the pod are; `None` if they stay as they are.
+    async fn write(
+        &self,
+        pod: &Pod,
+        objects: &HashMap<ObjectKey, FoundObject>,
+        volumes: Option<Vec<Making>>,
+    ) -> Result<HashMap<String, PathBuf>, ReferenceProblem> {
+        let Some(volumes) = volumes else { return Ok(self.paths(pod)) };
+        let Some((volume_lock, tokens)) = self.volume_lock(pod.uid()) else {
+            return Ok(HashMap::new());
+        };
         let now = self.wall.now();
         let (paths, _) = mounting::write(&self.places, pod, &volume_lock, volumes, now).await?;
         self.look_again(pod, objects, &tokens);

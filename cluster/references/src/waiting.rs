@@ -22,6 +22,10 @@ use winddown_shared::Backoff;
 /// The capacity of the channel of arrivals.
 const ARRIVALS_CAPACITY: usize = 256;
 
+/// The most objects that are watched. A watch may take a connection of its own, and pods that wait are bounded by nothing on
+/// this node: one beyond these is retried all the same, as often as any other.
+const MOST_WATCHED: usize = 256;
+
 /// Knows which pods wait for which objects. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Waiting {
@@ -65,6 +69,9 @@ impl Waiting {
         let mut state = self.state.lock();
         if state.of_pod.get(uid) != Some(&key) {
             state.stop(uid);
+        }
+        if state.watched.len() >= MOST_WATCHED && !state.watched.contains_key(&key) {
+            return;
         }
         let watched = state.watched.entry(key.clone()).or_insert_with(|| WatchedObjects {
             pods: PodUidMap::default(),
