@@ -31,6 +31,8 @@ fn a_long_message_is_broken_at_spaces_and_a_long_word_where_the_line_ends() {
         "a word longer than a line"
     );
     assert_eq!(wrap("", Some(20), 0), [""]);
+    assert_eq!(wrap("  one two three four", Some(20), 4), ["  one two three", "four"]);
+    assert_eq!(wrap("  one", None, 4), ["  one"]);
 }
 
 #[test]

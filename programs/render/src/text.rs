@@ -36,16 +36,19 @@ pub fn hanging(text: &str, width: Option<usize>, lead: &str, indent: usize) -> S
 }
 
 /// Wraps `text` at spaces to lines of at most `width` columns. Room for the indentation of `indent` columns is reserved
-/// on every line, so that a lead fits on the first one. A word that is longer than a line is broken. No width, no
-/// breaks.
+/// on every line, so that a lead fits on the first one, which keeps the spaces that `text` begins with. A word that is
+/// longer than a line is broken. No width, no breaks.
 pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     let Some(width) = width else { return vec![text.to_owned()] };
     let room = width.saturating_sub(indent).max(16);
+    let words = text.trim_start_matches(' ');
     let mut lines = Vec::new();
-    let mut line = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let gap = usize::from(!line.is_empty());
+    // What a line begins with: the first one with spaces.
+    let mut begin = text.len() - words.len();
+    let mut line = " ".repeat(begin);
+    let mut used = begin;
+    for word in words.split(' ') {
+        let gap = usize::from(used > begin);
         if used + gap + word.width() <= room {
             if gap == 1 {
                 line.push(' ');
@@ -54,15 +57,15 @@ pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
             used += gap + word.width();
             continue;
         }
-        if !line.is_empty() {
+        if used > begin {
             lines.push(std::mem::take(&mut line));
-            used = 0;
+            (used, begin) = (0, 0);
         }
         for c in word.chars() {
             let wide = c.width().unwrap_or(0);
             if used + wide > room {
                 lines.push(std::mem::take(&mut line));
-                used = 0;
+                (used, begin) = (0, 0);
             }
             line.push(c);
             used += wide;
