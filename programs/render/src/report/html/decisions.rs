@@ -85,11 +85,14 @@ fn of_group(
         add(report.took, "", format!("{name}: spared, {}", pod_count(group.pods.len())));
         return;
     };
-    let (count, allowed) = (pod_count(group.pods.len()), in_seconds(group.allowed));
+    // What earlier groups, or the notice, have left beyond the group's own time is its time too.
+    let allowed = in_seconds(group.latest_end.saturating_sub(started));
+    let count = pod_count(group.pods.len());
     let mut asked = format!("{name}: {count} asked to terminate within {allowed}");
     let short = group.pods.iter().filter(|pod| pod.wanted_grace.is_some()).count();
     if short > 0 {
-        asked.push_str(&format!("; less than its own grace for {}", pod_count(short)));
+        let whose = if short == 1 { "its" } else { "their" };
+        asked.push_str(&format!("; less than {whose} own grace for {}", pod_count(short)));
     }
     add(started, "", asked);
     for pod in &group.pods {

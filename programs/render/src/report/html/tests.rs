@@ -60,12 +60,12 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
             "0.000 s 03:44:00.123 A notice began the run: 30 s for the pods, 2 s in reserve",
             "0.000 s 03:44:00.123 Notice from aws: gone at 12:00. The node goes down 40 s after the start.",
             "0.000 s 03:44:00.123 Pods were not ready for 1 s before the first SIGTERM.",
-            "1.000 s 03:44:01.123 plain: 2 pods asked to terminate within 20 s; less than its own grace \
+            "1.000 s 03:44:01.123 plain: 2 pods asked to terminate within 29 s; less than its own grace \
              for 1 pod",
             "4.500 s 03:44:04.623 The agent was restarted in the middle and continued",
             "21.000 s 03:44:21.123 default/slow: its grace of 20 s is over, killed: main",
             "21.005 s 03:44:21.128 plain: 2 pods terminated in 20 s, 9 s to spare",
-            "21.010 s 03:44:21.133 critical: 1 pod asked to terminate within 20 s",
+            "21.010 s 03:44:21.133 critical: 1 pod asked to terminate within 9 s",
             "30.000 s 03:44:30.123 critical: time is over, 0 terminated, not seen to terminate: default/stuck",
             "31.000 s 03:44:31.123 last: spared, 1 pod",
             "31.000 s 03:44:31.123 Shutdown finished",

@@ -51,6 +51,8 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
     let any_pod = |has: fn(&PodReport) -> bool| report.pods().any(|(_, pod)| has(pod));
     let held = report.groups.iter().any(|group| sentences::held_by(group).is_some());
     let drained = report.endpoint_drain.is_some_and(|drain| !drain.is_zero());
+    // Pods that were spared have no bar.
+    let cut = any_pod(|pod| pod.wanted_grace.is_some() && pod.asked.is_some());
     let hooked = any_pod(|pod| sentences::before_sigterm(pod).is_some());
     out.line(format_args!(r#"<ul class="legend dim" aria-hidden="true">"#));
     for (class, meaning, _) in [
@@ -59,7 +61,7 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
         ("bar", "terminating", true),
         ("exit", "exit of the last container", true),
         ("grace", "its grace", true),
-        ("own", "its own grace, cut", any_pod(|pod| pod.wanted_grace.is_some())),
+        ("own", "its own grace, cut", cut),
         ("hook", "before SIGTERM (preStop hook)", hooked),
         ("held", "the group waits for this pod alone", held),
         ("kill", "SIGKILL, its grace was over", any(PodEnd::Killed)),
