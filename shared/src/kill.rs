@@ -384,7 +384,7 @@ impl RunningPods {
     }
 }
 
-/// Terminates pods. Implemented by the pod workers only.
+/// Terminates pods. In a node, the pod workers implement it; controllers work with any implementation.
 pub trait PodKiller: Send + Sync + 'static {
     /// Terminates `pod` and resolves when none of its containers runs and none will start.
     ///
@@ -416,11 +416,9 @@ pub trait PodKiller: Send + Sync + 'static {
         watch::channel(0).1
     }
 
-    /// The pods that were not requested to terminate, among which a controller chooses. Pods in no
-    /// source are not included.
-    fn non_terminating_pods(&self) -> Vec<Pod> {
-        self.running().pods
-    }
+    /// The pods that were not requested to terminate, among which a controller chooses. With one that was, eviction would
+    /// request the same pod again and again, and no other. Pods in no source are not included.
+    fn non_terminating_pods(&self) -> Vec<Pod>;
 
     /// Waits until a stopped pod holds nothing on the host any more (sandbox, cgroup, mounts), at
     /// most until `deadline`.
@@ -430,10 +428,9 @@ pub trait PodKiller: Send + Sync + 'static {
     /// holds nothing. Dropping the future abandons the wait, not the unmounting.
     fn volumes_released(
         &self,
-        uid: &PodUid,
-        deadline: Instant,
+        _uid: &PodUid,
+        _deadline: Instant,
     ) -> impl Future<Output = Vec<String>> + Send {
-        let _ = (uid, deadline);
         async { Vec::new() }
     }
 }
@@ -441,26 +438,28 @@ pub trait PodKiller: Send + Sync + 'static {
 /// What is known of the end of single pods. Implemented by the pod workers.
 pub trait PodStateProvider: Send + Sync + 'static {
     /// The first requester of this pod's termination; `None` while it is not terminating, or if that is not known.
-    fn prior_reason(&self, uid: &PodUid) -> Option<KillReason> {
-        let _ = uid;
+    fn prior_reason(&self, _uid: &PodUid) -> Option<KillReason> {
+        None
+    }
+
+    /// Why the pod would not be terminated for this reason, so that the request is refused; `None` if it would. Never
+    /// blocks.
+    fn refuses_stop(&self, _uid: &PodUid, _reason: KillReason) -> Option<Arc<str>> {
         None
     }
 
     /// What is left of the grace period of a terminating pod; `None` while it is not terminating, or if that is not known.
-    fn grace_left(&self, uid: &PodUid) -> Option<Duration> {
-        let _ = uid;
+    fn grace_left(&self, _uid: &PodUid) -> Option<Duration> {
         None
     }
 
     /// Whether the pod, as it was started, would keep running through a soft-reboot of the node.
-    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
-        let _ = uid;
+    fn survives_soft_reboot(&self, _uid: &PodUid) -> bool {
         false
     }
 
     /// How a pod terminated if no agent saw it, according to the runtime; `None` if it runs or that is unknown.
-    fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
-        let _ = uid;
+    fn unseen_end(&self, _uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
         async { None }
     }
 }
@@ -469,15 +468,11 @@ pub trait PodStateProvider: Send + Sync + 'static {
 pub trait NodeEndListener: Send + Sync + 'static {
     /// Announces to all pods, including later ones, that they are about to terminate. A second call with the same
     /// `reason` replaces the first; [`lame_duck`](Self::lame_duck) with `false` withdraws it. Returns at once.
-    fn announce(&self, reason: GateReason, ending: NodeEnding) {
-        let _ = (reason, ending);
-    }
+    fn announce(&self, _reason: GateReason, _ending: NodeEnding) {}
 
     /// Makes every pod not ready (`true`), so that load balancers turn away before the first SIGTERM, or withdraws that
     /// for `reason` (`false`). Readiness follows the probes again once the last reason is withdrawn. Returns at once.
-    fn lame_duck(&self, reason: GateReason, on: bool) {
-        let _ = (reason, on);
-    }
+    fn lame_duck(&self, _reason: GateReason, _on: bool) {}
 }
 
 #[cfg(test)]

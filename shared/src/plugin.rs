@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use crate::status::{StatusEntry, StatusStore};
 use crate::{
     AdmitHandler, Event, GateReasons, KillError, KillReason, KillRequest, PluginName, Pod,
-    PodKiller, PodStopped, PodUid, Recorder, ShutdownWork, StatusOverride, VictimLock, WallClock,
-    WallTime,
+    PodKiller, PodStateProvider, PodStopped, PodUid, Recorder, ShutdownWork, StatusOverride,
+    VictimLock, WallClock, WallTime,
 };
 
 pub use metrics::{Counter, Gauge, MetricValue, PluginMetric};
@@ -49,7 +49,7 @@ pub trait Plugin: Send + 'static {
 
     /// Runs the plug-in. Called once, when the pods that ran before the agent did are known;
     /// dropped when the agent stops. The node carries on without a plug-in whose future resolves;
-    /// one that panics takes the agent down, and the service manager restarts both.
+    /// one that panics is a failure of the process ([`critical`](crate::critical)), which is to exit and be restarted.
     fn run(self: Box<Self>, _node: NodeHandle) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -119,7 +119,8 @@ trait Killer: Send + Sync {
         request: KillRequest,
     ) -> BoxFuture<'static, Result<Arc<PodStopped>, KillError>>;
 
-    fn non_terminating(&self) -> Vec<Pod>;
+    /// The pods that can be terminated for this reason.
+    fn choices(&self, reason: KillReason) -> Vec<Pod>;
 }
 
 /// The parts of a [`NodeHandle`].
@@ -159,7 +160,10 @@ impl TerminationSpec {
 
 impl NodeHandle {
     /// Creates the handle of the plug-in `name`.
-    pub fn new<K: PodKiller>(name: PluginName, parts: NodeHandleParts<K>) -> Self {
+    pub fn new<K>(name: PluginName, parts: NodeHandleParts<K>) -> Self
+    where
+        K: PodKiller + PodStateProvider,
+    {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
         let rejected_retries = watch::Sender::new(());
@@ -176,7 +180,7 @@ impl NodeHandle {
         }))
     }
 
-    /// The pods among which it may choose: those that were not requested to terminate.
+    /// The pods among which it may choose: those that were not requested to terminate, and that the runtime would stop.
     #[must_use]
     pub fn pods(&self) -> Vec<NodePod> {
         let of_node = |pod: Pod| {
@@ -184,7 +188,8 @@ impl NodeHandle {
             let started_at = status.and_then(|status| Some(status.start_time.as_ref()?.0));
             NodePod { pod, started_at }
         };
-        self.0.killer.non_terminating().into_iter().map(of_node).collect()
+        let reason = KillReason::Plugin(self.0.name);
+        self.0.killer.choices(reason).into_iter().map(of_node).collect()
     }
 
     /// The status of every known pod, including terminating and refused ones, in no particular order.
@@ -283,7 +288,7 @@ impl fmt::Debug for NodeHandle {
     }
 }
 
-impl<K: PodKiller> Killer for Arc<K> {
+impl<K: PodKiller + PodStateProvider> Killer for Arc<K> {
     fn kill(
         &self,
         pod: Pod,
@@ -293,8 +298,10 @@ impl<K: PodKiller> Killer for Arc<K> {
         Box::pin(async move { killer.kill_pod(pod, request).await })
     }
 
-    fn non_terminating(&self) -> Vec<Pod> {
-        self.non_terminating_pods()
+    fn choices(&self, reason: KillReason) -> Vec<Pod> {
+        let mut pods = self.non_terminating_pods();
+        pods.retain(|pod| self.refuses_stop(pod.uid(), reason).is_none());
+        pods
     }
 }
 

@@ -99,8 +99,7 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// # Errors
     /// Something could not be freed. The workers retry with backoff.
-    fn clean_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send {
-        let _ = uid;
+    fn clean_pod(&self, _uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send {
         async { Ok(()) }
     }
 
@@ -111,9 +110,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// The mount table could not be read; the answer is unknown, not empty.
     fn mounts(
         &self,
-        uid: &PodUid,
+        _uid: &PodUid,
     ) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
-        let _ = uid;
         async { Ok(Vec::new()) }
     }
 
@@ -123,33 +121,25 @@ pub trait Runtime: Send + Sync + 'static {
     /// That is currently unknown, not empty.
     fn eviction_constraints(
         &self,
-        pods: &[Pod],
+        _pods: &[Pod],
     ) -> impl Future<Output = Result<Vec<(PodUid, EvictionConstraints)>, RuntimeError>> + Send {
-        let _ = pods;
         async { Ok(Vec::new()) }
     }
 
     /// Sets the recorder of container events ([`Event::Pod`](crate::Event::Pod)). A runtime whose
     /// containers are started by another agent leaves recording to that agent.
-    fn record_to(&self, recorder: &Arc<dyn Recorder>) {
-        let _ = recorder;
-    }
+    fn record_to(&self, _recorder: &Arc<dyn Recorder>) {}
 
     /// Names the program that the runtime is part of, as `NAME-VERSION`, for those to whom it sends requests, such as
     /// probed containers. A runtime that sends none ignores it. Must return at once.
-    fn identify_as(&self, program: &str) {
-        let _ = program;
-    }
+    fn identify_as(&self, _program: &str) {}
 
     /// Announces that all pods are about to terminate, or (`None`) no longer are. What a pod learns from its own
     /// termination is more precise: [`stop_pod`](Self::stop_pod) has the reason and the time. Must return at once.
-    fn announce(&self, ending: Option<Arc<NodeEnding>>) {
-        let _ = ending;
-    }
+    fn announce(&self, _ending: Option<Arc<NodeEnding>>) {}
 
     /// Whether the pod, as it was started, would keep running through a soft-reboot of the node. Must return at once.
-    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
-        let _ = uid;
+    fn survives_soft_reboot(&self, _uid: &PodUid) -> bool {
         false
     }
 
@@ -158,8 +148,7 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`RuntimeError::Unsupported`] with the first field that is not supported.
-    fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        let _ = pod;
+    fn supports(&self, _pod: &Pod) -> Result<(), RuntimeError> {
         Ok(())
     }
 
@@ -171,8 +160,7 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Whether the pod has completed: nothing of it runs, and [`sync_pod`](Self::sync_pod) would start nothing. False, the
     /// default, means that this is not known. Must return at once.
-    fn has_completed(&self, pod: &Pod) -> bool {
-        let _ = pod;
+    fn has_completed(&self, _pod: &Pod) -> bool {
         false
     }
 
@@ -182,8 +170,7 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// A pod that is refused for [`KillReason::Removed`] is run by another agent for its source. It is never stopped as
     /// a leftover, and if it had terminated, it begins another run.
-    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
-        let _ = (uid, reason);
+    fn refuses_stop(&self, _uid: &PodUid, _reason: KillReason) -> Option<Arc<str>> {
         None
     }
 
@@ -200,9 +187,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// Nothing is known of any pod. If only one pod, or a part of it, is unknown, it is absent.
     fn pod_stats(
         &self,
-        disk_age: Option<Duration>,
+        _disk_age: Option<Duration>,
     ) -> impl Future<Output = Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError>> + Send {
-        let _ = disk_age;
         async { Ok(None) }
     }
 
@@ -226,9 +212,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// The runtime did not answer, or refused one; the others are removed.
     fn collect_garbage(
         &self,
-        what: Garbage,
+        _what: Garbage,
     ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
-        let _ = what;
         async { Ok(Freed::default()) }
     }
 
@@ -239,12 +224,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// The kernel does not support it: cgroups version 1, or Linux before 5.19.
     fn reclaim_memory(
         &self,
-        uid: &PodUid,
-        figure: MemoryFigure,
-        bytes: u64,
-        time: Duration,
+        _uid: &PodUid,
+        _figure: MemoryFigure,
+        _bytes: u64,
+        _time: Duration,
     ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
-        let _ = (uid, figure, bytes, time);
         async { Ok(Freed::default()) }
     }
 }

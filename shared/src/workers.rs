@@ -311,6 +311,10 @@ impl<S: PodSyncer> PodStateProvider for PodWorkers<S> {
         self.inner.state.lock().records.get(uid)?.ending.as_ref()?.reason
     }
 
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        self.inner.syncer.refuses_stop(uid, reason)
+    }
+
     fn grace_left(&self, uid: &PodUid) -> Option<Duration> {
         self.inner.state.lock().records.get(uid)?.grace_left(Instant::now())
     }

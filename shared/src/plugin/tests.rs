@@ -50,6 +50,19 @@ async fn a_choice_is_asked_for_at_once_under_the_plug_ins_name_and_with_its_word
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_the_runtime_would_not_stop_for_a_plug_in_is_no_choice() {
+    let Bench { node, killer, .. } = bench();
+    killer.refuses(pod("a").uid());
+    let ending = node.terminate(|pods| {
+        let names: Vec<&str> = pods.iter().map(|one| &**one.pod.name()).collect();
+        assert_eq!(names, ["b"]);
+        Some((pods[0].pod.clone(), ending()))
+    });
+    ending.unwrap().wait().await.unwrap();
+    assert!(node.terminate(|pods| pods.first().map(|_| panic!("none is left"))).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_node_goes_down_or_is_drained_a_plug_in_ends_nothing() {
     let Bench { node, killer, gate, .. } = bench();
     gate.send_modify(|reasons| {

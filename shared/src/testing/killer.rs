@@ -13,6 +13,9 @@ use crate::{
     PodKiller, PodStateProvider, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
 };
 
+/// Why [`FakeKiller::refuses`] lets no pod be stopped.
+const REFUSED: &str = "refused as scripted";
+
 /// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
 /// stops at once. Clones share one state.
 #[derive(Clone, Debug, Default)]
@@ -144,9 +147,8 @@ impl FakeKiller {
 impl PodKiller for FakeKiller {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let at = Instant::now();
-        if self.0.lock().refused.contains(pod.uid()) {
-            let (pod, why) = (pod.pod_ref().to_string().into(), "refused as scripted".into());
-            return Err(KillError::Refused { pod, why });
+        if let Some(why) = self.refuses_stop(pod.uid(), request.reason) {
+            return Err(KillError::Refused { pod: pod.pod_ref().to_string().into(), why });
         }
         self.0.lock().calls.push(KillCall { pod: pod.clone(), request: request.clone(), at });
         let (time, forced) = self.stop_time(&pod, &request);
@@ -212,6 +214,10 @@ impl PodKiller for FakeKiller {
 impl PodStateProvider for FakeKiller {
     fn survives_soft_reboot(&self, _: &PodUid) -> bool {
         self.0.lock().survive
+    }
+
+    fn refuses_stop(&self, uid: &PodUid, _: KillReason) -> Option<Arc<str>> {
+        self.0.lock().refused.contains(uid).then(|| REFUSED.into())
     }
 
     fn prior_reason(&self, uid: &PodUid) -> Option<KillReason> {

@@ -54,27 +54,23 @@ pub trait RuntimeStateProvider: Send + Sync + 'static {
     ///
     /// # Errors
     /// The mounts could not be read; they are unknown, not empty.
-    fn mounts(&self, uid: &PodUid) -> impl Future<Output = Result<Vec<String>, SyncError>> + Send {
-        let _ = uid;
+    fn mounts(&self, _uid: &PodUid) -> impl Future<Output = Result<Vec<String>, SyncError>> + Send {
         async { Ok(Vec::new()) }
     }
 
     /// How a pod that does not run terminated, according to the runtime; `None` if that is unknown.
-    fn unseen_end(&self, uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
-        let _ = uid;
+    fn unseen_end(&self, _uid: &PodUid) -> impl Future<Output = Option<PodStopped>> + Send {
         async { None }
     }
 
     /// Whether the pod, as it was started, would keep running through a soft-reboot of the node. Never blocks.
-    fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
-        let _ = uid;
+    fn survives_soft_reboot(&self, _uid: &PodUid) -> bool {
         false
     }
 
     /// Why the pod would not be stopped for this reason, so that the request is refused; `None` if it would. Never
     /// blocks.
-    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
-        let _ = (uid, reason);
+    fn refuses_stop(&self, _uid: &PodUid, _reason: KillReason) -> Option<Arc<str>> {
         None
     }
 

@@ -372,6 +372,10 @@ impl PodKiller for Scripted {
     fn running(&self) -> RunningPods {
         RunningPods::known(self.active.lock().unwrap().clone())
     }
+
+    fn non_terminating_pods(&self) -> Vec<Pod> {
+        unreachable!("a run chooses among all pods")
+    }
 }
 
 impl PodStateProvider for Scripted {}

@@ -113,6 +113,10 @@ impl PodKiller for Broken {
         assert!(broken.is_err(), "as told");
         self.killer.running()
     }
+
+    fn non_terminating_pods(&self) -> Vec<Pod> {
+        self.killer.non_terminating_pods()
+    }
 }
 
 impl PodStateProvider for Broken {}
