@@ -15,7 +15,7 @@ use winddown_shared::{
 };
 
 use crate::kept_file;
-use crate::registered_plugin::RegisteredPlugin;
+use crate::registered_plugin::{OWN_REASONS, RegisteredPlugin};
 
 /// Keeps a file for each pod that is terminating, and for each that has terminated and must not start yet
 /// ([`KillReason::restart_condition`]). The files survive the agent but not the machine, so no write waits for a disk.
@@ -243,16 +243,8 @@ impl KeptKill {
 }
 
 fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
-    let own = [
-        KillReason::Shutdown,
-        KillReason::Preemption,
-        KillReason::Eviction,
-        KillReason::Drain,
-        KillReason::Operator,
-        KillReason::Removed,
-    ];
     let theirs = plugins.iter().map(|plugin| KillReason::Plugin(plugin.name));
-    own.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
+    OWN_REASONS.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The list of a node's third-party plug-ins, and what is refused in it.
 
-use winddown_shared::{PluginMetric, PluginName};
+use winddown_shared::{KillReason, PluginMetric, PluginName};
 
 /// The largest number of values of a label.
 const MOST_VALUES: usize = 16;
@@ -10,6 +10,16 @@ const OURS: [&str; 3] = ["kubelet_", "winddown_", "process_"];
 
 /// Suffixes that the exposition format adds or reserves.
 const ADDED: [&str; 6] = ["_total", "_bucket", "_count", "_sum", "_created", "_info"];
+
+/// The node's own reasons to terminate a pod. Each has a name where a plug-in has its own.
+pub(crate) const OWN_REASONS: [KillReason; 6] = [
+    KillReason::Shutdown,
+    KillReason::Preemption,
+    KillReason::Eviction,
+    KillReason::Drain,
+    KillReason::Operator,
+    KillReason::Removed,
+];
 
 /// A third-party plug-in in the list of a node.
 #[derive(Clone, Debug)]
@@ -27,6 +37,14 @@ pub enum PluginError {
     /// Two plug-ins have the same name.
     #[error("two plug-ins are called {name}; give one of them another name")]
     NameTaken {
+        /// The name.
+        name: PluginName,
+    },
+    /// Its requests to terminate a pod could not be told from those of the node's own controllers.
+    #[error(
+        "a plug-in is called {name}, as a reason of the node's own to terminate a pod; give it another name"
+    )]
+    NameOfNode {
         /// The name.
         name: PluginName,
     },
@@ -80,6 +98,9 @@ impl RegisteredPlugin {
         for (at, Self { name, metrics }) in plugins.iter().enumerate() {
             if plugins[..at].iter().any(|other| other.name == *name) {
                 return Err(PluginError::NameTaken { name: *name });
+            }
+            if OWN_REASONS.iter().any(|own| own.as_str() == name.as_str()) {
+                return Err(PluginError::NameOfNode { name: *name });
             }
             for metric in metrics {
                 check_metric(metric, *name)?;

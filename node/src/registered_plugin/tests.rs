@@ -36,6 +36,13 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
     ];
     let taken = PluginError::MetricTaken { plugin: max, metric: "max_age_looks" };
     assert_eq!(RegisteredPlugin::check(&both), Err(taken));
+    for ours in ["shutdown", "preemption", "eviction", "drain", "operator", "removed"] {
+        let text = refused(&[listed(PluginName::new(ours), &[])]);
+        let why = format!(
+            "a plug-in is called {ours}, as a reason of the node's own to terminate a pod; give it another name"
+        );
+        assert_eq!(text, why);
+    }
     let twice = [listed(NAME, &[]), listed(NAME, &[])];
     assert_eq!(refused(&twice), "two plug-ins are called max-age; give one of them another name");
     let many: &[&str] = &["v"; MOST_VALUES + 1];
