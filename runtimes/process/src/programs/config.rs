@@ -76,7 +76,8 @@ pub enum CgroupParent {
     /// No cgroups, and limits are not applied: the containers of a rehearsal use next to nothing.
     Rehearsal,
     /// Below the unit that the agent runs as, in the cgroups that were delegated to the unit; the systemd runtime's
-    /// services have their own. A pod with a limit that cannot be enforced there is refused.
+    /// services have their own. A pod with a limit that cannot be enforced there is refused. The unit needs `Delegate=yes`
+    /// and, with cgroup v2, `DelegateSubgroup=agent`, which systemd 254 and later know.
     OwnUnit {
         /// The mount point of cgroups, `/sys/fs/cgroup`.
         mount: PathBuf,

@@ -101,8 +101,8 @@ fn unified(own: &[u8], mount: &Path) -> Option<(Hierarchy, Result<Vec<Controller
     let available = match unit.is_free {
         true => available(&root).map_err(|e| format!("{}: {e}", root.display())),
         false => Err(
-            "systemd before 254 starts the agent in the unit's own cgroup, where nothing can be limited \
-             below it (DelegateSubgroup=)"
+            "the agent runs in its unit's own cgroup, below which nothing can be limited: set DelegateSubgroup=agent \
+             in the unit, for systemd 254 or later"
                 .to_owned(),
         ),
     };
@@ -266,7 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn an_older_systemd_leaves_cgroups_without_limits_and_the_reason() {
+    fn an_agent_in_the_units_own_cgroup_has_cgroups_without_limits_and_is_told_what_the_unit_lacks()
+    {
         let tree = Tree::new(
             "0::/system.slice/winddown.service\n",
             &[("cg/cgroup.controllers", "cpu memory pids\n")],
@@ -274,7 +275,7 @@ mod tests {
         let found = tree.discover();
         assert_eq!((found.hierarchies.len(), found.missing.len()), (1, 3));
         assert!(found.hierarchies[0].controllers.is_empty());
-        assert!(found.missing[0].1.contains("systemd before 254"), "{:?}", found.missing);
+        assert!(found.missing[0].1.contains("set DelegateSubgroup=agent"), "{:?}", found.missing);
     }
 
     #[test]
