@@ -129,8 +129,9 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
         self
     }
 
-    /// The pods that the node should run, as they change; at first those of an earlier agent. One
-    /// with a deletion timestamp must terminate within its `deletionGracePeriodSeconds`.
+    /// The pods that the node has, as they change; at first those of an earlier agent. One with a deletion timestamp must
+    /// terminate within its `deletionGracePeriodSeconds`. One with a terminal phase (`Succeeded`, `Failed`), or whose final
+    /// status was written into the statuses, has terminated and stays listed until the API has that: do not run it again.
     pub fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.setup.wanted()
     }

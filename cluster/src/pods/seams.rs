@@ -184,29 +184,27 @@ impl NodeSide {
         let said = statuses.clone();
         let ends = workers.ends();
         let running = workers.clone();
-        let side = Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
+        let has_ended = move |uid: &PodUid| match workers.lifecycle(uid) {
             Some(_) => workers.is_known_terminated(uid) && !workers.restarts_on_node(uid),
             // Without a worker it was rejected, or has not reached the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal(&status)),
-        });
-        side.with_runs(move |uid| running.runs(uid))
+        };
+        Self::new(statuses, ends, has_ended, move |uid| running.runs(uid))
     }
 
-    /// Uses anything that writes the pods' statuses into `statuses`. `has_ended` is whether nothing
-    /// of a pod runs or will run; `ends` counts the changes of that.
+    /// Uses anything that runs the pods of [`wanted`](super::PodController::wanted) without a terminal phase and writes
+    /// their statuses into `statuses`.
+    ///
+    /// `has_ended` is whether nothing of a pod runs or will run; `ends` counts the changes of that. `runs` is whether a
+    /// pod runs that the node was not given since the agent started, and `None` while that is unknown: one that is known
+    /// not to run, and may not run again, fails.
     pub fn new(
         statuses: StatusStore,
         ends: watch::Receiver<u64>,
         has_ended: impl Fn(&PodUid) -> bool + Send + Sync + 'static,
+        runs: impl Fn(&PodUid) -> Option<bool> + Send + Sync + 'static,
     ) -> Self {
-        Self { statuses, ends, has_ended: Arc::new(has_ended), runs: Arc::new(|_| Some(false)) }
-    }
-
-    /// Sets whether a pod runs that the node was not given since the agent started; `None` while that is unknown.
-    /// Without it, none does.
-    #[must_use]
-    pub fn with_runs(self, runs: impl Fn(&PodUid) -> Option<bool> + Send + Sync + 'static) -> Self {
-        Self { runs: Arc::new(runs), ..self }
+        Self { statuses, ends, has_ended: Arc::new(has_ended), runs: Arc::new(runs) }
     }
 
     /// Whether nothing of the pod runs or will run.
