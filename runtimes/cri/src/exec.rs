@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use tonic::transport::Endpoint as GrpcEndpoint;
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::probe_client::probe_user_agent;
 
 use super::CriContext;

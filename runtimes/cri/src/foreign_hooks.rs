@@ -1,11 +1,13 @@
 //! The preStop hooks that another program recorded in its containers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::{sleep, timeout};
 use winddown_engine::action::Action;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::probe_client::ProbeHost;
 use winddown_host::host_addresses;
 
@@ -53,35 +55,39 @@ pub(super) async fn run(
     grace: Duration,
 ) -> HookEnd {
     let within = grace.saturating_sub(signal_time(grace));
-    let ran = match action(client, container, &hook).await {
-        None | Some(Action::Grpc { .. }) => return HookEnd::DidNotRun,
-        Some(Action::Sleep(pause)) => {
+    let Some((action, pod)) = action(client, container, &hook).await else {
+        return HookEnd::DidNotRun;
+    };
+    let ran = match action {
+        Action::Grpc { .. } => return HookEnd::DidNotRun,
+        Action::Sleep(pause) => {
             sleep(pause.min(within)).await;
             return HookEnd::Ran;
         }
         _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
-        Some(Action::Exec(command)) => return exec(client, container, command, within).await,
-        Some(Action::Http(request)) => {
-            timeout(within, async { request.ask(program).await.map(drop) }).await
+        Action::Exec(command) => return exec(client, container, command, within).await,
+        Action::Http(request) => {
+            timeout(within, async { request.ask(&pod, program).await.map(drop) }).await
         }
-        Some(Action::Tcp(endpoint)) => timeout(within, endpoint.connect()).await,
+        Action::Tcp(endpoint) => timeout(within, endpoint.connect(&pod)).await,
     };
-    let why = match ran {
-        Ok(Ok(())) => return HookEnd::Ran,
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "no answer in time".to_owned(),
-    };
-    let (pod, name) = labels::title(&container.labels);
+    let Err(error) = ran.unwrap_or(Err(ActionError::Timeout)) else { return HookEnd::Ran };
+    let ((pod, name), why) = (labels::title(&container.labels), error.output());
     tracing::warn!(pod, container = name, "preStop hook: {why}");
-    HookEnd::Ran
+    match error {
+        ActionError::Unasked { .. } => HookEnd::DidNotRun,
+        ActionError::Failed { .. } | ActionError::Timeout | ActionError::NoAnswer(_) => {
+            HookEnd::Ran
+        }
+    }
 }
 
-/// What the hook does. Only a request needs the pod's address, which the runtime knows.
+/// What the hook does, and where it connects. Only a request needs the pod's address, which the runtime knows.
 async fn action(
     client: &Arc<CriClient>,
     container: &Container,
     hook: &k8s::LifecycleHandler,
-) -> Option<Action> {
+) -> Option<(Action, ProbeHost)> {
     let facts = labels::read_container(&container.labels, &container.annotations)?;
     let mut pod = ProbeHost::Unknown;
     if hook.http_get.is_some() || hook.tcp_socket.is_some() {
@@ -90,15 +96,16 @@ async fn action(
             verbose: false,
         };
         let status = client.pod_sandbox_status(request).await.ok()?.status;
-        let node = host_addresses();
-        // A pod on the host's network has no address of its own.
-        if let Some(own) = sandbox::addresses(status.as_ref(), node.first()).into_iter().next() {
-            pod = ProbeHost::Named(own);
-        } else if sandbox::is_on_host_network(status.as_ref()) {
-            pod = ProbeHost::Node(node.first().copied());
-        }
+        pod = host(status.as_ref(), &host_addresses());
     }
-    Action::of_handler(hook, &facts.spec, &pod)
+    Some((Action::of_handler(hook, &facts.spec)?, pod))
+}
+
+/// Where the pod with this status of its sandbox is asked, on a node with these addresses.
+fn host(status: Option<&api::PodSandboxStatus>, node: &[IpAddr]) -> ProbeHost {
+    let own = sandbox::addresses(status, node.first());
+    let own = own.first().map(String::as_str);
+    ProbeHost::of_pod(sandbox::is_on_host_network(status), own, || node.first().copied())
 }
 
 /// Runs a command in the container.
@@ -122,4 +129,34 @@ async fn exec(
         }
     };
     if ran { HookEnd::Ran } else { HookEnd::DidNotRun }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// containerd's report of a pod on the host's network, CRI-O's, and one of a pod with an address of its own.
+    #[test]
+    fn the_hook_of_a_pod_on_the_hosts_network_asks_the_node() {
+        use api::NamespaceMode::{Node, Pod};
+        let node: IpAddr = [10, 0, 0, 7].into();
+        for (network, ip, expected) in [
+            (Node, "", ProbeHost::Node(Some(node))),
+            (Node, "10.0.3.1", ProbeHost::Node(Some(node))),
+            (Pod, "10.88.0.2", ProbeHost::Own("10.88.0.2".to_owned())),
+            (Pod, "", ProbeHost::Unknown),
+        ] {
+            let options = api::NamespaceOption { network: network.into(), ..Default::default() };
+            let namespaces = Some(api::Namespace { options: Some(options) });
+            let status = api::PodSandboxStatus {
+                linux: Some(api::LinuxPodSandboxStatus { namespaces }),
+                network: Some(api::PodSandboxNetworkStatus {
+                    ip: ip.to_owned(),
+                    ..Default::default()
+                }),
+                ..api::PodSandboxStatus::default()
+            };
+            assert_eq!(host(Some(&status), &[node]), expected, "{network:?} {ip}");
+        }
+    }
 }

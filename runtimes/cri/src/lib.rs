@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, timeout};
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
@@ -373,10 +373,10 @@ impl Driver for CriContext {
     }
 
     fn probe_host(&self, state: &PodState) -> ProbeHost {
-        if state.pod.as_ref().is_some_and(Pod::is_on_host_network) {
-            return ProbeHost::Node(self.config.node.host_addresses().first().copied());
-        }
-        state.ips.first().map_or(ProbeHost::Unknown, |ip| ProbeHost::Named(ip.clone()))
+        let found = state.own.is_on_host_network;
+        let is_on_host_network = state.pod.as_ref().map_or(found, Pod::is_on_host_network);
+        let node = || self.config.node.host_addresses().first().copied();
+        ProbeHost::of_pod(is_on_host_network, state.ips.first().map(String::as_str), node)
     }
 
     fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {

@@ -25,6 +25,8 @@ pub(crate) struct InSandbox;
 #[derive(Debug, Default)]
 pub(crate) struct Sandboxes {
     pub(crate) all: Vec<Sandbox>,
+    /// Whether the runtime has reported that the newest one is on the host's network: its pod may not be known.
+    pub(crate) is_on_host_network: bool,
     /// Whether a call that creates something was not answered, so that only a listing shows what exists.
     pub(crate) unsure: bool,
     /// Held while the runtime is asked about listed runs, because until it answers they do not count as running.

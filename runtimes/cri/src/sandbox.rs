@@ -143,7 +143,11 @@ pub(super) async fn ask_addresses(
     let request = api::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
     let answer = context.client.pod_sandbox_status(request).await?;
     let node = context.config.node.addresses.first();
-    entry.lock().ips = addresses(answer.status.as_ref(), node);
+    {
+        let mut state = entry.lock();
+        state.ips = addresses(answer.status.as_ref(), node);
+        state.own.is_on_host_network = is_on_host_network(answer.status.as_ref());
+    }
     let network = answer.status.and_then(|status| status.network);
     Ok(network.is_some_and(|network| network.ip.is_empty()).then_some(id))
 }

@@ -189,7 +189,24 @@ mod tests {
         runtime.sync_pod(&pod).await.unwrap_err();
         assert_eq!(host(), (false, ProbeHost::Unknown));
         runtime.sync_pod(&pod).await.unwrap();
-        assert_eq!(host(), (true, ProbeHost::Named("10.88.0.2".to_owned())));
+        assert_eq!(host(), (true, ProbeHost::Own("10.88.0.2".to_owned())));
+    }
+
+    /// A stop may find it before its object is known, and its preStop hook names no host.
+    #[tokio::test]
+    async fn a_pod_on_the_hosts_network_that_is_only_found_is_asked_at_the_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_cri, mut config, runtime, pod) = scene(dir.path()).await;
+        config.node.addresses = vec![[10, 0, 0, 7].into()];
+        let mut object = pod.object().clone();
+        object.spec.as_mut().unwrap().host_network = Some(true);
+        runtime.sync_pod(&Pod::new(object).unwrap()).await.unwrap();
+        drop(runtime);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        runtime.list_pods().await.unwrap();
+        let entry = runtime.context.pods.get(pod.uid()).unwrap();
+        let node = ProbeHost::Node(Some([10, 0, 0, 7].into()));
+        assert_eq!(runtime.context.probe_host(&entry.lock()), node);
     }
 
     #[tokio::test]

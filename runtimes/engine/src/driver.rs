@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_shared::{Grace, Pod, RuntimeError};
 
-use crate::action::{Action, ActionError};
+use crate::action::Action;
+use crate::action_error::ActionError;
 use crate::pod::{EnginePodState, PodEntry, RunScope, StartInProgress};
 use crate::pods::Pods;
 use crate::probe_client::ProbeHost;
@@ -51,7 +52,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The directory of the containers' logs, laid out as `/var/log/pods` is.
     fn pod_logs(&self) -> &Path;
 
-    /// Where the pod's hooks and probes connect.
+    /// Where the pod's hooks and probes connect that name no host.
     fn probe_host(&self, state: &EnginePodState<Self::RunScope>) -> ProbeHost;
 
     /// Notes for the next agent whether the run with this number of a container is ready. Returns at once.
@@ -79,7 +80,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         _service: &str,
     ) -> impl Future<Output = Result<(), ActionError>> + Send {
         let what = format!("gRPC is not supported, so {uri} cannot be probed");
-        async { Err(ActionError::Unasked { what, source: None }) }
+        async { Err(ActionError::unasked(what)) }
     }
 
     /// Creates what containers are started in (a sandbox, say), if needed. Returns false if the pod is being stopped.
@@ -138,16 +139,15 @@ pub(crate) async fn act<D: Driver>(
     action: &Action,
     limit: Duration,
 ) -> Result<Option<String>, ActionError> {
+    // The address may have become known, or be another, since the last time.
+    let pod = || driver.probe_host(&entry.lock());
     let asked = async {
         match action {
             Action::Sleep(length) => tokio::time::sleep(*length).await,
-            Action::Http(get) => {
-                let program = driver.pods().program();
-                return get.ask(&program).await.map_err(ActionError::NoAnswer);
-            }
-            Action::Tcp(endpoint) => endpoint.connect().await.map_err(ActionError::NoAnswer)?,
+            Action::Http(get) => return get.ask(&pod(), &driver.pods().program()).await,
+            Action::Tcp(endpoint) => endpoint.connect(&pod()).await?,
             Action::Grpc { endpoint, service } => {
-                let (_, server) = endpoint.open().await.map_err(ActionError::NoAnswer)?;
+                let (_, server) = endpoint.open(&pod()).await?;
                 driver.ask_grpc(&format!("http://{}", server.authority()), service).await?;
             }
             Action::Exec(_) => {}

@@ -19,6 +19,7 @@
 //! stop waits at most 100 ms for its file.
 
 pub mod action;
+pub mod action_error;
 pub mod amounts;
 pub mod cache;
 pub mod container_plan;

@@ -19,6 +19,7 @@ use winddown_host::is_host_address;
 
 mod exchange;
 
+use crate::action_error::ActionError;
 use crate::http_get::invalid_fields;
 use exchange::{exchange, is_no_tls};
 
@@ -33,8 +34,8 @@ pub fn probe_user_agent(program: &str) -> String {
 /// Where a probe or a hook connects if it names no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeHost {
-    /// The pod has this address of its own, or the probe names this host.
-    Named(String),
+    /// The pod has this address of its own.
+    Own(String),
     /// The pod is on the host's network: the node's address, if it is known, and then `127.0.0.1`, where a kubelet does
     /// not look.
     Node(Option<IpAddr>),
@@ -45,7 +46,8 @@ pub enum ProbeHost {
 /// The host and port to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeEndpoint {
-    host: ProbeHost,
+    /// The host that the probe or the hook names.
+    named: Option<String>,
     port: u16,
 }
 
@@ -72,56 +74,70 @@ pub struct HttpGet {
 /// Headers about the connection or a body, which are not taken from the spec; the kubelet ignores them as well.
 const OURS: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING];
 
+impl ProbeHost {
+    /// The host of a pod with this address of its own, as its runtime reports it, on a node with the address `node`. The
+    /// network decides first: of a pod on the host's, containerd reports no address, and CRI-O may report one of the
+    /// machine's that it has chosen itself.
+    pub fn of_pod(
+        is_on_host_network: bool,
+        own: Option<&str>,
+        node: impl FnOnce() -> Option<IpAddr>,
+    ) -> Self {
+        if is_on_host_network {
+            return Self::Node(node());
+        }
+        own.map_or(Self::Unknown, |ip| Self::Own(ip.to_owned()))
+    }
+}
+
 impl ProbeEndpoint {
     /// The endpoint of a `tcpSocket`; none if its port cannot be resolved to a number.
-    pub fn of(
-        action: &api::TCPSocketAction,
-        container: &api::Container,
-        pod: &ProbeHost,
-    ) -> Option<Self> {
-        let port = port(&action.port, container)?;
-        Some(Self::at(action.host.as_deref(), pod, port))
+    pub fn of(action: &api::TCPSocketAction, container: &api::Container) -> Option<Self> {
+        Some(Self::at(action.host.as_deref(), port(&action.port, container)?))
     }
 
     /// The endpoint at a host that a probe names, or else at the pod's.
-    pub(crate) fn at(named: Option<&str>, pod: &ProbeHost, port: u16) -> Self {
-        let named = named.filter(|host| !host.is_empty());
-        let host = named.map_or_else(|| pod.clone(), |host| ProbeHost::Named(host.to_owned()));
-        Self { host, port }
+    pub(crate) fn at(named: Option<&str>, port: u16) -> Self {
+        Self { named: named.filter(|host| !host.is_empty()).map(str::to_owned), port }
     }
 
-    /// Connects. Resolves with the server that was found too.
+    /// Connects to the named host, or else to `pod`. Resolves with the server that was found too.
     ///
     /// # Errors
-    /// Nothing listens there, or the pod's address is not known.
-    pub(crate) async fn open(&self) -> io::Result<(TcpStream, ProbeServer)> {
+    /// Nothing listens there. Or the pod's address is not known, so that nothing was asked.
+    pub(crate) async fn open(
+        &self,
+        pod: &ProbeHost,
+    ) -> Result<(TcpStream, ProbeServer), ActionError> {
         let server = |host| ProbeServer { host, port: self.port };
         let on_loopback = || server(Ipv4Addr::LOCALHOST.to_string());
-        let (first, second) = match &self.host {
-            ProbeHost::Named(host) => (server(host.clone()), None),
+        let (first, second) = match (&self.named, pod) {
+            (Some(host), _) | (None, ProbeHost::Own(host)) => (server(host.clone()), None),
             // An address that the host no longer has may never answer.
-            ProbeHost::Node(Some(ip)) if is_host_address(*ip) => {
+            (None, ProbeHost::Node(Some(ip))) if is_host_address(*ip) => {
                 (server(ip.to_string()), Some(on_loopback()))
             }
-            ProbeHost::Node(_) => (on_loopback(), None),
-            ProbeHost::Unknown => return Err(io::Error::other("the pod's address is not known")),
+            (None, ProbeHost::Node(_)) => (on_loopback(), None),
+            (None, ProbeHost::Unknown) => {
+                return Err(ActionError::unasked("the pod's address is not known"));
+            }
         };
         match (first.open().await, second) {
             (Ok(stream), _) => Ok((stream, first)),
-            (Err(error), None) => Err(error),
+            (Err(error), None) => Err(ActionError::NoAnswer(error)),
             (Err(error), Some(second)) => match second.open().await {
                 Ok(stream) => Ok((stream, second)),
-                Err(_) => Err(error),
+                Err(_) => Err(ActionError::NoAnswer(error)),
             },
         }
     }
 
-    /// Connects, and closes the connection.
+    /// Connects to the named host, or else to `pod`, and closes the connection.
     ///
     /// # Errors
-    /// Nothing listens there.
-    pub async fn connect(&self) -> io::Result<()> {
-        self.open().await.map(drop)
+    /// Nothing listens there. Or the pod's address is not known, so that nothing was asked.
+    pub async fn connect(&self, pod: &ProbeHost) -> Result<(), ActionError> {
+        self.open(pod).await.map(drop)
     }
 }
 
@@ -140,13 +156,8 @@ impl ProbeServer {
 
 impl HttpGet {
     /// The request of an `httpGet`; none if its port cannot be resolved to a number.
-    pub fn of(
-        action: &api::HTTPGetAction,
-        container: &api::Container,
-        pod: &ProbeHost,
-    ) -> Option<Self> {
-        let port = port(&action.port, container)?;
-        let endpoint = ProbeEndpoint::at(action.host.as_deref(), pod, port);
+    pub fn of(action: &api::HTTPGetAction, container: &api::Container) -> Option<Self> {
+        let endpoint = ProbeEndpoint::at(action.host.as_deref(), port(&action.port, container)?);
         let request = match invalid_fields(action).first() {
             Some(field) => Err(format!("httpGet.{field} {}", field.why())),
             None => read(action),
@@ -161,20 +172,21 @@ impl HttpGet {
         Self { is_hook: true, ..self }
     }
 
-    /// Sends the request as `program` (`NAME-VERSION`), unless the spec names another user agent. A status from 200 to
-    /// 299 is a success, and each is for a hook. A redirect is followed as long as it names the same host; any other
-    /// redirect is a success too, with the kubelet's warning. A hook's server that speaks HTTP where HTTPS is expected
-    /// is asked over HTTP.
+    /// Sends the request as `program` (`NAME-VERSION`), unless the spec names another user agent, to the host that it
+    /// names, or else to `pod`. A status from 200 to 299 is a success, and each is for a hook. A redirect is followed as
+    /// long as it names the same host; any other redirect is a success too, with the kubelet's warning. A hook's server
+    /// that speaks HTTP where HTTPS is expected is asked over HTTP.
     ///
     /// # Errors
-    /// Another status, too many redirects, no HTTP, no listener, or the request in the spec cannot be sent.
-    pub async fn ask(&self, program: &str) -> io::Result<Option<String>> {
+    /// Another status, too many redirects, no HTTP, no listener. Or nothing was asked: the request in the spec cannot be
+    /// sent, or the pod's address is not known.
+    pub async fn ask(&self, pod: &ProbeHost, program: &str) -> Result<Option<String>, ActionError> {
         if !self.is_hook {
-            return self.send(&probe_user_agent(program)).await;
+            return self.send(pod, &probe_user_agent(program)).await;
         }
         let user_agent = format!("kube-lifecycle/{program}");
-        match self.send(&user_agent).await {
-            Err(error) if self.is_tls && is_no_tls(&error) => {
+        match self.send(pod, &user_agent).await {
+            Err(ActionError::NoAnswer(error)) if self.is_tls && is_no_tls(&error) => {
                 tracing::warn!(
                     port = self.endpoint.port,
                     "the server of an HTTPS hook speaks HTTP: asking it over HTTP"
@@ -183,19 +195,28 @@ impl HttpGet {
                 if let Ok((_, headers)) = &mut plain.request {
                     headers.remove(AUTHORIZATION);
                 }
-                plain.send(&user_agent).await
+                plain.send(pod, &user_agent).await
             }
             sent => sent,
         }
     }
 
-    async fn send(&self, user_agent: &str) -> io::Result<Option<String>> {
-        let (path, headers) = self
-            .request
-            .as_ref()
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why.clone()))?;
-        let (mut stream, asked) = self.endpoint.open().await?;
-        let mut to = To { server: asked.clone(), is_tls: self.is_tls, path: path.clone() };
+    async fn send(&self, pod: &ProbeHost, user_agent: &str) -> Result<Option<String>, ActionError> {
+        let (path, headers) = self.request.as_ref().map_err(ActionError::unasked)?;
+        let (stream, server) = self.endpoint.open(pod).await?;
+        let to = To { server, is_tls: self.is_tls, path: path.clone() };
+        self.follow(stream, to, headers, user_agent).await.map_err(ActionError::NoAnswer)
+    }
+
+    /// Sends the request on a connection, and follows redirects.
+    async fn follow(
+        &self,
+        mut stream: TcpStream,
+        mut to: To,
+        headers: &HeaderMap,
+        user_agent: &str,
+    ) -> io::Result<Option<String>> {
+        let asked = to.server.clone();
         for _ in 0..MAX_REQUESTS {
             let moved = to.server != asked;
             let request = to.request(headers, moved, user_agent);
@@ -397,7 +418,7 @@ mod tests {
     }
 
     fn get(spec: serde_json::Value) -> HttpGet {
-        HttpGet::of(&action(spec), &container(), &ProbeHost::Node(None)).unwrap()
+        HttpGet::of(&action(spec), &container()).unwrap()
     }
 
     #[tokio::test]
@@ -513,17 +534,18 @@ mod tests {
     }
 
     /// Listens, answers one request, and returns the bytes received until the client closed.
-    async fn asked(spec: serde_json::Value) -> (io::Result<Option<String>>, String) {
+    async fn asked(spec: serde_json::Value) -> (Result<Option<String>, ActionError>, String) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut spec = spec;
         spec["port"] = json!(listener.local_addr().unwrap().port());
-        served(&get(spec), listener).await
+        served(&get(spec), &ProbeHost::Node(None), listener).await
     }
 
     async fn served(
         get: &HttpGet,
+        pod: &ProbeHost,
         listener: tokio::net::TcpListener,
-    ) -> (io::Result<Option<String>>, String) {
+    ) -> (Result<Option<String>, ActionError>, String) {
         let serving = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut seen = Vec::new();
@@ -532,7 +554,7 @@ mod tests {
             stream.read_to_end(&mut seen).await.unwrap();
             String::from_utf8(seen).unwrap()
         });
-        let result = get.ask(PROGRAM).await;
+        let result = get.ask(pod, PROGRAM).await;
         // A request that failed may have made no connection.
         let seen = if result.is_ok() { serving.await.unwrap() } else { String::new() };
         (result, seen)
@@ -551,7 +573,7 @@ mod tests {
             json!({"httpHeaders": [{"name": split, "value": "a"}], "host": "127.0.0.1"}),
         ] {
             let (result, seen) = asked(spec).await;
-            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert!(matches!(result, Err(ActionError::Unasked { .. })), "{result:?}");
             assert_eq!(seen, "");
         }
     }
@@ -597,7 +619,7 @@ mod tests {
         };
         let get = get(json!({"port": port, "path": path, "scheme": scheme}));
         tokio::select! {
-            outcome = get.ask(PROGRAM) => outcome.map_err(|error| error.to_string()),
+            outcome = get.ask(&ProbeHost::Node(None), PROGRAM) => outcome.map_err(|error| error.output()),
             () = serving => unreachable!(),
         }
     }
@@ -617,7 +639,7 @@ mod tests {
             let (stream, _) = listener.accept().await.unwrap();
             answer(stream, &[("/", "503 No\r\n\r\n")]).await;
         };
-        let (asked, ()) = tokio::join!(hook.ask(PROGRAM), serve);
+        let (asked, ()) = tokio::join!(hook.ask(&ProbeHost::Node(None), PROGRAM), serve);
         assert_eq!(asked.unwrap(), None);
     }
 
@@ -638,8 +660,9 @@ mod tests {
             }
         };
         let both = async {
-            probe.ask(PROGRAM).await.unwrap_err();
-            probe.clone().of_hook().ask(PROGRAM).await
+            let pod = ProbeHost::Node(None);
+            probe.ask(&pod, PROGRAM).await.unwrap_err();
+            probe.clone().of_hook().ask(&pod, PROGRAM).await
         };
         tokio::select! {
             asked = both => assert_eq!(asked.unwrap(), None),
@@ -711,22 +734,53 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_is_asked_at_its_own_host_or_the_pods() {
-        let named = |host: &str| ProbeHost::Named(host.to_owned());
+        let own = |host: &str| ProbeHost::Own(host.to_owned());
         let node = |host: [u8; 4]| ProbeHost::Node(Some(host.into()));
         // Example addresses are not asked.
         for (listens, host, pod) in [
-            ("127.0.0.1", json!("127.0.0.1"), named("192.0.2.1")),
-            ("127.0.0.1", json!(null), named("127.0.0.1")),
+            ("127.0.0.1", json!("127.0.0.1"), own("192.0.2.1")),
+            ("127.0.0.1", json!(null), own("127.0.0.1")),
             ("127.0.0.2", json!(null), node([127, 0, 0, 2])),
             ("127.0.0.1", json!(null), node([127, 0, 0, 2])),
             ("127.0.0.1", json!(null), node([192, 0, 2, 1])),
             ("127.0.0.1", json!(null), ProbeHost::Node(None)),
+            ("127.0.0.1", json!("127.0.0.1"), ProbeHost::Unknown),
         ] {
             let listener = tokio::net::TcpListener::bind((listens, 0)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let socket = serde_json::from_value(json!({"port": port, "host": host})).unwrap();
-            ProbeEndpoint::of(&socket, &container(), &pod).unwrap().connect().await.unwrap();
+            ProbeEndpoint::of(&socket, &container()).unwrap().connect(&pod).await.unwrap();
             listener.accept().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_of_a_pod_whose_address_is_not_known() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let endpoint = ProbeEndpoint::at(None, port);
+        let (pod, request) = (ProbeHost::Unknown, get(json!({"port": port})));
+        for (what, outcome) in [
+            ("tcpSocket", endpoint.connect(&pod).await),
+            ("grpc", endpoint.open(&pod).await.map(drop)),
+            ("httpGet", request.ask(&pod, PROGRAM).await.map(drop)),
+            ("a hook", request.clone().of_hook().ask(&pod, PROGRAM).await.map(drop)),
+        ] {
+            assert!(matches!(outcome, Err(ActionError::Unasked { .. })), "{what}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_on_the_hosts_network_is_asked_at_the_nodes_address_whatever_its_runtime_reports() {
+        let (node, other) = ([10, 0, 0, 7].into(), "10.88.0.1");
+        for (is_on_host_network, own, expected) in [
+            (true, None, ProbeHost::Node(Some(node))),
+            (true, Some(other), ProbeHost::Node(Some(node))),
+            (false, Some(other), ProbeHost::Own(other.to_owned())),
+            (false, None, ProbeHost::Unknown),
+        ] {
+            let host = ProbeHost::of_pod(is_on_host_network, own, || Some(node));
+            assert_eq!(host, expected, "{is_on_host_network} {own:?}");
         }
     }
 
@@ -736,8 +790,7 @@ mod tests {
             let listener = tokio::net::TcpListener::bind((listens, 0)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let pod = ProbeHost::Node(Some([127, 0, 0, 2].into()));
-            let get = HttpGet::of(&action(json!({"port": port})), &container(), &pod).unwrap();
-            let (result, request) = served(&get, listener).await;
+            let (result, request) = served(&get(json!({"port": port})), &pod, listener).await;
             result.unwrap();
             assert!(request.contains(&format!("\r\nHost: {listens}:{port}\r\n")), "{request}");
         }

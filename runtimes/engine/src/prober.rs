@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use winddown_shared::{ContainerKind, Pod, PodEventKind, ProbeKind, error_chain};
 
-use crate::action::{Action, ActionError};
+use crate::action::Action;
+use crate::action_error::ActionError;
 use crate::container_plan;
 use crate::driver::{Driver, Entry, act};
 use crate::last_line::last_line;
@@ -32,9 +33,8 @@ pub(crate) fn begin<D: Driver>(
     let Some(found) = container_plan::find(pod, name) else { return };
     let (probes, id, age) = {
         let mut state = entry.lock();
-        let host = driver.probe_host(&state);
-        let action = |probe: &_| Action::of_probe(probe, &found.container, &host);
-        let probes = Probes::of(&found.container, action);
+        let probes =
+            Probes::of(&found.container, |probe| Action::of_probe(probe, &found.container));
         let has_begun = state.has_begun();
         let Some(container) = state.container(name) else { return };
         let is_awaited = container.kind == ContainerKind::Sidecar && !has_begun;

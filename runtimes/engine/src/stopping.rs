@@ -23,7 +23,8 @@ use winddown_shared::{
     RuntimeError, StoppedContainer, WallTime, error_chain,
 };
 
-use crate::action::{Action, ActionError};
+use crate::action::Action;
+use crate::action_error::ActionError;
 use crate::container_plan;
 use crate::driver::{self, Driver, StopTarget, act};
 use crate::entry::StateEntry;
@@ -96,7 +97,7 @@ pub async fn stop_to_restart<D: Driver>(
 ) -> Result<(), RuntimeError> {
     let (target, failure) = {
         let mut state = entry.lock();
-        let mut targets = targets(driver, &state);
+        let mut targets = targets(&state);
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
         let stopping = state.stopping;
@@ -132,7 +133,7 @@ pub async fn stop_to_restart<D: Driver>(
 fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<StopTarget> {
     let (targets, new) = {
         let mut state = entry.lock();
-        let targets = targets(driver, &state);
+        let targets = targets(&state);
         let record = state.stop.get_or_insert_default();
         let new = targets.iter().map(|target| &target.name).filter(|name| record.add(name));
         let new: Vec<_> = new.cloned().collect();
@@ -145,13 +146,13 @@ fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<StopTarget
 }
 
 /// All running containers.
-fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> Vec<StopTarget> {
+fn targets<B: RunScope>(state: &EnginePodState<B>) -> Vec<StopTarget> {
     let running = state.containers.iter().filter(|c| c.is_running());
-    let target = |container: &pod::Container<D::RunScope>| {
+    let target = |container: &pod::Container<B>| {
         let run = container.run.as_ref()?;
         let pre_stop = state.spec_of(container).and_then(|spec| {
             let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            Action::of_handler(hook, &spec, &driver.probe_host(state))
+            Action::of_handler(hook, &spec)
         });
         Some(StopTarget {
             name: Arc::clone(&container.name),

@@ -127,8 +127,7 @@ async fn post_start<D: Driver>(
     (name, id): (&str, &str),
 ) -> bool {
     let Some((found, hook)) = post_start_hook(pod, name) else { return true };
-    let host = driver.probe_host(&entry.lock());
-    let Some(action) = Action::of_handler(&hook, &found.container, &host) else { return true };
+    let Some(action) = Action::of_handler(&hook, &found.container) else { return true };
     tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {

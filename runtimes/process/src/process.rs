@@ -21,7 +21,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::container_plan;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
 use winddown_shared::{Mutex, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_host::ready::Ready;
 use winddown_shared::Pod;
 use winddown_shim::order::{ExecCommand, Order};

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::container_plan;
 use winddown_shared::Pod;
 use winddown_shim::order::ExecCommand;

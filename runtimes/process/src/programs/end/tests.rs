@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
-use winddown_engine::action::ActionError;
+use winddown_engine::action_error::ActionError;
 use winddown_engine::probing::ProbeState;
 use winddown_engine::stopping::{stop, stop_to_restart, unknown_end};
 use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTime};
