@@ -1,7 +1,9 @@
 //! Resolves the environment variables of containers that come from the API. Pure.
 //!
 //! The result is an ordinary `env` that any runtime can handle. Values that were read become
-//! `value`, with each `$` doubled so that none is taken for a reference. `$(NAME)` in the pod's own
+//! `value`, with each `$` doubled so that none is taken for a reference. Their source stays beside
+//! them, an empty one for services and `envFrom`: the commands of probes see only what the pod's
+//! spec says itself, and no spec has both. `$(NAME)` in the pod's own
 //! values and `fieldRef` are left to the runtime; `resourceFieldRef` is resolved, because the
 //! node's allocatable amounts are known here. If a name occurs twice the later one wins, so the
 //! order is: services, `envFrom`, `env`.
@@ -65,11 +67,14 @@ fn whole_objects(
     let mut env: Vec<api::EnvVar> = Vec::new();
     // An object may have a hundred thousand keys.
     let mut places: HashMap<String, usize> = HashMap::new();
-    let mut put = |name: String, value: &str| match places.get(&name) {
-        Some(at) => env[*at] = literal(name, value),
-        None => {
-            places.insert(name.clone(), env.len());
-            env.push(literal(name, value));
+    let mut put = |name: String, value: &str| {
+        let read = literal(name.clone(), value, api::EnvVarSource::default());
+        match places.get(&name) {
+            Some(at) => env[*at] = read,
+            None => {
+                places.insert(name, env.len());
+                env.push(read);
+            }
         }
     };
     for (name, value) in known.services {
@@ -128,15 +133,15 @@ fn from_value(
     if let Some((kind, name, key, optional)) = map.or(secret) {
         let reference = Reference { kind, name, optional: optional == Some(true) };
         let value = value_of_key(known, var, &reference, key, events)?;
-        return Ok(value.map(|value| literal(var.name.clone(), &value)));
+        return Ok(value.map(|value| literal(var.name.clone(), &value, source.clone())));
     }
     if let Some(field) = &source.field_ref {
-        return field_ref(known.pod, var, field, at).map(Some);
+        return field_ref(known.pod, var, (source, field), at).map(Some);
     }
     if let Some(resource) = &source.resource_field_ref {
         let text = downward::resource(known.pod, resource, Some(own), known.node);
         let text = text.map_err(|error| error.problem(|| format!("{}.resourceFieldRef", at())))?;
-        return Ok(Some(literal(var.name.clone(), &text)));
+        return Ok(Some(literal(var.name.clone(), &text, source.clone())));
     }
     let why =
         "only configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef are read: write one";
@@ -147,7 +152,7 @@ fn from_value(
 fn field_ref(
     pod: &Pod,
     var: &api::EnvVar,
-    field: &api::ObjectFieldSelector,
+    (source, field): (&api::EnvVarSource, &api::ObjectFieldSelector),
     at: impl Fn() -> String,
 ) -> Result<api::EnvVar, ReferenceProblem> {
     let version = field.api_version.as_deref().unwrap_or("v1");
@@ -159,7 +164,7 @@ fn field_ref(
         });
     }
     match downward::only_in_the_object(pod, &field.field_path) {
-        Some(value) => Ok(literal(var.name.clone(), &value)),
+        Some(value) => Ok(literal(var.name.clone(), &value, source.clone())),
         None => Ok(var.clone()),
     }
 }
@@ -239,8 +244,10 @@ fn warning(pod: &PodRef, reason: impl Into<String>, message: String) -> EventDra
     EventDraft::warning(Subject::pod(pod), reason.into(), message)
 }
 
-fn literal(name: String, value: &str) -> api::EnvVar {
-    api::EnvVar { name, value: Some(value.replace('$', "$$")), value_from: None }
+fn literal(name: String, value: &str, source: api::EnvVarSource) -> api::EnvVar {
+    // A runtime looks for the source of a value that is empty.
+    let value_from = (!value.is_empty()).then_some(source);
+    api::EnvVar { name, value: Some(value.replace('$', "$$")), value_from }
 }
 
 #[cfg(test)]

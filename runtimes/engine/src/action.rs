@@ -31,10 +31,7 @@ pub enum Action {
 
 impl Action {
     /// The action of a lifecycle handler; none if it has no known action.
-    pub fn of_handler(
-        handler: &k8s::LifecycleHandler,
-        container: &k8s::Container,
-    ) -> Option<Self> {
+    pub fn of_handler(handler: &k8s::LifecycleHandler, container: &k8s::Container) -> Option<Self> {
         if let Some(sleep) = &handler.sleep {
             let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
             return Some(Self::Sleep(Duration::from_secs(seconds)));
@@ -101,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_a_probe_sees_the_containers_variables_and_that_of_a_hook_does_not() {
+    fn the_command_of_a_probe_sees_the_variables_as_they_are_written_and_that_of_a_hook_does_not() {
         let written = ["sh", "-c", "get $(URL) $(IP)-$(NOPE) $$(PORT)", "$(PORT)"];
         let probed = container("livenessProbe", &written);
         let probe = probed.liveness_probe.as_ref().unwrap();
-        let replaced = ["sh", "-c", "get http://[::1]:5433/$x -$(NOPE) $(PORT)", "5433"];
+        let replaced = ["sh", "-c", "get http://[::1]:$(PORT)/$$x -$(NOPE) $(PORT)", "5433"];
         let exec = |words: [&str; 4]| Some(Action::Exec(words.map(str::to_owned).to_vec()));
         assert_eq!(Action::of_probe(probe, &probed), exec(replaced));
         let hooked = container("lifecycle", &written);

@@ -159,31 +159,22 @@ pub(crate) fn environment_within(
     container: &api::Container,
     node: &EnvironmentFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
-    values(room, container, |source| sourced(pod, container, node, source))
-}
-
-/// The variables with the values that `sourced` finds for those with a `valueFrom`.
-fn values(
-    room: &mut VariablesRoom,
-    container: &api::Container,
-    sourced: impl Fn(&api::EnvVarSource) -> Result<String, EnvironmentError>,
-) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut done = Vec::<(String, String)>::new();
     // A pod may have a hundred thousand variables.
     let mut places = HashMap::<&str, usize>::new();
     room.of_container = MOST_BYTES;
     for (i, var) in container.env.iter().flatten().enumerate() {
         let field = || format!("env[{i}]");
-        let value = match (&var.value, &var.value_from) {
-            (_, Some(source)) => sourced(source).map_err(|e| EnvironmentError {
-                field: format!("env[{i}].valueFrom.{}", e.field),
-                ..e
+        let value = match (var.value.as_deref().unwrap_or_default(), &var.value_from) {
+            ("", None) => String::new(),
+            ("", Some(source)) => sourced(pod, container, node, source).map_err(|e| {
+                EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
             })?,
-            (Some(text), None) => {
+            // What was read from a source stands beside it.
+            (text, _) => {
                 expand(text, room.left(), |name| Some(done[*places.get(name)?].1.as_str()))
                     .ok_or_else(|| room.too_large(field()))?
             }
-            (None, None) => String::new(),
         };
         room.take(var.name.len() + value.len(), field)?;
         match places.get(var.name.as_str()) {
@@ -217,34 +208,50 @@ pub(crate) fn command_line_within(
     container: &api::Container,
     env: &[(String, String)],
 ) -> Result<[Vec<String>; 2], EnvironmentError> {
+    let values = by_name(env);
     let mut expanded = |list, words: &Option<Vec<String>>| {
-        words_within(room, env, list, words.as_deref().unwrap_or_default())
+        words_within(room, &values, list, words.as_deref().unwrap_or_default())
     };
     Ok([expanded("command", &container.command)?, expanded("args", &container.args)?])
 }
 
-/// The command of an exec probe with `$(VAR)` replaced. As with a kubelet, a variable with a `valueFrom` is empty.
+/// The command of an exec probe with `$(VAR)` replaced, as with a kubelet: by what the container's `env` says in
+/// `value`, references and `$$` in it as they are written. A variable with a `valueFrom` is empty; those of services and
+/// of `envFrom`, whose source is empty here, are unknown.
 ///
 /// # Errors
-/// With the variables it is longer than 8 MiB.
+/// It is longer than 8 MiB.
 pub(crate) fn probe_command(
     container: &api::Container,
     command: &[String],
 ) -> Result<Vec<String>, EnvironmentError> {
-    let mut room = VariablesRoom::of_pod();
-    let env = values(&mut room, container, |_| Ok(String::new()))?;
-    words_within(&mut room, &env, "exec.command", command)
+    probe_command_within(&mut VariablesRoom::of_pod(), "exec.command", container, command)
+}
+
+/// The same for the probe with this `field`, in what is left of the container's room.
+pub(crate) fn probe_command_within(
+    room: &mut VariablesRoom,
+    field: &str,
+    container: &api::Container,
+    command: &[String],
+) -> Result<Vec<String>, EnvironmentError> {
+    let of_whole_objects = Some(api::EnvVarSource::default());
+    let written = container.env.iter().flatten().filter(|var| var.value_from != of_whole_objects);
+    let values = written.map(|var| {
+        let value = var.value.as_deref().filter(|_| var.value_from.is_none());
+        (var.name.as_str(), value.unwrap_or_default())
+    });
+    words_within(room, &values.collect(), field, command)
 }
 
 /// The words of `list`, a field of a container whose variables have taken their part of this room, with `$(VAR)`
 /// replaced.
-pub(crate) fn words_within(
+fn words_within(
     room: &mut VariablesRoom,
-    env: &[(String, String)],
+    values: &HashMap<&str, &str>,
     list: &str,
     words: &[String],
 ) -> Result<Vec<String>, EnvironmentError> {
-    let values = by_name(env);
     let mut all = Vec::with_capacity(words.len());
     for (i, word) in words.iter().enumerate() {
         let field = || format!("{list}[{i}]");

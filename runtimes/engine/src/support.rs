@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Allocatable, Pod, UnsupportedField};
 
 use crate::environment::{
-    EnvironmentFacts, VariablesRoom, command_line_within, environment_within, words_within,
+    EnvironmentFacts, VariablesRoom, command_line_within, environment_within, probe_command_within,
 };
 use crate::http_get::invalid_fields;
 use crate::{files, pod_resources, probe_client};
@@ -180,7 +180,7 @@ fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &
         probes(one).try_for_each(|(name, probe)| {
             let command = probe.exec.as_ref().and_then(|exec| exec.command.as_deref());
             let field = format!("{name}.exec.command");
-            words_within(room, &env, &field, command.unwrap_or_default()).map(drop)
+            probe_command_within(room, &field, one, command.unwrap_or_default()).map(drop)
         })
     });
     if let Err(error) = resolved {

@@ -139,12 +139,12 @@ fn key(kind: ObjectKind, name: &str) -> ObjectKey {
 fn as_set(env: &[api::EnvVar]) -> Vec<(String, String)> {
     let mut done: Vec<(String, String)> = Vec::new();
     for var in env {
-        let value = match &var.value_from {
-            Some(from) => {
+        let value = match (var.value.as_deref().unwrap_or_default(), &var.value_from) {
+            ("", Some(from)) => {
                 let field = from.field_ref.as_ref().map(|f| f.field_path.clone());
                 format!("<{}>", field.unwrap_or_default())
             }
-            None => expand(var.value.as_deref().unwrap_or_default(), &done),
+            (text, _) => expand(text, &done),
         };
         match done.iter_mut().find(|(name, _)| *name == var.name) {
             Some(entry) => entry.1 = value,
@@ -292,6 +292,29 @@ fn what_was_read_is_never_taken_for_a_reference() {
     for name in ["M", "S", "ALL"] {
         assert_eq!(env.iter().find(|(n, _)| n == name).unwrap().1, text, "{name}");
     }
+}
+
+#[test]
+fn what_was_read_keeps_its_source_and_what_the_spec_says_has_none() {
+    let api = Api::default().map("m", &[("K", "of map"), ("E", "")]).service("SVC", "10.0.0.9");
+    let field = json!({"fieldRef": {"fieldPath": "spec.restartPolicy"}});
+    let env = json!([
+        map_key("M", "m", "K", false),
+        map_key("EMPTY", "m", "E", false),
+        {"name": "FIELD", "valueFrom": field},
+        {"name": "OWN", "value": "own"},
+    ]);
+    let pod = pod_with("containers", &env, &json!([{"configMapRef": {"name": "m"}}]));
+    let (objects, services) = (&api.objects, &*api.services);
+    let known = EnvironmentInputs { pod: &pod, objects, services, node: None };
+    let one = needs::environments(pod.spec.as_ref().unwrap()).remove(0);
+    let given = resolve(&known, &one, &mut Allowance::of_variables(), &mut Vec::new()).unwrap();
+    let source = |name: &str| given.iter().find(|var| var.name == name).unwrap().value_from.clone();
+    let of_whole_objects = Some(api::EnvVarSource::default());
+    assert_eq!([source("SVC"), source("K")], [of_whole_objects.clone(), of_whole_objects]);
+    assert!(source("M").is_some_and(|from| from.config_map_key_ref.is_some()));
+    assert!(source("FIELD").is_some_and(|from| from.field_ref.is_some()));
+    assert_eq!([source("OWN"), source("EMPTY"), source("E")], [None, None, None]);
 }
 
 #[test]

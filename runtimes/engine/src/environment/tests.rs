@@ -123,6 +123,25 @@ fn the_command_of_a_probe_has_the_room_of_a_command_line() {
     assert_eq!((error.field.as_str(), error.retryable), ("exec.command[1]", false));
 }
 
+/// What a kubelet knows of a variable is what the pod's spec says of it.
+#[test]
+fn a_value_that_was_read_is_the_containers_and_not_its_probes() {
+    let secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    let env = json!([
+        {"name": "SERVICE", "value": "10.0.0.9", "valueFrom": {}},
+        {"name": "TOKEN", "value": "a$$b", "valueFrom": secret},
+        {"name": "TWICE", "value": "of envFrom", "valueFrom": {}},
+        {"name": "TWICE", "value": "2"},
+        {"name": "NAME", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]);
+    let one = container(&json!({ "env": env }));
+    let expected = [("SERVICE", "10.0.0.9"), ("TOKEN", "a$b"), ("TWICE", "2"), ("NAME", "web")];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(environment(&pod(), &one, &node()).unwrap(), expected);
+    let command = ["$(SERVICE)-$(TOKEN)-$(TWICE)-$(NAME)".to_owned()];
+    assert_eq!(probe_command(&one, &command).unwrap(), ["$(SERVICE)--2-"]);
+}
+
 #[test]
 fn a_large_annotation_is_not_given_as_often_as_a_pod_names_it() {
     let object = json!({

@@ -204,6 +204,6 @@ pub(crate) fn pod_of_key(name: &str, reference: &str, object: &str, optional: bo
 pub(crate) fn value(pod: &Pod, name: &str) -> Option<String> {
     let container = &pod.spec.as_ref().unwrap().containers[0];
     let var = container.env.iter().flatten().rfind(|var| var.name == name)?;
-    assert!(var.value_from.is_none(), "{name} is literal");
+    assert!(var.value.is_some(), "{name} is literal");
     var.value.clone()
 }

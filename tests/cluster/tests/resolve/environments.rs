@@ -35,7 +35,7 @@ async fn all_that_a_container_refers_to_becomes_literal() {
     assert_eq!(value(&resolved, "KUBERNETES_SERVICE_PORT_HTTPS").unwrap(), "443");
     let container = &resolved.spec.as_ref().unwrap().containers[0];
     assert_eq!(container.env_from, None);
-    let left = container.env.iter().flatten().filter(|v| v.value_from.is_some()).count();
+    let left = container.env.iter().flatten().filter(|v| v.value.is_none()).count();
     assert_eq!(left, 1, "the pod's address is the runtime's to tell");
     assert_eq!(resolved.uid(), web.uid());
     assert_eq!(bed.told(), []);
