@@ -68,11 +68,11 @@ async fn release(
     if may_mount && files::is_safe(uid.as_str()) {
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("unmounting the volumes of pod {}", pod::title(entry));
-        blocking(move || {
+        let unmounting = move || {
             host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))
-        })
-        .await?;
+        };
+        entry.with_files(unmounting).await?;
     }
     context.termination_notices.forget(entry);
     // The mounts have to be made again if the pod comes back.
@@ -158,7 +158,10 @@ pub(super) async fn forget(
     }
     cgroup::stop_slices(context, uid).await;
     let (config, uid) = (context.config.clone(), uid.clone());
-    blocking(move || {
+    let removal = move || {
+        if !files::is_safe(uid.as_str()) {
+            return Err(failed(format!("{uid} cannot be the name of a directory")));
+        }
         cgroup::remove(&config, &uid);
         let all = &config.logs.dir;
         let cannot = |e| caused(format!("cannot read {}", all.display()), e);
@@ -167,8 +170,8 @@ pub(super) async fn forget(
         }
         // Last: while it is there, the pod is listed.
         volumes::remove(&config, &uid)
-    })
-    .await
+    };
+    entry.with_files(removal).await
 }
 
 /// The pods of which the runtime has nothing, as CRI-O has of none when the machine has booted, and of which their
@@ -376,9 +379,44 @@ impl Drop for StopInProgress<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
+    use winddown_runtimes_tests::FakeCri;
+    use winddown_shared::Runtime as _;
 
     use super::*;
+    use crate::CriRuntime;
+
+    /// Its caller gives up after 10 s, and an emptyDir of many files takes longer.
+    #[tokio::test]
+    async fn a_pod_whose_files_are_still_being_removed_is_forgotten_after_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = CriConfig::below(dir.path());
+        let _cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let entry = runtime.context.pods.get_or_new(&PodUid::new("u"));
+        let (begins, begun) = oneshot::channel();
+        let (_never, slow) = mpsc::channel::<()>();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let removal = {
+            let is_done = Arc::clone(&is_done);
+            move || {
+                let _ = begins.send(());
+                let _ = slow.recv_timeout(Duration::from_millis(200));
+                is_done.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+        };
+        tokio::select! {
+            _ = entry.with_files(removal) => unreachable!("it is slow"),
+            told = begun => told.unwrap(),
+        }
+        runtime.forget_pod(entry.uid()).await.unwrap();
+        assert!(is_done.load(Ordering::SeqCst), "it was begun again");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_clean_up_waits_until_nothing_is_being_stopped() {

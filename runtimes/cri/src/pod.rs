@@ -37,8 +37,6 @@ pub(crate) struct Sandboxes {
     pub(crate) prepared: bool,
     /// Whether the pod's cgroup was there when its weight was last set.
     pub(crate) weighed: bool,
-    /// Held while the pod's volumes are created or removed.
-    pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
     /// Older runs that have not exited although there is a newer run of the same name.
     pub(crate) strays: Vec<Arc<str>>,
     /// The pod's cgroups, if the pod is known without the runtime, which does not answer.

@@ -143,7 +143,7 @@ async fn remove_volumes(
     }
     // If the pod comes back meanwhile, it waits for this lock before it creates its volumes. If they are still being
     // created, on a file system that hangs for example, other pods must not wait for that.
-    let turn = Arc::clone(&entry.lock().own.volumes);
+    let turn = Arc::clone(entry.files());
     let Ok(turn) = turn.try_lock_owned() else { return Ok(Freed::default()) };
     let is_due = {
         let state = entry.lock();
@@ -201,8 +201,7 @@ mod tests {
         let runtime = CriRuntime::open(CriConfig::below(dir.path())).await.unwrap();
         let entry = runtime.context.pods.get_or_new(&PodUid::new("u"));
         entry.lock().stopping = true;
-        let volumes = Arc::clone(&entry.lock().own.volumes);
-        let _creating = volumes.lock_owned().await;
+        let _creating = entry.files().lock().await;
         let removed = remove_volumes(&runtime.context, &entry).now_or_never();
         assert_eq!(removed.expect("it does not wait").unwrap().items, 0);
     }

@@ -55,14 +55,8 @@ async fn prepare(
     if entry.lock().own.prepared {
         return Ok(());
     }
-    let turn = Arc::clone(&entry.lock().own.volumes);
-    let turn = turn.lock_owned().await;
     let (config, owned) = (context.config.clone(), pod.clone());
-    blocking(move || {
-        let _turn = turn;
-        volumes::prepare(&config, &owned)
-    })
-    .await?;
+    entry.with_files(move || volumes::prepare(&config, &owned)).await?;
     entry.lock().own.prepared = true;
     Ok(())
 }

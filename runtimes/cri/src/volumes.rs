@@ -8,7 +8,6 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
 use rustix::process::Gid;
-use winddown_engine::files;
 use winddown_host::{mount_table, regular, removal};
 use winddown_shared::{Pod, PodUid, ResourceName, RuntimeError};
 
@@ -263,11 +262,7 @@ fn remove_file(config: &CriConfig, path: &Path) -> Result<(), RuntimeError> {
 /// # Errors
 /// Something is still mounted there, or the directory cannot be removed.
 pub(super) fn remove(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeError> {
-    let path = dirs::pod(config, uid);
-    if !files::is_safe(uid.as_str()) {
-        return Err(failed(format!("{uid} cannot be the name of a directory")));
-    }
-    remove_all(&config.paths.proc, &dirs::pods(config), &path)
+    remove_all(&config.paths.proc, &dirs::pods(config), &dirs::pod(config, uid))
 }
 
 /// Removes a directory tree below `base`, in which pods may have made links, but not if something is mounted in it,

@@ -1,9 +1,11 @@
 //! A pod in a runtime's memory, and waiting for changes of its state.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{broadcast, watch};
-use winddown_shared::{Mutex, PodUid};
+use winddown_shared::{Mutex, PodUid, RuntimeError};
+
+use crate::failure::blocking;
 
 /// A pod whose state is `S`. All waiters check the state after each change.
 #[derive(Debug)]
@@ -12,12 +14,14 @@ pub struct StateEntry<S> {
     state: Mutex<S>,
     changed: watch::Sender<()>,
     changes: broadcast::Sender<PodUid>,
+    files: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl<S: Default> StateEntry<S> {
     /// Creates a pod about which nothing is known yet. `changes` reports spontaneous changes to the pod workers.
     pub fn new(uid: PodUid, changes: broadcast::Sender<PodUid>) -> Self {
-        Self { uid, state: Mutex::default(), changed: watch::Sender::new(()), changes }
+        let (state, changed, files) = (Mutex::default(), watch::Sender::new(()), Arc::default());
+        Self { uid, state, changed, changes, files }
     }
 }
 
@@ -30,6 +34,28 @@ impl<S> StateEntry<S> {
     /// Locks the state. The lock must not be held across an await or a system call that can wait.
     pub fn lock(&self) -> MutexGuard<'_, S> {
         self.state.lock()
+    }
+
+    /// Held while files of the pod are made or removed.
+    pub fn files(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.files
+    }
+
+    /// Makes or removes files of the pod, one such work after the other. A work goes on when its caller gives up: the
+    /// caller's next try waits for it, and does not begin the same beside it.
+    ///
+    /// # Errors
+    /// Errors of `work`.
+    pub async fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let turn = Arc::clone(&self.files).lock_owned().await;
+        let held = move || {
+            let _turn = turn;
+            work()
+        };
+        blocking(held).await
     }
 
     /// Wakes waiters within the runtime.
@@ -56,5 +82,43 @@ impl<S> StateEntry<S> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_removal_whose_caller_gave_up_is_waited_for_and_not_begun_beside_itself() {
+        let entry = StateEntry::<()>::new(PodUid::new("u"), broadcast::Sender::new(1));
+        let (begins, begun) = oneshot::channel();
+        let (ends, end) = mpsc::channel::<()>();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let slow = {
+            let is_done = Arc::clone(&is_done);
+            move || {
+                let _ = begins.send(());
+                let _ = end.recv();
+                is_done.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+        };
+        tokio::select! {
+            _ = entry.with_files(slow) => unreachable!("it has not been let go"),
+            told = begun => told.unwrap(),
+        }
+        let again = entry.with_files(move || Ok(is_done.load(Ordering::SeqCst)));
+        let mut again = std::pin::pin!(again);
+        let waits = std::future::poll_fn(|cx| Poll::Ready(again.as_mut().poll(cx).is_pending()));
+        assert!(waits.await);
+        ends.send(()).unwrap();
+        assert!(again.await.unwrap(), "the first is done");
     }
 }

@@ -60,11 +60,11 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        blocking(move || {
+        let unmounting = move || {
             mount_table::unmount_below(&proc_root, &path)
                 .map_err(|e| caused("unmounting the pod's volumes".to_owned(), e))
-        })
-        .await
+        };
+        entry.with_files(unmounting).await
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
@@ -73,7 +73,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::clean_up(&self.context, uid).await?;
-        blocking(move || places.iter().try_for_each(|place| remove_all(place))).await?;
+        entry.with_files(move || places.iter().try_for_each(|place| remove_all(place))).await?;
         self.context.pods.remove(uid);
         Ok(())
     }
