@@ -104,12 +104,20 @@ pub(crate) fn uids(config: &CriConfig) -> io::Result<Vec<PodUid>> {
     Ok(names(&pods(config))?.into_iter().map(PodUid::new).collect())
 }
 
-/// The directories of the logs of the pod with this UID, whose name may not be known. Blocks.
+/// The directories of the logs of the pod with this UID. Those of one whose namespace and name are not known are
+/// looked for among all. Blocks.
 ///
 /// # Errors
 /// The directory of all logs cannot be read.
-pub(crate) fn logs_of_uid(config: &CriConfig, uid: &PodUid) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn logs_of_uid(
+    config: &CriConfig,
+    uid: &PodUid,
+    (namespace, name): (&str, &str),
+) -> io::Result<Vec<PathBuf>> {
     let all = &config.logs.dir;
+    if !name.is_empty() {
+        return Ok(vec![files::pod_logs(all, namespace, name, uid)]);
+    }
     // `NAMESPACE_POD_UID`, of which only the UID of a static pod may contain an underscore.
     let is_its = |name: &String| name.splitn(3, '_').nth(2) == Some(uid.as_str());
     Ok(names(all)?.into_iter().filter(is_its).map(|name| all.join(name)).collect())
@@ -126,4 +134,26 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
         names.extend(entry?.file_name().into_string());
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests make what is read")]
+
+    use super::*;
+
+    #[test]
+    fn the_logs_of_a_pod_whose_name_is_known_are_not_looked_for_among_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, uid) = (CriConfig::below(dir.path()), PodUid::new("u"));
+        let all = &config.logs.dir;
+        fs::write(all, "is no directory").unwrap();
+        assert_eq!(logs_of_uid(&config, &uid, ("n", "web")).unwrap(), [all.join("n_web_u")]);
+        logs_of_uid(&config, &uid, ("", "")).unwrap_err();
+        fs::remove_file(all).unwrap();
+        for name in ["n_web_u", "n_web_other", "n_web_u_u"] {
+            fs::create_dir_all(all.join(name)).unwrap();
+        }
+        assert_eq!(logs_of_uid(&config, &uid, ("", "")).unwrap(), [all.join("n_web_u")]);
+    }
 }

@@ -157,7 +157,7 @@ pub(super) async fn forget(
             .map_err(|e| e.during(format!("removing the sandbox of pod {uid}")))?;
     }
     cgroup::stop_slices(context, uid).await;
-    let (config, uid) = (context.config.clone(), uid.clone());
+    let (config, uid, label) = (context.config.clone(), uid.clone(), entry.lock().label.clone());
     let removal = move || {
         if !files::is_safe(uid.as_str()) {
             return Err(failed(format!("{uid} cannot be the name of a directory")));
@@ -165,7 +165,7 @@ pub(super) async fn forget(
         cgroup::remove(&config, &uid);
         let all = &config.logs.dir;
         let cannot = |e| caused(format!("cannot read {}", all.display()), e);
-        for logs in dirs::logs_of_uid(&config, &uid).map_err(cannot)? {
+        for logs in dirs::logs_of_uid(&config, &uid, (&label.0, &label.1)).map_err(cannot)? {
             volumes::remove_all(&config.paths.proc, all, &logs)?;
         }
         // Last: while it is there, the pod is listed.
