@@ -13,51 +13,66 @@ use winddown_shared::{Backoff, Pod, RuntimeError};
 use super::client::CallError;
 use super::{CriContext, api, failed, labels};
 
-/// How long to wait for a name that stays taken.
+/// How long to wait for a name that stays taken by what is not listed.
 const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Creates an object. While its name is taken, looks for the existing one, and tries again for a while.
-/// As cancel-safe as `make`.
+/// What has a name that is taken.
+pub(super) enum NameHolder<T> {
+    /// The object itself, made by an earlier call.
+    Ours(T),
+    /// An object that others have made, which keeps the name.
+    Others,
+    /// Nothing that is listed: it is being made, or removed.
+    Unlisted,
+}
+
+/// Creates an object. While its name is taken, looks for the existing one, and tries again for a while unless others
+/// have made that. As cancel-safe as `make`.
 ///
 /// # Errors
-/// As `make`; also if the name stays taken by an object that is not listed.
+/// As `make`; also if the name is taken by an object of others, or stays taken by one that is not listed.
 pub(super) async fn create_or_find<T, M, F>(
     make: impl Fn() -> M,
     find: impl Fn() -> F,
 ) -> Result<T, CallError>
 where
     M: Future<Output = Result<T, CallError>>,
-    F: Future<Output = Option<T>>,
+    F: Future<Output = NameHolder<T>>,
 {
     let deadline = Instant::now() + FREE_NAME_TIMEOUT;
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         match make().await {
-            Err(error) if error.is_name_taken() => {
-                if let Some(found) = find().await {
-                    return Ok(found);
-                }
-                if Instant::now() >= deadline {
-                    return Err(error);
-                }
-                sleep(backoff.next_delay()).await;
-            }
+            Err(error) if error.is_name_taken() => match find().await {
+                NameHolder::Ours(found) => return Ok(found),
+                NameHolder::Others => return Err(error),
+                NameHolder::Unlisted if Instant::now() >= deadline => return Err(error),
+                NameHolder::Unlisted => sleep(backoff.next_delay()).await,
+            },
             outcome => return outcome,
         }
     }
 }
 
-/// The ID of the pod's ready sandbox with this attempt.
-pub(super) async fn sandbox(context: &Arc<CriContext>, uid: &str, attempt: u32) -> Option<String> {
-    let label_selector = labels::of_pod(uid);
+/// What has the name of the pod's sandbox with this attempt: the ID of a ready one.
+pub(super) async fn sandbox(
+    context: &Arc<CriContext>,
+    uid: &str,
+    attempt: u32,
+) -> NameHolder<String> {
+    let label_selector = labels::of_pod_by_anyone(uid);
     let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
     let request = api::ListPodSandboxRequest { filter };
-    let listed = context.client.list_pod_sandbox(request).await.ok()?.items;
-    let mut found = listed.into_iter().filter(|sandbox| {
-        sandbox.state() == api::PodSandboxState::SandboxReady
-            && sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt)
-    });
-    found.next().map(|sandbox| sandbox.id)
+    let Ok(listed) = context.client.list_pod_sandbox(request).await else {
+        return NameHolder::Unlisted;
+    };
+    let mut named = listed.items;
+    named.retain(|sandbox| sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt));
+    if named.iter().any(|sandbox| !sandbox.labels.contains_key(labels::MANAGED)) {
+        return NameHolder::Others;
+    }
+    let ready = named.into_iter().find(|s| s.state() == api::PodSandboxState::SandboxReady);
+    ready.map_or(NameHolder::Unlisted, |sandbox| NameHolder::Ours(sandbox.id))
 }
 
 /// The first attempt of the pod that no sandbox made by others has: a kubelet that ran the node before leaves its own.
@@ -87,21 +102,23 @@ pub(super) async fn after_sandboxes_of_others(
     Ok(attempts.max().map(|attempt| attempt.saturating_add(1)))
 }
 
-/// The ID of the pod's container with this name and attempt, if it is in this sandbox and was not started.
+/// What has the name of the pod's container with this attempt: the ID of one in this sandbox that was not started.
 pub(super) async fn container(
     context: &Arc<CriContext>,
     uid: &str,
     sandbox: &str,
     (name, attempt): (&str, u32),
-) -> Option<String> {
+) -> NameHolder<String> {
     let label_selector = labels::of_pod(uid);
     let filter = Some(api::ContainerFilter { label_selector, id: String::new() });
     let request = api::ListContainersRequest { filter };
-    let listed = context.client.list_containers(request).await.ok()?.containers;
-    let mut found = listed.into_iter().filter(|container| {
+    let Ok(listed) = context.client.list_containers(request).await else {
+        return NameHolder::Unlisted;
+    };
+    let found = listed.containers.into_iter().find(|container| {
         container.state() == api::ContainerState::ContainerCreated
             && container.pod_sandbox_id == sandbox
             && container.metadata.as_ref().is_some_and(|m| m.name == name && m.attempt == attempt)
     });
-    found.next().map(|container| container.id)
+    found.map_or(NameHolder::Unlisted, |container| NameHolder::Ours(container.id))
 }

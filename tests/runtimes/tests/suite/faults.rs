@@ -336,6 +336,7 @@ async fn a_pod_whose_name_a_sandbox_of_a_kubelet_holds_gets_the_next_if_that_is_
     stage.cri.plant_foreign_sandbox(("web", "uid-web"), false);
     run(&runtime, &polite("web")).await;
     assert_eq!(stage.cri.running(), ["web/main#0"]);
+    assert_eq!(calls(&stage, "RunPodSandbox").len(), 2, "the kubelet's name does not become free");
     stage.cri.plant_foreign_sandbox(("lives", "uid-lives"), true);
     let error = error_chain(&runtime.sync_pod(&polite("lives")).await.unwrap_err());
     assert!(error.contains("remove it with crictl"), "{error}");
