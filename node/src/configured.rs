@@ -100,6 +100,11 @@ impl Configured {
         self.0.node.subscribe()
     }
 
+    /// What is left for pods of a machine with this capacity, with every change of it.
+    pub fn allocatable(&self, capacity: Capacity) -> watch::Receiver<Allocatable> {
+        self.follow(move |config| allocatable_config(config).allocatable(&capacity))
+    }
+
     /// The shutdown policy, with every change of it.
     pub(crate) fn policy(&self) -> watch::Receiver<Arc<Policy>> {
         self.follow(|config| Arc::new(shutdown_policy(config)))
@@ -185,11 +190,6 @@ fn shutdown_policy(config: &Config) -> Policy {
         Mode::Companion => policy.with_in_place(InPlacePolicy::new()),
         _ => policy,
     }
-}
-
-/// What is left for pods of a machine with this capacity.
-pub fn allocatable(config: &Config, capacity: &Capacity) -> Allocatable {
-    allocatable_config(config).allocatable(capacity)
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {

@@ -112,7 +112,7 @@ pub use builder::NodeBuilder;
 #[cfg(feature = "cluster")]
 pub use cluster::Cluster;
 #[cfg(feature = "config")]
-pub use configured::{Configuration, Configured, allocatable, policy_of};
+pub use configured::{Configuration, Configured, policy_of};
 pub use decisions::{Decisions, log_decision};
 pub use disk_room::DiskRoom;
 pub use fit::Machine;

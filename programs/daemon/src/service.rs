@@ -170,20 +170,24 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     };
     match config.node.runtime {
         RuntimeKind::Process => {
-            let process =
-                Arc::new(runtime::process(&config, &service.identity, &service.wall).await?);
+            let process = Arc::new(
+                runtime::process(&service.configured, &service.identity, &service.wall).await?,
+            );
             let runs = Runs::own(process, ConfiguredRuntime::Process, &service, joined);
             service.run(runs).await
         }
         RuntimeKind::Cri => {
-            let cri = Arc::new(runtime::cri(&config, &service.identity, &service.wall).await?);
+            let cri = Arc::new(
+                runtime::cri(&service.configured, &service.identity, &service.wall).await?,
+            );
             let joined = joined.map(|parts| cluster::with_runtime_facts(parts, Arc::clone(&cri)));
             let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined);
             service.run(runs).await
         }
         RuntimeKind::Systemd => {
-            let units =
-                Arc::new(runtime::systemd(&config, &service.identity, &service.wall).await?);
+            let units = Arc::new(
+                runtime::systemd(&service.configured, &service.identity, &service.wall).await?,
+            );
             let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined);
             service.run(runs).await
         }

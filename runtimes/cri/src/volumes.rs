@@ -176,7 +176,7 @@ fn empty_dir(
     make(&pods, &dirs::volumes(config, pod.uid()), 0o755)?;
     regular::make_directory_below(&pods, below, mounts::UNFINISHED)?;
     if empty.medium.as_deref() == Some("Memory") {
-        let for_pods = config.node.allocatable.get(&ResourceName::Memory);
+        let for_pods = config.node.allocatable.borrow().get(&ResourceName::Memory);
         let size = memory::size(pod, empty.size_limit.as_ref(), for_pods);
         host_mount::memory(&config.paths.own_program, &path, size)?;
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as api;
+use tokio::sync::watch;
 use winddown_host::meminfo::MemInfo;
 use winddown_host::{host_addresses, kernel};
 use winddown_shared::{Allocatable, Pod, Quantity, ResourceName, RuntimeError};
@@ -21,15 +22,15 @@ const MOST_BYTES_OF_A_POD: usize = 64 << 20;
 const MOST_OF_A_PATH: usize = 4096;
 
 /// The facts about the node that `valueFrom` may refer to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EnvironmentFacts {
     /// `spec.nodeName`, for pods that do not set it themselves.
     pub name: String,
     /// The configured addresses of the node (`nodeIP`), the primary one first. With none, they are found by
     /// [`host_addresses`](Self::host_addresses).
     pub addresses: Vec<IpAddr>,
-    /// What the node has for pods: what a container without a limit may use.
-    pub allocatable: Allocatable,
+    /// What the node has for pods: what a container without a limit may use. Read for each container that starts.
+    pub allocatable: watch::Receiver<Allocatable>,
     /// The machine's memory in bytes.
     pub memory_bytes: i64,
 }
@@ -121,12 +122,10 @@ impl EnvironmentFacts {
         Self {
             name: name.map(|n| n.trim().to_owned()).unwrap_or_default(),
             addresses: Vec::new(),
-            allocatable: [
+            allocatable: unchanging([
                 (ResourceName::Cpu, i64::try_from(cpus).unwrap_or(1).saturating_mul(1000)),
                 (ResourceName::Memory, memory),
-            ]
-            .into_iter()
-            .collect(),
+            ]),
             memory_bytes: memory,
         }
     }
@@ -138,6 +137,13 @@ impl EnvironmentFacts {
     pub fn host_addresses(&self) -> Vec<IpAddr> {
         if self.addresses.is_empty() { host_addresses() } else { self.addresses.clone() }
     }
+}
+
+/// Amounts of a node that stay as they are.
+pub(crate) fn unchanging(
+    amounts: impl IntoIterator<Item = (ResourceName, i64)>,
+) -> watch::Receiver<Allocatable> {
+    watch::channel(amounts.into_iter().collect()).1
 }
 
 /// The variables of `container`, in the spec's order; a later one of the same name wins.
@@ -433,7 +439,7 @@ fn resource_value(
         }
     }
     if is_limit && amount == 0 && matches!(name, "cpu" | "memory" | "ephemeral-storage") {
-        amount = node.allocatable.get(&ResourceName::from(name));
+        amount = node.allocatable.borrow().get(&ResourceName::from(name));
     }
     let divisor =
         selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));

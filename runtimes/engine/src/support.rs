@@ -7,10 +7,11 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::{Allocatable, Pod, UnsupportedField};
+use winddown_shared::{Pod, UnsupportedField};
 
 use crate::environment::{
     EnvironmentFacts, VariablesRoom, command_line_within, environment_within, probe_command_within,
+    unchanging,
 };
 use crate::http_get::invalid_fields;
 use crate::{files, pod_resources, probe_client};
@@ -172,7 +173,7 @@ fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &
     let node = EnvironmentFacts {
         name: String::new(),
         addresses: vec![Ipv4Addr::LOCALHOST.into()],
-        allocatable: Allocatable::default(),
+        allocatable: unchanging([]),
         memory_bytes: 0,
     };
     let resolved = environment_within(room, pod, one, &node).and_then(|env| {

@@ -18,7 +18,7 @@ use winddown_systemd::units::UnitsClient;
 use winddown_config::Config;
 use winddown_host::machine::is_in_memory;
 use winddown_host::{Capacity, Roots};
-use winddown_node::{NodeIdentity, allocatable};
+use winddown_node::{Configured, NodeIdentity};
 
 use super::cluster;
 use super::slices::{SlicesOfPods, units_of_pods};
@@ -56,33 +56,34 @@ pub enum RuntimeStartError {
 
 /// Opens the process runtime in the configured directories.
 pub(super) async fn process(
-    config: &Config,
+    configured: &Configured,
     identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
-    let process = programs(config, identity, wall, "process")?;
+    let process = programs(configured, identity, wall, "process")?;
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
 
 /// Opens the container runtime at the configured socket, which need not exist yet.
 pub(super) async fn cri(
-    config: &Config,
+    configured: &Configured,
     identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<CriRuntime, RuntimeStartError> {
-    CriRuntime::open(cri_config(config, identity, wall)).await.map_err(RuntimeStartError::Cri)
+    CriRuntime::open(cri_config(configured, identity, wall)).await.map_err(RuntimeStartError::Cri)
 }
 
-fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> CriConfig {
+fn cri_config(configured: &Configured, identity: &NodeIdentity, wall: &WallClock) -> CriConfig {
+    let config = configured.configuration().config;
     let mut cri = CriConfig::new(
         &*config.node.container_runtime_endpoint,
         config.access.state_directory.join("cri"),
         &config.access.pod_logs_dir,
         wall.clone(),
     );
-    tell_facts(&mut cri.node, config, identity);
-    cri.paths.notices = notice_dir(config);
-    cri.made_volumes = cluster::volumes(config).into();
+    tell_facts(&mut cri.node, configured, identity);
+    cri.paths.notices = notice_dir(&config);
+    cri.made_volumes = cluster::volumes(&config).into();
     cri.dns.resolv_conf.clone_from(&config.cluster.resolv_conf);
     cri.dns.servers.clone_from(&config.cluster.dns);
     cri.dns.domain.clone_from(&config.cluster.domain);
@@ -94,12 +95,12 @@ fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> Cri
 
 /// Opens the runtime of transient systemd services. systemd must answer.
 pub(super) async fn systemd(
-    config: &Config,
+    configured: &Configured,
     identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<SystemdRuntime<UnitsClient>, RuntimeStartError> {
-    let mut programs = programs(config, identity, wall, "systemd")?;
-    programs.survivors = survivors(config).await;
+    let mut programs = programs(configured, identity, wall, "systemd")?;
+    programs.survivors = survivors(&configured.configuration().config).await;
     SystemdRuntime::open(programs, units_of_pods()).await.map_err(RuntimeStartError::Systemd)
 }
 
@@ -141,11 +142,12 @@ async fn impossible() -> Option<String> {
 
 /// The settings of runtimes whose containers are programs of this host; `kind` names their directory of records.
 fn programs(
-    config: &Config,
+    configured: &Configured,
     identity: &NodeIdentity,
     wall: &WallClock,
     kind: &str,
 ) -> Result<ProcessConfig, RuntimeStartError> {
+    let config = configured.configuration().config;
     let shim = ShimCommand::beside_this_program().map_err(RuntimeStartError::Shim)?;
     let mut programs = ProcessConfig::new(
         config.access.state_directory.join(kind),
@@ -157,20 +159,21 @@ fn programs(
     let volatile =
         config.access.control_socket.parent().filter(|directory| is_in_memory(directory));
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
-    programs.notice_dir = notice_dir(config);
+    programs.notice_dir = notice_dir(&config);
     programs.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
-    tell_facts(&mut programs.node, config, identity);
+    tell_facts(&mut programs.node, configured, identity);
     programs.log_max_bytes = config.access.container_log_max_size;
     programs.log_max_files = config.access.container_log_max_files;
     Ok(programs)
 }
 
 /// Adds to the facts of this host what the configuration says, and what it leaves for pods.
-fn tell_facts(facts: &mut EnvironmentFacts, config: &Config, identity: &NodeIdentity) {
+fn tell_facts(facts: &mut EnvironmentFacts, configured: &Configured, identity: &NodeIdentity) {
+    let config = configured.configuration().config;
     facts.name.clone_from(&identity.name);
     facts.addresses.clone_from(&config.cluster.node_ips);
     match Capacity::read(&Roots::of_host(&config.access.state_directory)) {
-        Ok(capacity) => facts.allocatable = allocatable(config, &capacity),
+        Ok(capacity) => facts.allocatable = configured.allocatable(capacity),
         Err(error) => tracing::warn!(
             error = error_chain(&error),
             "containers without limits are told what the machine has, not what is left for pods"
@@ -186,7 +189,8 @@ fn notice_dir(config: &Config) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use winddown_shared::WallTime;
+    use winddown_node::Configuration;
+    use winddown_shared::{ResourceName, WallTime};
 
     use super::*;
 
@@ -196,7 +200,8 @@ mod tests {
                     clusterDNS: [10.96.0.10, 'fd00::a']\nclusterDomain: cluster.local\n";
         let (config, _) = Config::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
         let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
-        let cri = cri_config(&config, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
+        let configured = Configured::of(config, WallTime::UNIX_EPOCH);
+        let cri = cri_config(&configured, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
         let servers: Vec<String> = cri.dns.servers.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["10.96.0.10", "fd00::a"]);
         assert_eq!(cri.dns.domain, "cluster.local");
@@ -206,8 +211,31 @@ mod tests {
     fn the_volumes_that_are_made_for_pods_of_the_api_server_may_get_labels() {
         let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-        let cri = cri_config(&Config::default(), &identity, &wall);
+        let configured = Configured::of(Config::default(), WallTime::UNIX_EPOCH);
+        let cri = cri_config(&configured, &identity, &wall);
         let made = ["/var/lib/winddown/cluster/volumes", "/run/winddown/volumes"];
         assert_eq!(cri.made_volumes, made.map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_left_for_pods_is_that_of_the_configuration_in_force() {
+        let of = |cpu: &str| {
+            let text = format!(
+                "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                 systemReserved: {{cpu: {cpu}}}\n"
+            );
+            let (mut config, _) = Config::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
+            // Its file system is a part of the capacity.
+            config.access.state_directory = "/".into();
+            config
+        };
+        let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
+        let configured = Configured::of(of("100m"), WallTime::UNIX_EPOCH);
+        let cri = cri_config(&configured, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
+        let cpu = || cri.node.allocatable.borrow().get(&ResourceName::Cpu);
+        let before = cpu();
+        let config = Arc::new(of("300m"));
+        configured.replace(Configuration { config, ..configured.configuration() });
+        assert_eq!(before - cpu(), 200);
     }
 }

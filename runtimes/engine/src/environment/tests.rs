@@ -21,13 +21,11 @@ fn node() -> EnvironmentFacts {
     EnvironmentFacts {
         name: "n1".into(),
         addresses: vec!["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()],
-        allocatable: [
+        allocatable: unchanging([
             (ResourceName::Cpu, 2500),
             (ResourceName::Memory, 7 << 30),
             (ResourceName::EphemeralStorage, 10 << 30),
-        ]
-        .into_iter()
-        .collect(),
+        ]),
         memory_bytes: 8 << 30,
     }
 }
