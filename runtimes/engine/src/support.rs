@@ -198,6 +198,11 @@ impl Findings {
         self.all.push(UnsupportedField::new(field, why));
     }
 
+    /// Reports an annotation of the pod as not honoured, whatever the path.
+    pub fn refuse_annotation(&mut self, key: &str, why: &str) {
+        self.all.push(UnsupportedField::new(format!("metadata.annotations[{key}]"), why));
+    }
+
     /// Reports the field if `refused`.
     pub fn refuse_if(&mut self, refused: bool, field: &str, why: &str) {
         if refused {

@@ -6,6 +6,9 @@ use winddown_shared::{Pod, UnsupportedField};
 
 use super::launch;
 
+/// The key of the annotation that names the AppArmor profile of a container, with the container's name after it.
+const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+
 /// Returns every field of `pod` that a program of the host cannot honour; empty if the pod runs as written. Fields that
 /// mean nothing without an image (`imagePullPolicy`, for example) are not reported. Pure; use it in admission, or to
 /// show in advance what would be refused.
@@ -17,7 +20,10 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
             found.within("securityContext", |found| pod_security(security, found));
         }
     };
-    check(pod, of_pod, container)
+    check(pod, of_pod, |spec, one, found| {
+        container(one, found);
+        container_security(pod, spec, one, found);
+    })
 }
 
 fn pod_network(spec: &api::PodSpec, found: &mut Findings) {
@@ -72,7 +78,7 @@ fn pod_security(security: &api::PodSecurityContext, found: &mut Findings) {
     );
 }
 
-fn container(spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
+fn container(one: &api::Container, found: &mut Findings) {
     let words = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|w| !w.is_empty());
     // Arguments without a program are the program where no image is named that would have an entry point.
     let is_image = one.image.as_deref().is_some_and(|image| !matches!(image, "" | "host"));
@@ -107,10 +113,9 @@ fn container(spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
         let grpc = "gRPC is not supported: use `exec`, `httpGet` or `tcpSocket`";
         found.refuse_if(probe.grpc.is_some(), &format!("{name}.grpc"), grpc);
     }
-    container_security(spec, one, found);
 }
 
-fn container_security(spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
+fn container_security(pod: &Pod, spec: &api::PodSpec, one: &api::Container, found: &mut Findings) {
     let of_pod = spec.security_context.as_ref();
     let own = one.security_context.as_ref();
     let user = own.and_then(|s| s.run_as_user).or(of_pod.and_then(|s| s.run_as_user));
@@ -121,10 +126,24 @@ fn container_security(spec: &api::PodSpec, one: &api::Container, found: &mut Fin
         "without an image there is no user to take: write `runAsUser` with a number above 0",
     );
     let Some(security) = own else { return };
-    found.within("securityContext", |found| own_security(security, found));
+    let mut app_armor = security.app_armor_profile.as_ref();
+    // The source of the pod has written it into the field.
+    let key = format!("{APPARMOR}{}", one.name);
+    let said = pod.metadata.annotations.as_ref().and_then(|all| all.get(&key));
+    if said.is_some_and(|said| !said.is_empty()) {
+        let profile = app_armor.take();
+        if profile.is_some_and(|profile| is_confined(&profile.type_)) {
+            found.refuse_annotation(&key, "no profile is applied: write `unconfined` or remove it");
+        }
+    }
+    found.within("securityContext", |found| own_security(security, app_armor, found));
 }
 
-fn own_security(security: &api::SecurityContext, found: &mut Findings) {
+fn own_security(
+    security: &api::SecurityContext,
+    app_armor: Option<&api::AppArmorProfile>,
+    found: &mut Findings,
+) {
     found.refuse_if(
         security.read_only_root_filesystem == Some(true),
         "readOnlyRootFilesystem",
@@ -141,7 +160,7 @@ fn own_security(security: &api::SecurityContext, found: &mut Findings) {
     found.refuse_if(proc_mount != "Default", "procMount", "the host's /proc is used: leave it out");
     profiles(
         security.seccomp_profile.as_ref(),
-        security.app_armor_profile.as_ref(),
+        app_armor,
         security.se_linux_options.is_some(),
         security.windows_options.is_some(),
         found,
@@ -156,11 +175,14 @@ fn profiles(
     found: &mut Findings,
 ) {
     let why = "no profile is applied: write `type: Unconfined` or leave it out";
-    let confined = |kind: Option<&str>| kind.is_some_and(|k| k != "Unconfined");
-    found.refuse_if(confined(seccomp.map(|s| &*s.type_)), "seccompProfile", why);
-    found.refuse_if(confined(app_armor.map(|s| &*s.type_)), "appArmorProfile", why);
+    found.refuse_if(seccomp.is_some_and(|s| is_confined(&s.type_)), "seccompProfile", why);
+    found.refuse_if(app_armor.is_some_and(|a| is_confined(&a.type_)), "appArmorProfile", why);
     found.refuse_if(se_linux, "seLinuxOptions", "labels are not set: leave it out");
     found.refuse_if(windows, "windowsOptions", "this is not Windows: leave it out");
+}
+
+fn is_confined(kind: &str) -> bool {
+    kind != "Unconfined"
 }
 
 #[cfg(test)]

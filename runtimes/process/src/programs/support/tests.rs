@@ -183,6 +183,26 @@ fn everything_is_found_at_once_and_each_says_what_to_do() {
     );
 }
 
+/// Who wrote the annotation alone does not know the field.
+#[test]
+fn a_profile_that_an_annotation_names_is_refused_by_the_annotation() {
+    let annotated = |container: &str, kind: &str| {
+        let profile = json!({"securityContext": {"appArmorProfile": {"type": kind}}});
+        let mut object = pod(&json!({ "main": profile })).object().clone();
+        let key = format!("container.apparmor.security.beta.kubernetes.io/{container}");
+        object.metadata.annotations = Some([(key, "as the field".to_owned())].into());
+        let found = check_supported(&Pod::new(object).unwrap());
+        found.into_iter().map(|one| format!("{}: {}", one.field, one.why)).collect::<Vec<_>>()
+    };
+    let own = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/main]: \
+               no profile is applied: write `unconfined` or remove it";
+    assert_eq!(annotated("main", "RuntimeDefault"), [own]);
+    assert_eq!(annotated("main", "Unconfined"), [""; 0]);
+    let field = "spec.containers[0].securityContext.appArmorProfile: \
+                 no profile is applied: write `type: Unconfined` or leave it out";
+    assert_eq!(annotated("other", "RuntimeDefault"), [field]);
+}
+
 #[test]
 fn a_uid_that_would_leave_the_state_directory_is_refused() {
     let mut object = pod(&json!({})).object().clone();
