@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, Quantity};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use winddown_shared::{Pod, ResourceFieldError, resource_field};
 
 use super::problem::ReferenceProblem;
 
@@ -83,8 +84,8 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
 /// # Errors
 /// When the container or the resource is unknown, an amount cannot be parsed, or the node's amounts are
 /// needed but not known yet.
-pub(crate) fn resource(
-    pod: &Pod,
+pub(crate) fn resource<'a>(
+    pod: &'a Pod,
     selector: &api::ResourceFieldSelector,
     own: Option<&str>,
     node: Option<NodeAmounts>,
@@ -102,42 +103,17 @@ pub(crate) fn resource(
     }
     let resources = container.and_then(|container| container.resources.as_ref());
     let of_pod = spec.and_then(|spec| spec.resources.as_ref());
-    let (maps, name, is_limit) = match selector.resource.split_once('.') {
-        Some(("limits", name)) => ([resources, of_pod].map(|r| r?.limits.as_ref()), name, true),
-        Some(("requests", name)) => {
-            ([resources.and_then(|r| r.requests.as_ref()), None], name, false)
+    let given = |is_limit, name: &str| {
+        let amount = |map: Option<&'a BTreeMap<String, ApiQuantity>>| Some(&*map?.get(name)?.0);
+        match is_limit {
+            true => [resources, of_pod].map(|of| amount(of?.limits.as_ref())),
+            false => [resources.and_then(|own| amount(own.requests.as_ref())), None],
         }
-        _ => return Err(ResolveError::Wrong(format!("{} is not known", selector.resource))),
     };
-    let wrong = |text: &str, why| ResolveError::Wrong(format!("{text}: {why}"));
-    let parse = |text: &str| text.parse::<Quantity>().map_err(|error| wrong(text, error));
-    let divisor = selector.divisor.as_ref().map(|q| q.0.as_str());
-    let divisor = parse(divisor.filter(|d| !matches!(*d, "" | "0")).unwrap_or("1"))?;
-    let in_units: fn(Quantity) -> i64 =
-        if name == "cpu" { Quantity::milli_value } else { Quantity::value };
-    let mut amount = 0;
-    for given in maps.into_iter().flatten().filter_map(|map| map.get(name)) {
-        amount = in_units(parse(&given.0)?);
-        if amount != 0 {
-            break;
-        }
-    }
-    // A limit of zero is none.
-    if is_limit && amount == 0 {
-        amount = of_node(name, node)?;
-    }
-    let unit = in_units(divisor).max(1);
-    Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
-}
-
-fn of_node(resource: &str, node: Option<NodeAmounts>) -> Result<i64, ResolveError> {
-    let amount: fn(NodeAmounts) -> i64 = match resource {
-        "cpu" => |node| node.cpu_milli,
-        "memory" => |node| node.memory_bytes,
-        "ephemeral-storage" => |node| node.ephemeral_storage_bytes,
-        _ => return Ok(0),
-    };
-    node.map(amount).ok_or(ResolveError::NodeUnknown)
+    let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
+    let of_node =
+        |name: &str| node.map_or(Err(ResolveError::NodeUnknown), |node| Ok(node.of(name)));
+    resource_field(&selector.resource, divisor, given, of_node)
 }
 
 /// One `key="value"` per line, sorted by key, quoted as Go does.
@@ -179,6 +155,19 @@ fn quote(value: &str, out: &mut String) {
     out.push('"');
 }
 
+// === impl NodeAmounts ===
+
+impl NodeAmounts {
+    fn of(self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.cpu_milli,
+            "memory" => self.memory_bytes,
+            "ephemeral-storage" => self.ephemeral_storage_bytes,
+            _ => 0,
+        }
+    }
+}
+
 // === impl ResolveError ===
 
 impl ResolveError {
@@ -191,6 +180,12 @@ impl ResolveError {
                 after: Some(AMOUNTS_RETRY_DELAY),
             },
         }
+    }
+}
+
+impl From<ResourceFieldError> for ResolveError {
+    fn from(error: ResourceFieldError) -> Self {
+        Self::Wrong(error.why)
     }
 }
 

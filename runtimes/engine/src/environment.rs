@@ -5,10 +5,13 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use tokio::sync::watch;
 use winddown_host::meminfo::MemInfo;
 use winddown_host::{host_addresses, kernel};
-use winddown_shared::{Allocatable, Pod, Quantity, ResourceName, RuntimeError};
+use winddown_shared::{
+    Allocatable, Pod, ResourceFieldError, ResourceName, RuntimeError, resource_field,
+};
 
 /// The most bytes of a container's variables and command line together: a few variables that double each other
 /// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
@@ -402,49 +405,37 @@ fn address_value(path: &str, addresses: &[IpAddr]) -> Result<String, String> {
 
 /// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does. A container without a limit has its
 /// pod's, or what the node has for pods.
-fn resource_value(
-    pod: &Pod,
-    container: &api::Container,
+fn resource_value<'a>(
+    pod: &'a Pod,
+    container: &'a api::Container,
     node: &EnvironmentFacts,
     selector: &api::ResourceFieldSelector,
 ) -> Result<String, EnvironmentError> {
-    let refused = |field: &str, why: String| EnvironmentError {
-        field: format!("resourceFieldRef.{field}"),
-        why,
-        retryable: false,
-    };
     if selector.container_name.as_ref().is_some_and(|n| *n != container.name) {
         let why = "only the container's own resources are known: leave it out".to_owned();
-        return Err(refused("containerName", why));
+        let field = "resourceFieldRef.containerName".to_owned();
+        return Err(EnvironmentError { field, why, retryable: false });
     }
     let own = container.resources.as_ref();
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-    let (maps, name, is_limit) = match selector.resource.split_once('.') {
-        Some(("limits", name)) => ([own, of_pod].map(|of| of?.limits.as_ref()), name, true),
-        Some(("requests", name)) => {
-            ([own.and_then(|own| own.requests.as_ref()), None], name, false)
+    let given = |is_limit, name: &str| {
+        let amount = |map: Option<&'a BTreeMap<String, ApiQuantity>>| Some(&*map?.get(name)?.0);
+        match is_limit {
+            true => [own, of_pod].map(|of| amount(of?.limits.as_ref())),
+            false => [own.and_then(|own| amount(own.requests.as_ref())), None],
         }
-        _ => return Err(refused("resource", format!("{} is not known", selector.resource))),
     };
-    let parse = |field: &str, text: &str| {
-        text.parse::<Quantity>().map_err(|e| refused(field, format!("{text}: {e}")))
-    };
-    let in_units: fn(Quantity) -> i64 =
-        if name == "cpu" { Quantity::milli_value } else { Quantity::value };
-    let mut amount = 0;
-    for given in maps.into_iter().flatten().filter_map(|map| map.get(name)) {
-        amount = in_units(parse("resource", &given.0)?);
-        if amount != 0 {
-            break;
-        }
+    let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
+    resource_field(&selector.resource, divisor, given, |name| {
+        Ok(node.allocatable.borrow().get(&ResourceName::from(name)))
+    })
+}
+
+impl From<ResourceFieldError> for EnvironmentError {
+    fn from(error: ResourceFieldError) -> Self {
+        let field = format!("resourceFieldRef.{}", error.field);
+        Self { field, why: error.why, retryable: false }
     }
-    if is_limit && amount == 0 && matches!(name, "cpu" | "memory" | "ephemeral-storage") {
-        amount = node.allocatable.borrow().get(&ResourceName::from(name));
-    }
-    let divisor =
-        selector.divisor.as_ref().map(|q| q.0.as_str()).filter(|d| !matches!(*d, "" | "0"));
-    let unit = in_units(parse("divisor", divisor.unwrap_or("1"))?).max(1);
-    Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
 }
 
 #[cfg(test)]

@@ -12,12 +12,14 @@ mod go_duration;
 pub mod printable;
 mod quantity;
 pub mod readable;
+mod resource_field;
 mod seconds_up;
 
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use resource_field::{ResourceFieldError, resource_field};
 pub use seconds_up::seconds_up;
 
 /// Splits the text after its leading digits.
