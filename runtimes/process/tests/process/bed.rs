@@ -12,17 +12,22 @@ use winddown_shared::{
     ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, Runtime as _, WallClock,
 };
 
+/// The name of the link to the program that supervises, which each bed has for itself.
+const SHIM: &str = "shim";
 /// How long a condition may take to become true on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Directories of a runtime. Dropping it fails the test if a process of its pods is left.
+/// Directories of a runtime. Dropping it kills what is left of its pods; an agent that still works, because a task of
+/// the test has it, starts nothing after that.
 pub(crate) struct Bed {
     pub(crate) dir: TempDir,
 }
 
 impl Bed {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        let bed = Self { dir: tempfile::tempdir().unwrap() };
+        std::os::unix::fs::symlink(host(), bed.path(SHIM)).unwrap();
+        bed
     }
 
     /// A bed with an open runtime.
@@ -37,7 +42,7 @@ impl Bed {
     }
 
     pub(crate) fn config(&self) -> ProcessConfig {
-        let shim = ShimCommand::new(host(), ["shim".into()]);
+        let shim = ShimCommand::new(self.path(SHIM), ["shim".into()]);
         let mut config = ProcessConfig::new(self.path("state"), self.path("logs"), shim, clock());
         config.volatile_dir = Some(self.path("run"));
         config.backoff = CrashBackoff {
@@ -135,10 +140,8 @@ impl Bed {
     /// Simulates a power cut and a boot for all pods: no process is left, nothing in memory, and on disk only what was
     /// synced. Call it while no runtime is open.
     pub(crate) async fn cut_the_power(&self, files: &[&str]) {
-        for pid in self.supervisors().into_iter().chain(self.processes()) {
-            let pid = nix::unistd::Pid::from_raw(pid);
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-        }
+        kill_all(self.supervisors());
+        kill_all(self.processes());
         self.nothing_left().await;
         let _ = std::fs::remove_dir_all(self.path("run"));
         for lost in files {
@@ -164,12 +167,18 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        for pid in self.processes().into_iter().chain(self.supervisors()) {
-            let _ = nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(pid),
-                nix::sys::signal::Signal::SIGKILL,
-            );
-        }
+        // What has begun to start by now is found below, and what begins later is not.
+        let _ = std::fs::remove_file(self.path(SHIM));
+        // Supervisors first: they start the processes.
+        kill_all(self.supervisors());
+        kill_all(self.processes());
+    }
+}
+
+fn kill_all(pids: Vec<i32>) {
+    for pid in pids {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
 }
 
