@@ -68,11 +68,12 @@ async fn release(
     if may_mount && files::is_safe(uid.as_str()) {
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("unmounting the volumes of pod {}", pod::title(entry));
-        let unmounting = move || {
+        // Without waiting for volumes that are still being created: their file system may hang.
+        blocking(move || {
             host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))
-        };
-        entry.with_files(unmounting).await?;
+        })
+        .await?;
     }
     context.termination_notices.forget(entry);
     // The mounts have to be made again if the pod comes back.

@@ -60,11 +60,11 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        let unmounting = move || {
+        blocking(move || {
             mount_table::unmount_below(&proc_root, &path)
                 .map_err(|e| caused("unmounting the pod's volumes".to_owned(), e))
-        };
-        entry.with_files(unmounting).await
+        })
+        .await
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
