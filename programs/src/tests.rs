@@ -198,6 +198,8 @@ fn durations_are_go_and_systemd_style_and_never_ambiguous() {
         assert!(error.contains("write for example 30s"), "{text}: {error}");
     }
     assert_eq!(grace("500ms"), Err("at least 1s is needed".to_owned()));
+    assert_eq!(grace("365d"), Ok(winddown_shared::LONGEST_NOTICE));
+    assert_eq!(grace("100000h"), Err("at most 365d is possible".to_owned()));
     assert_eq!(grace("1500ms"), Err("only whole seconds are possible: write 1s".to_owned()));
 }
 

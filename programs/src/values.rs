@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{DurationError, WallTime, parse_duration};
+use winddown_shared::{DurationError, LONGEST_NOTICE, WallTime, parse_duration};
 
 /// Parses a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
 ///
@@ -36,14 +36,17 @@ pub(super) fn boot(text: &str) -> Result<i32, String> {
     boot.ok_or_else(|| "write 0 for this boot, -1 for the one before it, and so on".to_owned())
 }
 
-/// Parses a grace period: a duration of at least one second, in whole seconds.
+/// Parses a grace period: whole seconds, from one to what an agent's clock takes.
 ///
 /// # Errors
-/// As [`duration`], or less than a second, or a fraction of a second.
+/// As [`duration`], or out of range, or with a fraction of a second.
 pub(super) fn grace(text: &str) -> Result<Duration, String> {
     let grace = duration(text)?;
     if grace < Duration::from_secs(1) {
         return Err("at least 1s is needed".to_owned());
+    }
+    if grace > LONGEST_NOTICE {
+        return Err(format!("at most {}d is possible", LONGEST_NOTICE.as_secs() / 86_400));
     }
     if grace.subsec_nanos() != 0 {
         return Err(format!("only whole seconds are possible: write {}s", grace.as_secs()));
