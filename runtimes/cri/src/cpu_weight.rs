@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use winddown_host::kernel;
+use winddown_host::{Durability, kernel, regular, replace_private};
 use winddown_shared::error_chain;
 
 use super::CriContext;
@@ -23,6 +23,10 @@ const RAISE_FROM_STOPS: u64 = 8;
 
 /// Added to a raised weight, so that the next agent tells it from a configured one, which is a round number.
 const RAISED_MARK: u64 = 1;
+
+/// Where an agent that raises a weight leaves the one to restore, in the state directory. Nobody reads it unless the
+/// weight is raised.
+const USUAL: &str = "cpu-weight";
 
 /// The scale on which a cgroup version measures weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,11 @@ const V2: Scale = Scale { file: "cpu.weight", one: 100, most: 10_000 };
 /// Adjusts the weight of the pods' cgroup to the number of stops in progress. Does nothing if there is no such cgroup
 /// or it cannot be written.
 pub(super) async fn follow(context: Arc<CriContext>) {
+    let config = context.config.clone();
+    let restored = tokio::task::spawn_blocking(move || restore(&config)).await;
+    if let Ok(Err(error)) = restored {
+        note(&error);
+    }
     let mut stops = context.cleaning.stops();
     // The weight to restore, while it is raised.
     let mut usual: Option<u64> = None;
@@ -74,13 +83,12 @@ async fn write<T: Send + 'static>(
     let driver = context.driver.get(context).await.ok()?;
     let config = context.config.clone();
     let written = tokio::task::spawn_blocking(move || write(&config, driver)).await.ok()?;
-    let note = |error| {
-        tracing::debug!(
-            error = error_chain(&error),
-            "cannot set the CPU weight of the pods' control group"
-        );
-    };
-    written.map_err(note).ok()
+    written.inspect_err(note).ok()
+}
+
+fn note(error: &io::Error) {
+    let error = error_chain(error);
+    tracing::debug!(error, "cannot set the CPU weight of the pods' control group");
 }
 
 /// The file with the weight of the pods' cgroup.
@@ -99,16 +107,52 @@ fn raise(
     usual: Option<u64>,
 ) -> io::Result<u64> {
     let group = group(config, driver)?;
-    let text = kernel::read_to_string(&group.path)?;
-    let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
+    let has = group.weight()?;
     // An agent that was killed left it.
-    let is_raised = has >= scale.one * RAISE_FROM_STOPS && has % scale.one == RAISED_MARK;
-    let found = if is_raised { scale.one } else { has };
+    let found = if scale.is_raised(has) { left(config, scale) } else { has };
+    let is_first = usual.is_none();
     let usual = usual.unwrap_or(found);
     let weight = count.min(scale.most / scale.one - 1) * scale.one + RAISED_MARK;
     put(&group, weight.max(usual))?;
+    // Afterwards: a disk may hang, and the weight of most groups is that of one process.
+    if is_first && usual != left(config, scale) {
+        let (file, text) = (config.paths.state.join(USUAL), usual.to_string());
+        if let Err(error) = replace_private(&file, Durability::Process, text.as_bytes()) {
+            note(&error);
+        }
+    }
     Ok(usual)
+}
+
+/// Restores the weight that an agent which was killed has left raised. The mark says enough: the runtime need not be
+/// asked who manages control groups.
+fn restore(config: &CriConfig) -> io::Result<()> {
+    for driver in [CgroupDriver::Systemd, CgroupDriver::Cgroupfs] {
+        let Ok(group) = group(config, Some(driver)) else { continue };
+        if group.scale.is_raised(group.weight()?) {
+            put(&group, left(config, group.scale))?;
+        }
+    }
+    Ok(())
+}
+
+/// The weight to restore that an agent which was killed has left.
+fn left(config: &CriConfig, scale: Scale) -> u64 {
+    let text = regular::read_to_string(&config.paths.state.join(USUAL), 64).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(scale.one)
+}
+
+impl Scale {
+    fn is_raised(self, weight: u64) -> bool {
+        weight >= self.one * RAISE_FROM_STOPS && weight % self.one == RAISED_MARK
+    }
+}
+
+impl Group {
+    fn weight(&self) -> io::Result<u64> {
+        kernel::read_to_string(&self.path)?.trim().parse().map_err(io::Error::other)
+    }
 }
 
 fn put(group: &Group, weight: u64) -> io::Result<()> {
@@ -159,6 +203,7 @@ mod tests {
             let mount = tempfile::tempdir().unwrap();
             let config = config(mount.path());
             assert!(raise(&config, Some(driver), 80, None).is_err(), "there is none yet");
+            fs::create_dir_all(&config.paths.state).unwrap();
             fs::create_dir_all(mount.path().join(dir)).unwrap();
             let path = mount.path().join(dir).join(file);
             fs::write(&path, format!("{before}\n")).unwrap();
@@ -167,10 +212,34 @@ mod tests {
             assert_eq!(usual.to_string(), before);
             // Again after some have exited, and by an agent that does not know of the first time.
             assert_eq!(raise(&config, Some(driver), 20, Some(usual)).unwrap(), usual);
+            assert_eq!(raise(&config, Some(driver), 20, None).unwrap(), usual);
             let group = group(&config, Some(driver)).unwrap();
-            assert_eq!(raise(&config, Some(driver), 20, None).unwrap(), group.scale.one);
             put(&group, usual).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn the_next_agent_restores_what_one_that_was_killed_has_raised_and_nothing_else() {
+        let driver = Some(CgroupDriver::Systemd);
+        for usual in ["300", "100"] {
+            let mount = tempfile::tempdir().unwrap();
+            let config = config(mount.path());
+            restore(&config).expect("without a group there is nothing to restore");
+            let path = mount.path().join("winddown.slice/cpu.weight");
+            for directory in [path.parent().unwrap(), &config.paths.state] {
+                fs::create_dir_all(directory).unwrap();
+            }
+            let has = || fs::read_to_string(&path).unwrap();
+            fs::write(&path, format!("{usual}\n")).unwrap();
+            raise(&config, driver, 80, None).unwrap();
+            assert_eq!(has(), "8001");
+            restore(&config).unwrap();
+            assert_eq!(has(), usual);
+            // What an operator has set since then.
+            fs::write(&path, "900\n").unwrap();
+            restore(&config).unwrap();
+            assert_eq!(has(), "900\n");
         }
     }
 
