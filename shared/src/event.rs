@@ -1,7 +1,7 @@
 //! One typed event per decision.
 //!
-//! The same value yields the log line, the metric, the Kubernetes Event and the line in the report,
-//! so they cannot contradict each other. A new kind of decision is a variant of [`Event`].
+//! The same value yields the log line, the metric, the Kubernetes Event and the line in the report, so they cannot
+//! contradict each other. A new kind of decision is a variant of [`Event`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,8 +43,7 @@ pub enum Event {
         /// For people, without the prefix used in the status.
         message: Arc<str>,
     },
-    /// A running pod asks for something that is not supported, since an update or a restart of the
-    /// agent. It keeps running without that.
+    /// A running pod asks, since an update or a restart of the agent, for something unsupported, and runs on without.
     FieldsIgnored {
         /// The pod.
         pod: PodRef,
@@ -91,8 +90,7 @@ pub enum Event {
         /// How long the resource has been short, grace period included.
         short_for: Duration,
     },
-    /// A pod was chosen for eviction, because of a shortage or because it exceeds its disk limits,
-    /// and is requested to terminate.
+    /// A pod was chosen to be evicted, for a shortage or its disk limits, and is requested to terminate.
     EvictionStarted {
         /// The pod.
         pod: PodRef,
@@ -249,6 +247,8 @@ pub enum Event {
     },
     /// A group of pods was requested to terminate.
     GroupStarted {
+        /// The reason of its run: a shutdown and a drain may be under way at once.
+        reason: KillReason,
         /// The group's priority.
         priority: i32,
         /// Its name for people, if any: `ordinary pods`.
@@ -260,6 +260,8 @@ pub enum Event {
     },
     /// All containers of a group are gone, or its time is over.
     GroupFinished {
+        /// The reason of its run.
+        reason: KillReason,
         /// The group's priority.
         priority: i32,
         /// Its name for people, if any: `ordinary pods`.
@@ -289,8 +291,7 @@ pub enum Event {
         left: usize,
         /// Whether more may be left: it is not known which pods ran, or what became of them.
         unknown: bool,
-        /// Whether the login manager's lock was released, so that the node may go down. After a
-        /// notice, it is held until the login manager announces the shutdown.
+        /// Whether the login manager's lock was released. After a notice it is held until the shutdown is announced.
         released: bool,
     },
 }

@@ -368,9 +368,11 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         }
         let begun = Instant::now();
         let allowed = latest_end.saturating_sub(self.elapsed());
-        let (priority, name) = (self.plan.groups[group].priority, self.plan.groups[group].name());
+        let (reason, name) = (self.order.reason, self.plan.groups[group].name());
+        let priority = self.plan.groups[group].priority;
         let pods = batch.len();
         self.order.recorder.record(&Event::GroupStarted {
+            reason,
             priority,
             name: name.clone(),
             pods,
@@ -407,7 +409,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         self.kills.overdue.extend(self.kills.asked.keys());
         self.note_finished(&touched);
         let took = begun.elapsed();
-        self.order.recorder.record(&Event::GroupFinished { priority, name, took, left });
+        self.order.recorder.record(&Event::GroupFinished { reason, priority, name, took, left });
         waited
     }
 

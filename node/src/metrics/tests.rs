@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as kube;
-use winddown_shared::{Counter, Gauge, PluginName, PodRef, PodUid};
+use winddown_shared::{Counter, Gauge, KillReason, PluginName, PodRef, PodUid};
 
 use super::*;
 
@@ -67,7 +67,13 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
     metrics.record(&stopped(&[]));
     metrics.record(&stopped(&["main", "log"]));
-    metrics.record(&Event::GroupFinished { priority: -10, name: None, took: secs(7), left: 1 });
+    metrics.record(&Event::GroupFinished {
+        reason: KillReason::Shutdown,
+        priority: -10,
+        name: None,
+        took: secs(7),
+        left: 1,
+    });
     metrics.record(&Event::ShutdownFinished {
         took: secs(30),
         left: 1,
@@ -197,7 +203,13 @@ fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
 fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
     let metrics = metrics();
     for n in 0..10_000 {
-        metrics.record(&Event::GroupFinished { priority: n, name: None, took: secs(1), left: 0 });
+        metrics.record(&Event::GroupFinished {
+            reason: KillReason::Shutdown,
+            priority: n,
+            name: None,
+            took: secs(1),
+            left: 0,
+        });
         metrics.record(&rejected(&format!("Reason{n}")));
         metrics.record(&Event::PodPreempted {
             pod: label(),

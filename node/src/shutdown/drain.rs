@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{
-    Event, GateReason, Lifecycle, Mutex, NodeEndListener, PodKiller, PodSnapshot, Recorder,
+    Event, GateReason, KillReason, Lifecycle, Mutex, NodeEndListener, PodKiller, PodSnapshot,
     RequestReport, Runtime, critical,
 };
 use winddown_shutdown::{
@@ -220,7 +220,6 @@ impl<R: Runtime> Joined<R> {
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> Option<ShutdownReport> {
         let tell = Arc::new(Tell {
-            recorder: self.core.recorder(),
             happened: Mutex::new(self.core.recorders.decisions.listen()),
             events: events.clone(),
         });
@@ -228,7 +227,7 @@ impl<R: Runtime> Joined<R> {
             policy: Arc::clone(&self.policy.borrow()),
             time: drain.time,
             requested_by: drain.requested_by.clone(),
-            recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
+            recorder: self.core.recorder(),
             progress: run.progress.clone(),
             clock: self.core.wall.clone(),
             boot_clock: self.core.boot_clock.clone(),
@@ -257,7 +256,7 @@ impl<R: Runtime> Joined<R> {
         let report = self.core.stop.run_until_cancelled(report).await;
         following.abort();
         let report = report?;
-        tell.pods_so_far();
+        tell.so_far();
         Some(report)
     }
 
@@ -285,22 +284,21 @@ impl<R: Runtime> Joined<R> {
     }
 }
 
-/// Forwards to the caller what the run records about groups, and the workers about pods, in the order of events.
+/// Forwards to the caller what is recorded about the groups of the drain and about pods.
 struct Tell {
-    recorder: Arc<dyn Recorder>,
-    /// The events of the whole node. The end of a pod is in it before the end of its group is recorded.
+    /// The events of the whole node. The end of a pod is in it before the end of its group.
     happened: Mutex<mpsc::UnboundedReceiver<Event>>,
     events: mpsc::UnboundedSender<DrainEvent>,
 }
 
 impl Tell {
-    /// Forwards the ends of pods as they happen.
+    /// Forwards what happens.
     async fn follow(&self) {
         poll_fn(|context| {
             let mut happened = self.happened.lock();
             loop {
                 match ready!(happened.poll_recv(context)) {
-                    Some(event) => self.pod(&event),
+                    Some(event) => self.forward(&event),
                     None => return Poll::Ready(()),
                 }
             }
@@ -308,46 +306,37 @@ impl Tell {
         .await;
     }
 
-    /// Forwards the ends of pods that were recorded so far.
-    fn pods_so_far(&self) {
+    /// Forwards what has happened so far.
+    fn so_far(&self) {
         let mut happened = self.happened.lock();
         while let Ok(event) = happened.try_recv() {
-            self.pod(&event);
+            self.forward(&event);
         }
     }
 
-    /// Forwards the end of a pod. Groups are reported by the drain itself, since these could be a shutdown's.
-    fn pod(&self, event: &Event) {
-        if let Event::PodStopped { .. } = event
-            && let Some(told) = drain_event(event)
-        {
+    fn forward(&self, event: &Event) {
+        if let Some(told) = drain_event(event, KillReason::Drain) {
             let _ = self.events.send(told);
         }
     }
 }
 
-impl Recorder for Tell {
-    fn record(&self, event: &Event) {
-        self.recorder.record(event);
-        if let Event::GroupStarted { .. } | Event::GroupFinished { .. } = event
-            && let Some(told) = drain_event(event)
-        {
-            self.pods_so_far();
-            let _ = self.events.send(told);
-        }
-    }
-}
-
-/// Converts an event for an operator who follows the drain.
-pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
+/// Converts an event for an operator who follows the run for the reason `run`: none for the groups of another run, which may
+/// be in progress at the same time.
+pub(super) fn drain_event(event: &Event, run: KillReason) -> Option<DrainEvent> {
     Some(match event {
-        Event::GroupStarted { priority, name, pods, allowed } => DrainEvent::GroupStarted {
+        Event::GroupStarted { reason, .. } | Event::GroupFinished { reason, .. }
+            if *reason != run =>
+        {
+            return None;
+        }
+        Event::GroupStarted { priority, name, pods, allowed, .. } => DrainEvent::GroupStarted {
             priority: *priority,
             name: name.as_deref().map(str::to_owned),
             pods: *pods,
             seconds: allowed.as_secs_f64(),
         },
-        Event::GroupFinished { priority, name, took, left } => DrainEvent::GroupFinished {
+        Event::GroupFinished { priority, name, took, left, .. } => DrainEvent::GroupFinished {
             priority: *priority,
             name: name.as_deref().map(str::to_owned),
             took_seconds: took.as_secs_f64(),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_notices::Deadline;
-use winddown_shared::{BootClock, Event, GateReason, LONGEST_NOTICE, PodKiller, Runtime, WallTime};
+use winddown_shared::{
+    BootClock, Event, GateReason, KillReason, LONGEST_NOTICE, PodKiller, Runtime, WallTime,
+};
 use winddown_shutdown::ProgressPhase;
 
 use super::drain::DrainState;
@@ -147,7 +149,7 @@ impl<R: Runtime> Joined<R> {
                 Event::ShutdownCancelled { .. } => Some((pods.saturating_sub(ended), false)),
                 _ => None,
             };
-            if let Some(told) = drain::drain_event(&event) {
+            if let Some(told) = drain::drain_event(&event, KillReason::Shutdown) {
                 let _ = events.send(told);
             }
             if let Some((left, unknown)) = left {

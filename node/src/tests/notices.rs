@@ -66,6 +66,31 @@ async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_given_during_a_drain_shows_its_own_groups_and_the_drain_shows_its_own() {
+    let (b, ..) = two_pods().await;
+    let drain = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    let deadline = all(b.node.give_notice(within(15)).await.unwrap()).await;
+    let groups = |told: &[DrainEvent]| -> Vec<(i32, Option<bool>)> {
+        let group = |event: &DrainEvent| match event {
+            DrainEvent::GroupStarted { priority, seconds, .. } => {
+                Some((*priority, Some(*seconds <= 15.0)))
+            }
+            DrainEvent::GroupFinished { priority, .. } => Some((*priority, None)),
+            _ => None,
+        };
+        told.iter().filter_map(group).collect()
+    };
+    let in_order = |fits| {
+        let critical = 2_000_000_000;
+        [(0, Some(fits)), (0, None), (critical, Some(fits)), (critical, None)]
+    };
+    assert_eq!(groups(&deadline), in_order(true), "{deadline:?}");
+    let drain = all(drain).await;
+    assert_eq!(groups(&drain), in_order(false), "{drain:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_deadline_finds_nothing_left_to_do() {
     let (b, ..) = two_pods().await;
     all(b.node.give_notice(within(120)).await.unwrap()).await;

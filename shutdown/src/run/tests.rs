@@ -86,15 +86,29 @@ async fn pods_of_a_group_end_together_and_the_next_group_starts_when_the_last_is
     assert_eq!(
         scene.recorder.events(),
         [
-            Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: secs(20) },
-            Event::GroupFinished { priority: 0, name: None, took: secs(3), left: 0 },
             Event::GroupStarted {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                pods: 2,
+                allowed: secs(20)
+            },
+            Event::GroupFinished {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                took: secs(3),
+                left: 0
+            },
+            Event::GroupStarted {
+                reason: KillReason::Shutdown,
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 pods: 1,
                 allowed: secs(27)
             },
             Event::GroupFinished {
+                reason: KillReason::Shutdown,
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 took: secs(2),
@@ -204,6 +218,7 @@ async fn kills_that_take_too_long_do_not_stop_the_next_group() {
     );
     assert!(left.error.as_ref().unwrap().starts_with("pod default/one still runs after 31s"));
     assert!(scene.recorder.events().contains(&Event::GroupFinished {
+        reason: KillReason::Shutdown,
         priority: 1,
         name: None,
         took: Duration::from_millis(10_100),

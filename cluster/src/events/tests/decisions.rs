@@ -148,7 +148,13 @@ fn what_the_kubelet_says_nothing_about_makes_no_event() {
         Event::OrphanFound { pod: pod("a") },
         Event::PodStopped { pod: pod("a"), took, forced: Vec::new(), remark: None },
         Event::ShutdownResumed { after: took, pods: 1 },
-        Event::GroupStarted { priority: 0, name: None, pods: 1, allowed: took },
+        Event::GroupStarted {
+            reason: KillReason::Shutdown,
+            priority: 0,
+            name: None,
+            pods: 1,
+            allowed: took,
+        },
         Event::ShutdownFinished { took, left: 0, unknown: false, released: true },
         Event::LastBoot { graceful: None, text: "power cut".into() },
     ] {

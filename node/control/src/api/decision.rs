@@ -167,7 +167,7 @@ impl Decision {
     /// Describes an event about a group of a shutdown.
     fn group_event(&mut self, event: &Event) {
         match event {
-            Event::GroupStarted { priority, name, pods, allowed } => {
+            Event::GroupStarted { priority, name, pods, allowed, .. } => {
                 let text = format!(
                     "{}: {} asked to terminate within {}",
                     group(*priority, name.as_deref()),
@@ -180,7 +180,7 @@ impl Decision {
                     .field("pods", *pods)
                     .field("allowedSeconds", allowed.as_secs_f64());
             }
-            Event::GroupFinished { priority, name, took, left } => {
+            Event::GroupFinished { priority, name, took, left, .. } => {
                 let group = group(*priority, name.as_deref());
                 let text = match left {
                     0 => format!("{group}: terminated in {}", duration(*took)),

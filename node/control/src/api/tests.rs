@@ -172,6 +172,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         ),
         (
             Event::GroupStarted {
+                reason: KillReason::Shutdown,
                 priority: 0,
                 name: None,
                 pods: 2,
@@ -181,12 +182,24 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "priority 0 and above: 2 pods asked to terminate within 20s",
         ),
         (
-            Event::GroupFinished { priority: 0, name: None, took: second, left: 0 },
+            Event::GroupFinished {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                took: second,
+                left: 0,
+            },
             "groupFinished",
             "priority 0 and above: terminated in 1s",
         ),
         (
-            Event::GroupFinished { priority: 0, name: None, took: second, left: 2 },
+            Event::GroupFinished {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                took: second,
+                left: 2,
+            },
             "groupFinished",
             "priority 0 and above: 2 pods still running after 1s",
         ),

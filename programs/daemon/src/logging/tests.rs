@@ -139,7 +139,13 @@ fn numbers_signals_and_who_asked_are_fields_too() {
             forced: vec!["a".into(), "b".into()],
             remark: None,
         });
-        decide(&Event::GroupFinished { priority: -10, name: None, took, left: 2 });
+        decide(&Event::GroupFinished {
+            reason: winddown_shared::KillReason::Shutdown,
+            priority: -10,
+            name: None,
+            took,
+            left: 2,
+        });
     });
     let of = |line: usize, name: &str| field(&said[line], name).unwrap();
     assert_eq!((of(0, "REASON"), of(0, "GRACE_SECONDS")), ("drain".into(), "2.5".into()));

@@ -136,15 +136,29 @@ async fn the_events_tell_the_story_in_order() {
         node.recorder.events(),
         [
             Event::ShutdownStarted { pods: 2, budget: secs(30) },
-            Event::GroupStarted { priority: 0, name: None, pods: 1, allowed: secs(20) },
-            Event::GroupFinished { priority: 0, name: None, took: secs(3), left: 0 },
             Event::GroupStarted {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                pods: 1,
+                allowed: secs(20)
+            },
+            Event::GroupFinished {
+                reason: KillReason::Shutdown,
+                priority: 0,
+                name: None,
+                took: secs(3),
+                left: 0
+            },
+            Event::GroupStarted {
+                reason: KillReason::Shutdown,
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 pods: 1,
                 allowed: secs(27)
             },
             Event::GroupFinished {
+                reason: KillReason::Shutdown,
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 took: secs(0),
