@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
-use winddown_shared::{Backoff, WallTime, error_chain};
+use winddown_shared::{Backoff, Event, WallTime, error_chain};
 
 use super::ShutdownController;
 use super::release::FOR_REPORT;
@@ -123,12 +123,15 @@ impl<K: EndingPods> ShutdownController<K> {
         self.report_again(report).await;
     }
 
-    /// Reports an incomplete run of which it is not known whether it was called off.
+    /// Reports an incomplete run of which it is not known whether it was called off, and that it is over.
     pub(super) async fn report_unknown(&self, record: &RunRecord) {
         let mut report = self.until_now(record);
         let why = "no agent completed the run, and whether the shutdown was cancelled is unknown";
         report.warnings.push(why.into());
+        let took = report.took;
         self.report_again(report).await;
+        let ended = Event::ShutdownFinished { took, left: 0, unknown: true, released: false };
+        self.parts.recorder.record(&ended);
     }
 
     /// The report of an incomplete run, as if it had lasted until now.

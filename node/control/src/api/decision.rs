@@ -291,10 +291,9 @@ fn restarts_in(wait: Duration) -> String {
 fn how_it_ended(took: Duration, left: usize, unknown: bool) -> String {
     let took = duration(took);
     match left {
-        0 if unknown => format!(
-            "shutdown finished after {took}: pods may still be running, because the runtime did \
-             not report them"
-        ),
+        0 if unknown => {
+            format!("shutdown finished after {took}: whether pods still run is not known")
+        }
         0 => format!("all pods terminated in {took}"),
         left => format!("{} still running after {took}", pod_count(left)),
     }

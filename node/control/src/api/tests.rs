@@ -221,8 +221,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::ShutdownFinished { took: second, left: 0, unknown: true, released: true },
             "shutdownFinished",
-            "shutdown finished after 1s: pods may still be running, because the runtime did \
-             not report them, lock released",
+            "shutdown finished after 1s: whether pods still run is not known, lock released",
         ),
         (
             Event::ShutdownFinished { took: second, left: 0, unknown: false, released: false },

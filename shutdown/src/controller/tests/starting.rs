@@ -84,6 +84,14 @@ async fn a_silent_login_manager_is_waited_for_as_long_as_the_run_would_have_last
         assert!(agent.gate.is_shut(), "{lock:?}, {machine:?}");
         site.until(secs(33)).await;
         assert!(!agent.gate.is_shut());
+        let told = site.recorder.events();
+        assert!(
+            matches!(
+                told.last(),
+                Some(Event::ShutdownFinished { unknown: true, released: false, .. })
+            ),
+            "the run has an end: {told:?}"
+        );
     }
 }
 
