@@ -42,7 +42,8 @@ options! {
         /// (priority 2000001000 and above, system pods on the host's network, static pods without a priority); then the
         /// static control plane; etcd last. By `priority`, there are two groups, as the kubelet makes them: below
         /// 2000000000, and from there on. Either way drivers of storage, devices and networks terminate after the pods that
-        /// need them. Unset: `role` if neither period above is written, and `priority` otherwise.
+        /// need them. Unset: `role`. In a kubelet's file, and with `mode: companion`, it is `priority` if a period above is
+        /// written.
         // With groups configured by priority it is always `priority`.
         order: ShutdownOrder = ShutdownOrder::Role => live(ORDER);
         /// How long pods are not ready before the first SIGTERM, so that load balancers turn away from them. Comes
@@ -233,6 +234,8 @@ fn period(name: &str, text: &str) -> Option<String> {
 pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     let shutdown = &mut config.shutdown;
     relate_groups(fields, shutdown, reading);
+    // Where a kubelet's periods are, its order is meant too.
+    let as_a_kubelet = reading.kubelet || config.node.mode == Mode::Companion;
     let [period_at, critical_at, order_at] =
         [PERIOD, CRITICAL, ORDER].map(|key| fields.key_at(key).filter(|_| fields.has(key)));
     if let (Some(total), Some(critical)) =
@@ -261,7 +264,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
             );
             fields.fail(ORDER, at, what);
         }
-        None if by_priority || period_at.is_some() || critical_at.is_some() => {
+        None if by_priority || (as_a_kubelet && (period_at.is_some() || critical_at.is_some())) => {
             shutdown.order = ShutdownOrder::Priority;
         }
         _ => {}

@@ -73,15 +73,15 @@ fn the_default_protects_the_node() {
 
 #[test]
 fn durations_are_read_in_both_forms() {
-    assert_eq!(ours("shutdownGracePeriod: 1m30s").shutdown, total(90, 30));
-    assert_eq!(ours("shutdownGracePeriod: 1min 30s").shutdown, total(90, 30));
-    assert_eq!(ours("shutdownGracePeriod: \"90s\"").shutdown, total(90, 30));
+    assert_eq!(ours("shutdownGracePeriod: 1m30s").shutdown, roles(90, 30));
+    assert_eq!(ours("shutdownGracePeriod: 1min 30s").shutdown, roles(90, 30));
+    assert_eq!(ours("shutdownGracePeriod: \"90s\"").shutdown, roles(90, 30));
 }
 
 #[test]
 fn a_total_that_stands_alone_leaves_half_to_critical_pods() {
-    assert_eq!(ours("shutdownGracePeriod: 15s").shutdown, total(15, 7));
-    assert_eq!(ours("shutdownGracePeriod: 5m").shutdown, total(300, 30));
+    assert_eq!(ours("shutdownGracePeriod: 15s").shutdown, roles(15, 7));
+    assert_eq!(ours("shutdownGracePeriod: 5m").shutdown, roles(300, 30));
 }
 
 #[test]
@@ -122,14 +122,17 @@ fn an_empty_list_of_groups_is_as_good_as_none() {
 }
 
 #[test]
-fn pods_end_in_the_order_of_roles_unless_a_period_is_configured() {
-    let order = |fields: &str| ours(fields).shutdown.order;
+fn pods_end_in_the_order_of_roles_unless_a_kubelets_period_or_groups_are_configured() {
+    let order = |fields: &str| warned(fields).0.shutdown.order;
     assert_eq!(order("maxPods: 5"), ShutdownOrder::Role);
     assert_eq!(order("shutdownEndpointDrainPeriod: 5s"), ShutdownOrder::Role);
-    assert_eq!(order("shutdownGracePeriod: 30s"), ShutdownOrder::Priority);
-    assert_eq!(order("shutdownGracePeriodCriticalPods: 5s"), ShutdownOrder::Priority);
+    assert_eq!(order("shutdownGracePeriod: 30s"), ShutdownOrder::Role);
+    assert_eq!(order("shutdownGracePeriodCriticalPods: 5s"), ShutdownOrder::Role);
+    assert_eq!(order("mode: companion"), ShutdownOrder::Role);
+    assert_eq!(order("mode: companion\nshutdownGracePeriod: 30s"), ShutdownOrder::Priority);
     assert_eq!(order("shutdownOrder: priority"), ShutdownOrder::Priority);
-    assert_eq!(order("shutdownGracePeriod: 30s\nshutdownOrder: role"), ShutdownOrder::Role);
+    let by_role = "mode: companion\nshutdownGracePeriod: 30s\nshutdownOrder: role";
+    assert_eq!(order(by_role), ShutdownOrder::Role);
     assert_eq!(kubelets("shutdownGracePeriod: 30s\n").0.shutdown.order, ShutdownOrder::Priority);
     let list = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 9}]";
     assert_eq!(order(list), ShutdownOrder::Priority);
@@ -324,7 +327,6 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
             "nodeLabels: unset to {\"rack\":\"r1\"}",
             "preemptionStrategy: \"distance\" to \"minimal\"",
             "shutdownGracePeriod: \"1m0s\" to \"2m0s\"",
-            "shutdownOrder: \"role\" to \"priority\"",
         ]
     );
     assert_eq!(
@@ -332,7 +334,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
         ["runtime: \"process\" to \"cri\"", "nodeName: unset to \"edge-1\""]
     );
     let running = old.reloaded(&new);
-    assert_eq!(running.shutdown, total(120, 30));
+    assert_eq!(running.shutdown, roles(120, 30));
     assert_eq!((running.node.runtime, running.node.name.clone()), (RuntimeKind::Process, None));
     assert_eq!(Config::changes(&running, &new).applied, []);
     assert!(Config::changes(&new, &new).is_empty());

@@ -321,11 +321,9 @@ fn periods_text(said: Option<&MergedConfiguration>) -> String {
             let value = default_of(field).unwrap_or_default();
             format!("{field}: {}\n", scalar(&value))
         });
-        // A period that is written chooses the kubelet's order, unless the order is written as well.
         return format!(
             "\n# The kubelet's files set no grace periods: these are defaults.\n{total}{critical}\
-             # The order is that of roles, etcd last; without this line it is that of priorities, as a kubelet's.\n\
-             shutdownOrder: role\n"
+             # By role, etcd last; `priority` is the kubelet's order.\nshutdownOrder: role\n"
         );
     }
     if periods.groups.is_empty() {
@@ -336,7 +334,8 @@ fn periods_text(said: Option<&MergedConfiguration>) -> String {
             [&periods.total, &periods.critical].map(|v| scalar(&v.as_str().into()));
         return format!(
             "\n# {of_total}\nshutdownGracePeriod: {total}\n\
-             # {of_critical}\nshutdownGracePeriodCriticalPods: {critical}\n"
+             # {of_critical}\nshutdownGracePeriodCriticalPods: {critical}\n\
+             # The kubelet's order; by `role`, etcd terminates last.\nshutdownOrder: priority\n"
         );
     }
     let of_groups = place(said.and_then(|said| said.by_priority.as_ref()).map(ToString::to_string));

@@ -54,8 +54,7 @@ pub(super) fn page() -> Page {
     page.heading("EXAMPLE");
     page.verbatim(&format!(
         "apiVersion: {API_VERSION}\nkind: {KIND}\nshutdownGracePeriod: 1m\n\
-         shutdownGracePeriodCriticalPods: 20s\n\
-         shutdownOrder: role\nsystemReserved:\n  memory: 256Mi"
+         shutdownGracePeriodCriticalPods: 20s\nsystemReserved:\n  memory: 256Mi"
     ));
     page.heading("SEE ALSO");
     page.text("`winddown`(1), `winddown-config`(1), `winddown.service`(8), `logind.conf`(5)");

@@ -120,7 +120,7 @@ fn the_configuration_has_what_the_kubelet_was_told() {
         assert_eq!(config.cluster.kubeconfig.as_deref(), Some(Path::new(kubeconfig)), "{kubelet}");
         assert_eq!(config.node.container_runtime_endpoint, socket, "{kubelet}");
         assert_eq!(config.node.name.as_deref(), name, "{kubelet}");
-        assert_eq!(config.shutdown.periods(), periods, "{kubelet}");
+        assert_eq!(config.shutdown, periods.into(), "{kubelet}: the kubelet's periods and order");
         let scope = "etc/systemd/system/cri-containerd-.scope.d/50-winddown.conf";
         assert!(image.path(scope).exists(), "{kubelet}");
     }

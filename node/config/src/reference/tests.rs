@@ -113,8 +113,7 @@ fn each_option_changes_its_own_value_and_no_other() {
         // The other options that this one affects.
         let beside: &[&str] = match field.name {
             "mode" => &["runtime"],
-            "shutdownGracePeriod" => &["shutdownGracePeriodCriticalPods", "shutdownOrder"],
-            "shutdownGracePeriodCriticalPods" => &["shutdownOrder"],
+            "shutdownGracePeriod" => &["shutdownGracePeriodCriticalPods"],
             "shutdownGracePeriodByPodPriority" => {
                 &["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownOrder"]
             }
