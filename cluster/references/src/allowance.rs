@@ -15,7 +15,8 @@ pub(crate) struct Allowance {
 // === impl Allowance ===
 
 impl Allowance {
-    /// For the names and values of all variables of a pod. The kernel passes at most 6 MiB to a program.
+    /// For the names and values of all variables of a pod, in the bytes that they take in its record in memory. The kernel
+    /// passes at most 6 MiB to a program.
     pub(crate) fn of_variables() -> Self {
         Self::of(32 << 20)
     }

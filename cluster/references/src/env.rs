@@ -50,7 +50,7 @@ pub(crate) fn resolve(
         };
         if let Some(found) = from_value(known, container.name, var, source, at, events)? {
             let value = found.value.as_deref().unwrap_or_default();
-            allowance.take(&container.field, found.name.len() + value.len())?;
+            allowance.take(&container.field, kept_bytes(&found.name) + kept_bytes(value))?;
             env.push(found);
         }
     }
@@ -78,7 +78,7 @@ fn whole_objects(
         }
     };
     for (name, value) in known.services {
-        allowance.take(&container.field, name.len() + value.len())?;
+        allowance.take(&container.field, kept_bytes(name) + kept_bytes(value))?;
         put(name.clone(), value);
     }
     for from in container.env_from {
@@ -111,9 +111,11 @@ fn from_source(
     let prefix = from.prefix.as_deref().unwrap_or_default();
     // The API server validates keys and prefixes: together they are a name that a variable can have.
     let variables = object.data.iter().map(|(key, value)| {
-        let bytes = prefix.len() + key.len() + value.bytes().len();
-        allowance.take(&container.field, bytes)?;
-        Ok((format!("{prefix}{key}"), value.text()))
+        let text = value.text();
+        // Each `$` of a value is doubled.
+        let bytes = kept_bytes(&text) + text.matches('$').count();
+        allowance.take(&container.field, kept_bytes(prefix) + kept_bytes(key) + bytes)?;
+        Ok((format!("{prefix}{key}"), text))
     });
     variables.collect()
 }
@@ -242,6 +244,16 @@ fn look_up<'a>(
 
 fn warning(pod: &PodRef, reason: impl Into<String>, message: String) -> EventDraft {
     EventDraft::warning(Subject::pod(pod), reason.into(), message)
+}
+
+/// The bytes of a text in JSON, as which the node keeps the pod in memory: up to six for a character.
+fn kept_bytes(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        ..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
 }
 
 fn literal(name: String, value: &str, source: api::EnvVarSource) -> api::EnvVar {

@@ -419,3 +419,19 @@ fn a_large_value_is_not_given_as_often_as_a_pod_names_it() {
     }
     assert!(api.resolve_in("containers", &keys(15), &objects(15)).0.is_ok());
 }
+
+/// The node keeps a pod as JSON, in memory, and a control character takes six bytes of that.
+#[test]
+fn a_value_counts_as_much_as_it_takes_where_the_pod_is_kept() {
+    for (character, number) in [("\u{1}", 6), ("$", 17)] {
+        let large = character.repeat(1 << 20);
+        let api = Api::default().map("m", &[("K", large.as_str())]);
+        let keys: Value = (0..20).map(|i| map_key(&format!("V{i}"), "m", "K", false)).collect();
+        let (outcome, _) = api.resolve_in("containers", &keys, &json!([]));
+        assert!(matches!(outcome, Err(ReferenceProblem::Unfit { .. })), "{character:?}");
+        let from =
+            (0..20).map(|i| json!({"prefix": format!("P{i}_"), "configMapRef": {"name": "m"}}));
+        let (outcome, _) = api.resolve_in("containers", &json!([]), &from.collect());
+        assert!(matches!(outcome, Err(ReferenceProblem::Unfit { .. })), "{character:?}");
+    }
+}
