@@ -113,7 +113,7 @@ impl ReportSource<'_> {
         }
         let last = list.last_run();
         let unreported = match in_runtime(out, self.client.status())? {
-            Err(error) if asks_disk(&error) => None,
+            Err(error) if asks_disk(&error) => self.unreported(list, out)?,
             answer => answer?.unreported(last),
         };
         if let Some(what) = unreported {
@@ -122,6 +122,22 @@ impl ReportSource<'_> {
                 .with_hint("`winddown report` shows the last report there is"));
         }
         Ok(last.map_or("latest", |entry| &entry.id))
+    }
+
+    /// Why the last run may have left no report, by the files of the agent.
+    fn unreported(
+        &self,
+        list: &ReportList,
+        out: &mut Output,
+    ) -> Result<Option<String>, CommandError> {
+        let access = &self.config(out)?.access;
+        let this = winddown_host::machine::boot_id();
+        let volatile = access.control_socket.parent();
+        reports::unreported(&access.state_directory, volatile, &this, list).map_err(|error| {
+            let what = "the last run may be one whose record cannot be read";
+            CommandError::new(Exit::PodsLeft, anyhow::Error::new(error).context(what))
+                .refused_if_unprivileged()
+        })
     }
 
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {

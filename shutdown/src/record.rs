@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
     EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid, ShutdownKind,
+    WallTime,
 };
 
 use crate::controller::status_of_ended;
@@ -192,6 +193,13 @@ impl RunRecord {
             Trigger::Notice if self.login_since_ms.is_none() => login.lock.is_known(),
             _ => login.has_spoken(),
         }
+    }
+
+    /// Whether the run began after one that began at `earlier`, by the wall clock.
+    pub fn began_after(&self, earlier: WallTime) -> bool {
+        // After a restart, the start is computed from the wall clock again and may differ slightly.
+        let slack = Duration::from_secs(1);
+        self.report.started_at > earlier.checked_add(slack).unwrap_or(earlier)
     }
 
     /// The notice of `source` that began or shortened the run, if one did: when the node goes down, in time since the

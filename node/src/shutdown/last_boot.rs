@@ -44,26 +44,14 @@ impl LastBootState {
             return Self::nothing();
         }
         reports.remove_drafts();
-        let mark = or_none(BootMark::load(state));
-        let previous = mark.as_ref().and_then(|mark| mark.previous_boot(boot_id));
-        let report = match &previous {
-            Some(previous) => reports.shutdown_of_boot(&previous.boot_id),
-            None => reports.shutdown_before(boot_id),
-        };
+        let mut problems = Vec::new();
+        let (last, mark) = find(state, reports, records, boot_id, &mut problems);
+        problems.iter().for_each(log);
         let first = mark.as_ref().is_none_or(|mark| mark.boot_id != boot_id);
-        let evidence = Evidence {
-            boot_id: boot_id.to_owned(),
-            mark: mark.clone(),
-            report: or_none(report),
-            same_boot: if first { None } else { or_none(reports.shutdown_of_boot(boot_id)) },
-            record: newest_of_other_boots(records, boot_id),
-        };
-        let last = last_boot(evidence);
         if let LastBoot::Recorded(report) = &last {
-            or_none(reports.write(report).map(Some));
+            or_log(reports.write(report));
         }
-        let ours = BootMark::after(mark.as_ref(), boot_id, now);
-        or_none(ours.store(state).map(Some));
+        or_log(BootMark::after(mark.as_ref(), boot_id, now).store(state));
         let again = last.report().is_some_and(|report| report.boot_id == boot_id);
         Self { last, is_news: first || again }
     }
@@ -104,10 +92,40 @@ pub(super) async fn note_stopped(state: PathBuf, boot_id: String, now: WallTime)
 }
 
 fn note_stop(state: &Path, boot_id: &str, now: WallTime) {
-    let mark = or_none(BootMark::load(state)).filter(|mark| mark.boot_id == boot_id);
-    if let Some(mark) = mark {
-        or_none(BootMark { stopped_at: Some(now), ..mark }.store(state).map(Some));
+    match BootMark::load(state) {
+        Ok(Some(mark)) if mark.boot_id == boot_id => {
+            or_log(BootMark { stopped_at: Some(now), ..mark }.store(state));
+        }
+        Ok(_) => {}
+        Err(error) => log(&error),
     }
+}
+
+/// Finds how the node went down before the boot `boot_id`, and the mark of the agent before. What cannot be read counts
+/// as missing and is added to `problems`, but for `records`, whose reader has said so. Blocks on the disk.
+pub(super) fn find(
+    state: &Path,
+    reports: &ReportStore,
+    records: &[Arc<dyn RecordStore>],
+    boot_id: &str,
+    problems: &mut Vec<FileError>,
+) -> (LastBoot, Option<BootMark>) {
+    let mark = or_none(BootMark::load(state), problems);
+    let previous = mark.as_ref().and_then(|mark| mark.previous_boot(boot_id));
+    let report = match &previous {
+        Some(previous) => reports.shutdown_of_boot(&previous.boot_id),
+        None => reports.shutdown_before(boot_id),
+    };
+    let report = or_none(report, problems);
+    let is_of_this_boot = mark.as_ref().is_some_and(|mark| mark.boot_id == boot_id);
+    let same_boot = match is_of_this_boot {
+        true => or_none(reports.shutdown_of_boot(boot_id), problems),
+        false => None,
+    };
+    let record = newest_of_other_boots(records, boot_id);
+    let boot_id = boot_id.to_owned();
+    let evidence = Evidence { boot_id, mark: mark.clone(), report, same_boot, record };
+    (last_boot(evidence), mark)
 }
 
 /// The newest run record that an agent of another boot left.
@@ -119,12 +137,22 @@ fn newest_of_other_boots(records: &[Arc<dyn RecordStore>], boot_id: &str) -> Opt
         .max_by_key(|record| (record.report.started_at, record.sequence))
 }
 
-fn or_none<T>(result: Result<Option<T>, FileError>) -> Option<T> {
+fn or_none<T>(result: Result<Option<T>, FileError>, problems: &mut Vec<FileError>) -> Option<T> {
     result.unwrap_or_else(|error| {
-        tracing::warn!(
-            "the record of the last shutdown may be incomplete: {}",
-            winddown_shared::error_chain(&error)
-        );
+        problems.push(error);
         None
     })
+}
+
+fn or_log<T>(result: Result<T, FileError>) {
+    if let Err(error) = result {
+        log(&error);
+    }
+}
+
+fn log(error: &FileError) {
+    tracing::warn!(
+        "the record of the last shutdown may be incomplete: {}",
+        winddown_shared::error_chain(error)
+    );
 }

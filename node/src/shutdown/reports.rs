@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use winddown_shared::error_chain;
-use winddown_shutdown::{Listing, ReportStore, ShutdownReport};
+use winddown_shutdown::{
+    FileError, LastBoot, Listing, RecordFile, ReportStore, RunRecord, ShutdownReport,
+};
 
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
 
+use super::{last_boot, running};
 use crate::api::unreadable;
 
 /// The directory of reports below the state directory.
@@ -56,6 +59,52 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
     };
     serde_json::to_value(report)
         .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))
+}
+
+/// Why the last of the reports in `list` may not be of the last run, if so; while an agent runs, its status says it
+/// (`NodeStatus::unreported`). `state` and `volatile` are the agent's directories. Blocks on the disk.
+///
+/// # Errors
+/// What earlier agents left cannot be read.
+pub fn unreported(
+    state: &Path,
+    volatile: Option<&Path>,
+    boot_id: &str,
+    list: &ReportList,
+) -> Result<Option<String>, FileError> {
+    if boot_id.is_empty() {
+        return Ok(None);
+    }
+    let records = running::places(state, volatile, std::convert::identity);
+    let of_drains = running::places(state, volatile, RecordFile::of_drain);
+    let mut left = Vec::new();
+    for place in records.iter().chain(&of_drains) {
+        left.extend(place.read()?);
+    }
+    let mut problems = Vec::new();
+    let store = ReportStore::new(directory(state));
+    let (before, _) = last_boot::find(state, &store, &records, boot_id, &mut problems);
+    if let Some(problem) = problems.pop() {
+        return Err(problem);
+    }
+    let is_of_this_boot = list.last_run().is_some_and(|last| last.boot_id == boot_id);
+    Ok(match &before {
+        // The next agent stores its report.
+        LastBoot::Recorded(_) => before.describe(),
+        LastBoot::Unseen { .. } if !is_of_this_boot => before.describe(),
+        _ => cut_off(&left, list),
+    })
+}
+
+/// Says which run is the last that an agent neither finished nor reported.
+fn cut_off(left: &[RunRecord], list: &ReportList) -> Option<String> {
+    let is_reported = |run: &RunRecord| {
+        list.reports.iter().filter_map(|entry| entry.started_at).any(|at| !run.began_after(at))
+    };
+    let left = left.iter().filter(|run| !run.phase.is_over() && !is_reported(run));
+    let last = left.max_by_key(|run| run.report.started_at)?;
+    let began = last.report.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
+    Some(format!("the agent was stopped in the middle of the run that began at {began}"))
 }
 
 fn listing(store: &ReportStore) -> Result<Listing, ApiError> {

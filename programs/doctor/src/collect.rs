@@ -107,7 +107,7 @@ pub async fn collect(place: &ObservedNode) -> Facts {
 }
 
 async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFacts {
-    let (setting, installed, others_may_write, exposed, state, socket, last, commands) = tokio::join!(
+    let (setting, installed, others_may_write, exposed, state, socket, last, unreported, commands) = tokio::join!(
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
         others_may_write(look.place, rooted.pods.static_pod_path.as_deref()),
@@ -115,11 +115,22 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
         look.live_disk("the state directory", |_, state, _| files::state(state)),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
         look.disk("the reports", |_, state, _| files::last_report(state)),
+        look.disk("the records of runs", files::unreported),
         look.disk("the shutdown commands", |place, _, _| {
             Fact::Known(files::commands(&place.root))
         }),
     );
-    FileFacts { setting, installed, others_may_write, exposed, state, socket, last, commands }
+    FileFacts {
+        setting,
+        installed,
+        others_may_write,
+        exposed,
+        state,
+        socket,
+        last,
+        unreported,
+        commands,
+    }
 }
 
 async fn runtime(look: &Look<'_>, rooted: &Config) -> ContainerRuntimeFacts {

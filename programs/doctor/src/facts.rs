@@ -108,6 +108,8 @@ pub struct FileFacts {
     pub socket: Fact<SocketFile>,
     /// The newest report of a shutdown, if there is one.
     pub last: Fact<Option<ReportEntry>>,
+    /// Why a later run may have left no report, if so, by what agents left on disk.
+    pub unreported: Fact<Option<String>>,
     /// The commands that shut a machine down.
     pub commands: Fact<Vec<ShutdownCommand>>,
 }

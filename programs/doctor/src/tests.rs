@@ -78,6 +78,7 @@ fn healthy() -> Facts {
                 directory_mode: 0o755,
             }),
             last: Fact::Known(None),
+            unreported: Fact::Known(None),
             commands: Fact::Known(vec![ShutdownCommand {
                 path: "/usr/sbin/reboot".into(),
                 leads_to: "/usr/bin/systemctl".into(),

@@ -199,6 +199,50 @@ fn a_run_that_went_wrong_is_checked_even_if_it_was_cancelled_or_its_pods_are_unk
 }
 
 #[test]
+fn a_check_without_an_agent_passes_over_no_run_that_the_power_or_the_agent_has_cut() {
+    let pod = |end: &str| {
+        serde_json::json!([{
+            "namespace": "default", "name": "web", "uid": "u", "priority": 0,
+            "graceSeconds": 20.0, "requestedMs": 0, "outcome": end,
+        }])
+    };
+    let this = winddown_host::machine::boot_id();
+    let checked = |run: &World, wanted: Exit, said: &str| {
+        let ran = run.run("report --check");
+        assert_eq!(ran.exit, wanted, "{}", ran.err);
+        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+    };
+    let world = World::new("");
+    world.keep_with(1, "b1", "loginManager", "clean", &pod("exited"));
+    let mark = |boot: &str| {
+        let mark = serde_json::json!({"bootId": boot, "startedAt": "2026-11-20T11:00:00Z"});
+        std::fs::write(world.state().join("boot.json"), mark.to_string()).unwrap();
+    };
+    mark("b1");
+    checked(&world, Exit::Success, "");
+    mark("b2");
+    checked(&world, Exit::PodsLeft, "no report says how the pods last terminated: the node went");
+
+    world.leave_record("shutdown.json", 2, "b2", &pod("terminating"));
+    checked(&world, Exit::PodsLeft, "the machine went down in the middle");
+    // The next agent makes a report of it.
+    world.keep_with(2, "b2", "loginManager", "clean", &pod("exited"));
+    checked(&world, Exit::Success, "");
+
+    for name in ["shutdown.json", "drain.json"] {
+        mark("b2");
+        world.leave_record(name, 3, &this, &pod("terminating"));
+        let what = "the agent was stopped in the middle of the run that began at 2026-11-20 12:03";
+        checked(&world, Exit::PodsLeft, what);
+        std::fs::write(world.state().join(name), "{").unwrap();
+        checked(&world, Exit::PodsLeft, "the last run may be one whose record cannot be read");
+        std::fs::remove_file(world.state().join(name)).unwrap();
+    }
+    std::fs::write(world.state().join("boot.json"), "{").unwrap();
+    checked(&world, Exit::PodsLeft, "the last run may be one whose record cannot be read");
+}
+
+#[test]
 fn reports_are_read_from_disk_when_no_agent_answers() {
     let world = World::new("");
     assert!(world.run("report").err.contains("no shutdown has been reported on this node yet"));

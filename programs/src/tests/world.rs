@@ -59,7 +59,7 @@ impl World {
     pub(super) fn new(config: &str) -> Self {
         let world = Self(TempDir::new().unwrap());
         let kind = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
-        let state = world.0.path().join("state");
+        let state = world.state();
         let text = format!("{kind}stateDirectory: {}\n{config}", state.display());
         std::fs::write(world.0.path().join("config.yaml"), text).unwrap();
         world
@@ -85,29 +85,60 @@ impl World {
         outcome: &str,
         pods: &serde_json::Value,
     ) -> String {
-        let report: ShutdownReport = serde_json::from_value(json!({
-            "apiVersion": "winddown.dev/v1alpha1",
-            "kind": "ShutdownReport",
-            "version": 1,
-            "trigger": trigger,
-            "bootId": boot,
-            "startedAt": format!("2026-11-20T12:{minute:02}:00Z"),
-            "finishedAt": format!("2026-11-20T12:{minute:02}:01Z"),
-            "tookSeconds": 1.0,
-            "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
-            "outcome": outcome,
-            "groups": [{
-                "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
-                "deadlineSeconds": 20.0, "pods": pods,
-            }],
-        }))
-        .unwrap();
+        let report: ShutdownReport =
+            serde_json::from_value(report(minute, boot, trigger, outcome, pods)).unwrap();
         ReportStore::new(self.reports()).write(&report).unwrap();
         report.id()
     }
 
+    /// Leaves the record of a run in which the agent or the machine was stopped, in the state directory's file `name`.
+    pub(super) fn leave_record(
+        &self,
+        name: &str,
+        minute: u32,
+        boot: &str,
+        pods: &serde_json::Value,
+    ) {
+        let record = json!({
+            "version": 1, "sequence": 2, "phase": "ending", "startedBootMs": 1000,
+            "report": report(minute, boot, "loginManager", "interrupted", pods),
+        });
+        std::fs::write(self.state().join(name), record.to_string()).unwrap();
+    }
+
+    /// Returns the state directory.
+    pub(super) fn state(&self) -> std::path::PathBuf {
+        self.0.path().join("state")
+    }
+
     /// Returns the directory of the reports.
     pub(super) fn reports(&self) -> std::path::PathBuf {
-        winddown_node::reports::directory(&self.0.path().join("state"))
+        winddown_node::reports::directory(&self.state())
     }
+}
+
+/// The report of a run that began `minute` minutes after noon.
+fn report(
+    minute: u32,
+    boot: &str,
+    trigger: &str,
+    outcome: &str,
+    pods: &serde_json::Value,
+) -> serde_json::Value {
+    json!({
+        "apiVersion": "winddown.dev/v1alpha1",
+        "kind": "ShutdownReport",
+        "version": 1,
+        "trigger": trigger,
+        "bootId": boot,
+        "startedAt": format!("2026-11-20T12:{minute:02}:00Z"),
+        "finishedAt": format!("2026-11-20T12:{minute:02}:01Z"),
+        "tookSeconds": 1.0,
+        "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
+        "outcome": outcome,
+        "groups": [{
+            "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
+            "deadlineSeconds": 20.0, "pods": pods,
+        }],
+    })
 }

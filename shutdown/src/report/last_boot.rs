@@ -136,10 +136,7 @@ fn ends_a_boot(record: &RunRecord) -> bool {
 
 /// Whether `record` is of a run that began after the one in `report`.
 fn is_of_later_run(record: &RunRecord, report: &ShutdownReport) -> bool {
-    // After a restart, the start is computed from the wall clock again and may differ slightly.
-    let slack = std::time::Duration::from_secs(1);
-    let report_began = report.started_at.checked_add(slack).unwrap_or(report.started_at);
-    record.phase != RunPhase::Released && record.report.started_at > report_began
+    record.phase != RunPhase::Released && record.began_after(report.started_at)
 }
 
 /// Reconstructs the report of a run that did not get to write it.

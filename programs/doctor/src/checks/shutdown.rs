@@ -438,8 +438,12 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the last shutdown's report", &facts.files.last);
         }
     };
-    let agent = facts.agent.known();
-    if let Some(what) = agent.and_then(|status| status.unreported(last.as_ref())) {
+    let unreported = match (facts.agent.known(), &facts.files.unreported) {
+        (Some(status), _) => status.unreported(last.as_ref()),
+        (None, Fact::Known(what)) => what.clone(),
+        (None, unknown) => return CHECK.not_observed("what the last run left", unknown),
+    };
+    if let Some(what) = unreported {
         return Some(CHECK.info("no report says how the pods last terminated").saw(what).advise(
             "`winddown report` shows the last report there is, `winddown status` more of it",
         ));

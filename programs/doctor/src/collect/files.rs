@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use winddown_shared::{WallTime, error_chain};
-use winddown_shutdown::ReportStore;
+use winddown_shutdown::{FileError, ReportStore};
 
 use super::{ObservedNode, not_observed};
 use crate::facts::{
@@ -16,7 +16,7 @@ use crate::facts::{
 };
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
-use winddown_control::api::ReportEntry;
+use winddown_control::api::{ReportEntry, ReportList};
 use winddown_host::FreeSpace;
 use winddown_node::reports;
 
@@ -143,16 +143,50 @@ pub(super) fn newest(state: &Path) -> Option<(PathBuf, WallTime)> {
 }
 
 pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
+    match listed(state) {
+        Ok(list) => Fact::Known(list.last_run().or(list.reports.first()).cloned()),
+        Err(error) => not_observed(&error, &reports::directory(state)),
+    }
+}
+
+/// Determines whether the last run on a machine that is up left a report.
+pub(super) fn unreported(
+    place: &ObservedNode,
+    state: &Path,
+    socket: &Path,
+) -> Fact<Option<String>> {
+    if !place.live {
+        return Fact::Known(None);
+    }
+    let list = match listed(state) {
+        Ok(list) => list,
+        Err(error) => return not_observed(&error, &reports::directory(state)),
+    };
+    let this = winddown_host::machine::boot_id();
+    match reports::unreported(state, socket.parent(), &this, &list) {
+        Ok(what) => Fact::Known(what),
+        Err(error) => {
+            let kind = match &error {
+                FileError::Io { source, .. } => super::kind(source),
+                _ => NotObserved::Failed,
+            };
+            Fact::Unknown(kind, error_chain(&error))
+        }
+    }
+}
+
+/// Reads the list of reports; where no agent has made their directory, there are none.
+fn listed(state: &Path) -> std::io::Result<ReportList> {
     let directory = reports::directory(state);
     match fs::metadata(&directory) {
         Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Fact::Known(None),
-        Err(error) => return not_observed(&error, &directory),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(ReportList::default());
+        }
+        Err(error) => return Err(error),
     }
-    match reports::list(&ReportStore::new(directory.clone())) {
-        Ok(list) => Fact::Known(list.last_run().or(list.reports.first()).cloned()),
-        Err(error) => not_observed(&std::io::Error::other(error.to_string()), &directory),
-    }
+    reports::list(&ReportStore::new(directory))
+        .map_err(|error| std::io::Error::other(error.to_string()))
 }
 
 /// The commands that shut the machine down, with the paths that their links lead to.

@@ -240,6 +240,18 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "incomplete, 3 pods",
             "winddown report --id x",
         ),
+        (
+            "a run that was cut, and no agent to say so",
+            |f| {
+                f.agent = unseen(NotObserved::Denied);
+                f.files.last = last("clean");
+                f.files.unreported = Fact::Known(Some("the machine went down".into()));
+            },
+            "last-shutdown",
+            Info,
+            "the machine went down",
+            "winddown report",
+        ),
     ]);
 }
 
