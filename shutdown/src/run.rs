@@ -398,10 +398,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         let wait = Wait::Group { index: group, begun, killed: killed.unwrap_or_default() };
         let waited = self.answers(wait).await;
 
-        // A pod whose kill failed or was refused is not awaited, but still runs.
-        let reports = places.iter().map(|place| &self.groups[place.group].pods[place.pod]);
-        let failed = reports.filter(|pod| pod.end == PodEnd::StillRunning).count();
-        let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
+        let left = self.left_of(&places);
         if waited.is_err() && left > 0 {
             // Their grace goes on: neither has the group finished, nor is anything late.
             return waited;
@@ -411,6 +408,13 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         let took = begun.elapsed();
         self.order.recorder.record(&Event::GroupFinished { reason, priority, name, took, left });
         waited
+    }
+
+    /// How many of the pods at these places still run. One whose kill failed or was refused is not awaited, but does.
+    fn left_of(&self, places: &[ReportPosition]) -> usize {
+        let reports = places.iter().map(|place| &self.groups[place.group].pods[place.pod]);
+        let failed = reports.filter(|pod| pod.end == PodEnd::StillRunning).count();
+        self.kills.asked.len() - self.kills.overdue.len() + failed
     }
 
     /// Notes of these groups that they are over, unless more of their pods have come meanwhile.

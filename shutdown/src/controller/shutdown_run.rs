@@ -347,48 +347,78 @@ impl<K: EndingPods> ShutdownController<K> {
             // The node stays up, or the next agent continues.
             RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),
         };
+        let report = self.report_of(run, end, (&journal, started), &not_told);
         // If there is a record, the next agent reports the whole run from it.
         let is_reported = end != RunEnd::Stopped || !journal.is_kept();
-        let report =
-            is_reported.then(|| Box::new(self.report_of(run, end, (&journal, started), &not_told)));
+        let report = is_reported.then(|| Box::new(report));
         let copy = report.as_deref().cloned();
         let keeping = async { Some(self.keep(copy?, noted, until).await) };
         // Once the report is stored, nothing in the record needs to survive a power cut.
+        let last = (&*groups, until);
         match end {
             RunEnd::Stopped => {
                 keeping.await;
                 Transition::Stop
             }
             RunEnd::CalledOff => {
-                let lasting = self.beside(signals, keeping).await != Some(true);
-                // Before the record is closed: what keeps the requests to terminate takes over those that go on.
-                self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
-                let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
-                self.beside(signals, last).await;
-                self.parts.progress.phase(ProgressPhase::Cancelled);
+                self.close_beside(keeping, &mut journal, last, signals, spared_groups).await;
                 Transition::Done(Stage::Idle)
             }
             RunEnd::Finished => {
-                let mut keeping = pin!(keeping);
-                let wait = if journal.is_kept() { QUIET_DISK } else { Duration::MAX };
-                let kept = timeout(wait, keeping.as_mut()).await;
-                let lasting = kept == Ok(Some(false));
-                journal.note_last(RunPhase::Released, &groups, until, lasting).await;
-                let release = self.release_own(signals, epoch).await;
-                let took = started.elapsed();
-                let released = release.of_lock;
-                let ended = Event::ShutdownFinished { took, left: left_pods, unknown, released };
-                self.record_end(&ended, spared_groups);
-                if kept.is_err() && keeping.await == Some(false) {
-                    journal.note_last(RunPhase::Released, &groups, until, true).await;
-                }
-                // The unit's stop waits for this, so that the report is on disk before the agent exits.
-                if release.of_node {
-                    self.parts.progress.phase(ProgressPhase::Released);
-                }
-                Transition::Done(Stage::done(release.epoch, journal.last(), report))
+                let ended = |released| {
+                    let (took, left) = (started.elapsed(), left_pods);
+                    let ended = Event::ShutdownFinished { took, left, unknown, released };
+                    self.record_end(&ended, spared_groups);
+                };
+                let epoch = self.release_beside(keeping, &mut journal, last, signals, epoch, ended);
+                Transition::Done(Stage::done(epoch.await, journal.last(), report))
             }
         }
+    }
+
+    /// Closes the record of a run that was called off when the report is stored by `keeping`, which says whether it is.
+    async fn close_beside(
+        &self,
+        keeping: impl Future<Output = Option<bool>>,
+        journal: &mut Journal,
+        (groups, until): (&[GroupReport], Instant),
+        signals: &ShutdownSignals,
+        spared_groups: usize,
+    ) {
+        let lasting = self.beside(signals, keeping).await != Some(true);
+        // Before the record is closed: what keeps the requests to terminate takes over those that go on.
+        self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
+        let last = journal.note_last(RunPhase::Cancelled, groups, until, lasting);
+        self.beside(signals, last).await;
+        self.parts.progress.phase(ProgressPhase::Cancelled);
+    }
+
+    /// Releases the lock while the report is stored by `keeping`, which says whether it is. Returns the epoch of the login
+    /// manager's shutdown, if there is one.
+    async fn release_beside(
+        &self,
+        keeping: impl Future<Output = Option<bool>>,
+        journal: &mut Journal,
+        (groups, until): (&[GroupReport], Instant),
+        signals: &mut ShutdownSignals,
+        epoch: Option<u64>,
+        ended: impl FnOnce(bool),
+    ) -> Option<u64> {
+        let mut keeping = pin!(keeping);
+        let wait = if journal.is_kept() { QUIET_DISK } else { Duration::MAX };
+        let kept = timeout(wait, keeping.as_mut()).await;
+        let lasting = kept == Ok(Some(false));
+        journal.note_last(RunPhase::Released, groups, until, lasting).await;
+        let release = self.release_own(signals, epoch).await;
+        ended(release.of_lock);
+        if kept.is_err() && keeping.await == Some(false) {
+            journal.note_last(RunPhase::Released, groups, until, true).await;
+        }
+        // The unit's stop waits for this, so that the report is on disk before the agent exits.
+        if release.of_node {
+            self.parts.progress.phase(ProgressPhase::Released);
+        }
+        release.epoch
     }
 
     /// Notes that no group is under way any more.
