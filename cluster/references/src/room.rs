@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
 use super::payload::Payload;
@@ -56,12 +56,41 @@ impl VolumeRoom {
         {
             return Ok(turn);
         }
-        let most = (all.blocks.saturating_mul(found.f_frsize) / FREE_PART) >> 20;
-        Err(io::Error::other(format!(
-            "no room: more than half of the memory file system would be in use ({most} MiB); terminate pods with large Secrets, \
-             or refer to fewer keys"
-        )))
+        Err(io::Error::other(no_room(wanted, all, free, &mount_of(directory)?, found.f_frsize)))
     }
+}
+
+/// Says that a volume finds no room in the file system mounted at `mount`, and what to do: whether it is too large by
+/// itself, or others take the room, of pods or not.
+fn no_room(wanted: Amounts, all: Amounts, free: Amounts, mount: &Path, block: u64) -> String {
+    let mount = mount.display();
+    let (most, size, count) = match fits(all.blocks, free.blocks, wanted.blocks) {
+        false => {
+            let most = (all.blocks.saturating_mul(block) / FREE_PART) >> 20;
+            (format!("{most} MiB"), "size", "")
+        }
+        true => (format!("{} files", all.inodes / FREE_PART), "nr_inodes", "--inodes "),
+    };
+    let next = match wanted.fit(all, all) {
+        false => format!(
+            "this volume alone takes more: refer to fewer keys, or allow more \
+             (`mount -o remount,{size}=… {mount}`)"
+        ),
+        true => format!(
+            "`du {count}-xd2 {mount}` shows what takes it: terminate pods with large Secrets or \
+             ConfigMaps, or remove what is not of pods"
+        ),
+    };
+    format!(
+        "no room: more than half of {mount}, which is in memory, would be in use ({most}); {next}"
+    )
+}
+
+/// Where the file system of the directory is mounted.
+fn mount_of(directory: &Path) -> io::Result<PathBuf> {
+    let device = fs::metadata(directory)?.dev();
+    let same = |path: &&Path| fs::metadata(path).is_ok_and(|found| found.dev() == device);
+    Ok(directory.ancestors().take_while(same).last().unwrap_or(directory).to_owned())
 }
 
 /// Whether the directory is in memory, as `/run` is. The room on a disk is not this crate's: nothing there starves systemd.
@@ -100,11 +129,12 @@ impl Amounts {
 
     /// Whether half of the file system is still free with these. One without a bound reports none.
     fn fit(self, all: Self, free: Self) -> bool {
-        let fits = |all: u64, free: u64, wanted: u64| {
-            all == 0 || free.saturating_sub(wanted) >= all / FREE_PART
-        };
         fits(all.blocks, free.blocks, self.blocks) && fits(all.inodes, free.inodes, self.inodes)
     }
+}
+
+fn fits(all: u64, free: u64, wanted: u64) -> bool {
+    all == 0 || free.saturating_sub(wanted) >= all / FREE_PART
 }
 
 #[cfg(test)]
@@ -169,6 +199,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_advised_fits_what_takes_the_room() {
+        let of = |blocks, inodes| Amounts { blocks, inodes };
+        let said = |wanted, free| no_room(wanted, of(512, 512), free, Path::new("/run"), 4096);
+        let (used, empty) = (of(260, 260), of(512, 512));
+        for (said, next) in [
+            (said(of(10, 2), used), "would be in use (1 MiB); `du -xd2 /run` shows"),
+            (said(of(1, 10), used), "would be in use (256 files); `du --inodes -xd2 /run` shows"),
+            (
+                said(of(300, 2), empty),
+                "alone takes more: refer to fewer keys, or allow more (`mount -o remount,size=",
+            ),
+            (said(of(1, 300), empty), "or allow more (`mount -o remount,nr_inodes=… /run`)"),
+        ] {
+            assert!(said.contains(next), "{said}");
+        }
+    }
+
+    #[test]
     fn pods_together_leave_half_of_a_memory_file_system_free_and_a_volume_is_renewed_in_it() {
         let test =
             "pods_together_leave_half_of_a_memory_file_system_free_and_a_volume_is_renewed_in_it";
@@ -188,7 +236,8 @@ mod tests {
         let free = || rustix::fs::statvfs(directory).unwrap();
         assert!(free().f_bavail >= free().f_blocks / 2, "{}", free().f_bavail);
         let said = put("late", &each).unwrap_err().to_string();
-        assert!(said.starts_with("no room"), "{said}");
+        let shown = format!("`du -xd2 {}` shows what takes it", directory.display());
+        assert!(said.starts_with("no room") && said.contains(&shown), "{said}");
         let mut renewed = files(10, 4096);
         renewed.get_mut("key0").unwrap().bytes = vec![b'y'; 4096].into();
         assert!(put("pod0", &renewed).unwrap(), "as large as before");
