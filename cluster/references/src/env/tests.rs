@@ -423,7 +423,7 @@ fn a_large_value_is_not_given_as_often_as_a_pod_names_it() {
 /// The node keeps a pod as JSON, in memory, and a control character takes six bytes of that.
 #[test]
 fn a_value_counts_as_much_as_it_takes_where_the_pod_is_kept() {
-    for (character, number) in [("\u{1}", 6), ("$", 17)] {
+    for character in ["\u{1}", "$"] {
         let large = character.repeat(1 << 20);
         let api = Api::default().map("m", &[("K", large.as_str())]);
         let keys: Value = (0..20).map(|i| map_key(&format!("V{i}"), "m", "K", false)).collect();
