@@ -28,8 +28,10 @@ fn how(line: &str) -> How {
         "df -h {words}; df -i {words}" => {
             Filled("df -h /var/lib/winddown; df -i /var/lib/winddown")
         }
+        "du {count}-xd2 {mount}" => Filled("du -xd2 /run"),
         "groupdel winddown" => Filled("systemd-sysusers; groupdel winddown"),
         "journalctl -u {unit} -e" => BesideKubelet("journalctl -u kubelet -e"),
+        "mount -o remount,{size}=… {mount}" => Filled("mount -o remount,size=60% /run"),
         "sudo usermod -aG {group} $USER" => {
             Filled("systemd-sysusers; USER=root; sudo usermod -aG winddown $USER")
         }
