@@ -13,6 +13,14 @@ pub struct ResourceFieldError {
     pub why: String,
 }
 
+impl ResourceFieldError {
+    /// An error in this field.
+    #[must_use]
+    pub fn new(field: &'static str, why: String) -> Self {
+        Self { field, why }
+    }
+}
+
 /// The value of `resource`, such as `limits.cpu`, in units of `divisor`, rounded up as Kubernetes does.
 ///
 /// `given` is what the container and then its pod say of a resource, by whether the limit is asked for and by its name:
@@ -26,7 +34,7 @@ pub fn resource_field<'a, E: From<ResourceFieldError>>(
     given: impl FnOnce(bool, &str) -> [Option<&'a str>; 2],
     of_node: impl FnOnce(&str) -> Result<i64, E>,
 ) -> Result<String, E> {
-    let wrong = |field, why| ResourceFieldError { field, why };
+    let wrong = ResourceFieldError::new;
     let (is_limit, name) = match resource.split_once('.') {
         Some(("limits", name)) => (true, name),
         Some(("requests", name)) => (false, name),
