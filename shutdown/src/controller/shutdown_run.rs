@@ -348,16 +348,15 @@ impl<K: EndingPods> ShutdownController<K> {
             RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),
         };
         let report = self.report_of(run, end, (&journal, started), &not_told);
-        // If there is a record, the next agent reports the whole run from it.
-        let is_reported = end != RunEnd::Stopped || !journal.is_kept();
-        let report = is_reported.then(|| Box::new(report));
-        let copy = report.as_deref().cloned();
-        let keeping = async { Some(self.keep(copy?, noted, until).await) };
+        let keeping = self.keep(report.clone(), noted, until);
         // Once the report is stored, nothing in the record needs to survive a power cut.
         let last = (&*groups, until);
         match end {
             RunEnd::Stopped => {
-                keeping.await;
+                // If there is a record, the next agent reports the whole run from it.
+                if !journal.is_kept() {
+                    keeping.await;
+                }
                 Transition::Stop
             }
             RunEnd::CalledOff => {
@@ -371,7 +370,7 @@ impl<K: EndingPods> ShutdownController<K> {
                     self.record_end(&ended, spared_groups);
                 };
                 let epoch = self.release_beside(keeping, &mut journal, last, signals, epoch, ended);
-                Transition::Done(Stage::done(epoch.await, journal.last(), report))
+                Transition::Done(Stage::done(epoch.await, journal.last(), Some(Box::new(report))))
             }
         }
     }
@@ -379,13 +378,13 @@ impl<K: EndingPods> ShutdownController<K> {
     /// Closes the record of a run that was called off when the report is stored by `keeping`, which says whether it is.
     async fn close_beside(
         &self,
-        keeping: impl Future<Output = Option<bool>>,
+        keeping: impl Future<Output = bool>,
         journal: &mut Journal,
         (groups, until): (&[GroupReport], Instant),
         signals: &ShutdownSignals,
         spared_groups: usize,
     ) {
-        let lasting = self.beside(signals, keeping).await != Some(true);
+        let lasting = !self.beside(signals, keeping).await;
         // Before the record is closed: what keeps the requests to terminate takes over those that go on.
         self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
         let last = journal.note_last(RunPhase::Cancelled, groups, until, lasting);
@@ -397,7 +396,7 @@ impl<K: EndingPods> ShutdownController<K> {
     /// manager's shutdown, if there is one.
     async fn release_beside(
         &self,
-        keeping: impl Future<Output = Option<bool>>,
+        keeping: impl Future<Output = bool>,
         journal: &mut Journal,
         (groups, until): (&[GroupReport], Instant),
         signals: &mut ShutdownSignals,
@@ -407,11 +406,11 @@ impl<K: EndingPods> ShutdownController<K> {
         let mut keeping = pin!(keeping);
         let wait = if journal.is_kept() { QUIET_DISK } else { Duration::MAX };
         let kept = timeout(wait, keeping.as_mut()).await;
-        let lasting = kept == Ok(Some(false));
+        let lasting = kept == Ok(false);
         journal.note_last(RunPhase::Released, groups, until, lasting).await;
         let release = self.release_own(signals, epoch).await;
         ended(release.of_lock);
-        if kept.is_err() && keeping.await == Some(false) {
+        if kept.is_err() && !keeping.await {
             journal.note_last(RunPhase::Released, groups, until, true).await;
         }
         // The unit's stop waits for this, so that the report is on disk before the agent exits.
