@@ -119,11 +119,7 @@ impl KeptKills {
                 kept.until_boot_ms = before.until_boot_ms;
                 kept.unwritten = kept.unwritten.filter(|_| before.unwritten.is_some());
             }
-            let is_written = kept.unwritten.is_none();
             ending.insert(pod.uid.clone(), kept);
-            if !is_written {
-                return;
-            }
         }
         self.write(pod);
     }
@@ -138,16 +134,15 @@ impl KeptKills {
     }
 
     fn has_stopped(&self, pod: &PodRef) {
-        let (outlasts, is_written) = match self.ending.lock().get_mut(&pod.uid) {
+        let outlasts = match self.ending.lock().get_mut(&pod.uid) {
             None => return,
             Some(kept) => {
                 kept.has_terminated = true;
-                (kept.is_kept_after_end, kept.unwritten.is_none())
+                kept.is_kept_after_end
             }
         };
         match outlasts {
-            true if is_written => self.write(pod),
-            true => {}
+            true => self.write(pod),
             false => self.forget(pod),
         }
     }
@@ -173,7 +168,11 @@ impl KeptKills {
         self.write(pod);
     }
 
+    /// Writes the pod's file. One of a shutdown that goes on has none.
     fn write(&self, pod: &PodRef) {
+        if self.ending.lock().get(&pod.uid).is_some_and(|kept| kept.unwritten.is_some()) {
+            return;
+        }
         if let Err(error) = self.try_write(&pod.uid) {
             tracing::warn!(
                 %pod, error = error_chain(&error),
