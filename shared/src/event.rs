@@ -43,7 +43,7 @@ pub enum Event {
         /// For people, without the prefix used in the status.
         message: Arc<str>,
     },
-    /// A running pod asks, since an update or a restart of the agent, for something unsupported, and runs on without.
+    /// A running pod asks, since an update or a restart of the agent, for what is not supported. It runs without that.
     FieldsIgnored {
         /// The pod.
         pod: PodRef,

@@ -24,7 +24,7 @@ const RAISE_FROM_STOPS: u64 = 8;
 /// Added to a raised weight, so that the next agent tells it from a configured one, which is a round number.
 const RAISED_MARK: u64 = 1;
 
-/// Where an agent that raises a weight leaves the one to restore, in the state directory. Nobody reads it unless the
+/// Where an agent that raises a weight leaves the one to restore, in the state directory. It is read only while the
 /// weight is raised.
 const USUAL: &str = "cpu-weight";
 
