@@ -405,13 +405,18 @@ impl<K: EndingPods> ShutdownController<K> {
     ) -> Option<u64> {
         let mut keeping = pin!(keeping);
         let wait = if journal.is_kept() { QUIET_DISK } else { Duration::MAX };
-        let kept = timeout(wait, keeping.as_mut()).await;
-        let lasting = kept == Ok(false);
-        journal.note_last(RunPhase::Released, groups, until, lasting).await;
+        let kept = timeout(wait, keeping.as_mut()).await.ok();
+        let last = RunPhase::Released;
+        // The record says that nothing is left to do only once the report is stored or lost: if this agent dies before, the
+        // next one stores the report.
+        if let Some(kept) = kept {
+            journal.note_last(last, groups, until, !kept).await;
+        }
         let release = self.release_own(signals, epoch).await;
         ended(release.of_lock);
-        if kept.is_err() && !keeping.await {
-            journal.note_last(RunPhase::Released, groups, until, true).await;
+        if kept.is_none() {
+            let kept = keeping.await;
+            journal.note_last(last, groups, until, !kept).await;
         }
         // The unit's stop waits for this, so that the report is on disk before the agent exits.
         if release.of_node {

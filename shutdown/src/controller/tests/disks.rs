@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Inhibitor, LockState, WallClock};
 
-use super::agents::Site;
-use super::world::{Disk, World};
+use super::agents::{Agent, Site};
+use super::world::{Disk, Reports, World};
 use super::{Memory, settle, two_fields};
 use crate::tests::{pod, secs};
 use crate::{
@@ -169,9 +169,9 @@ async fn a_shutdown_that_is_cancelled_after_its_run_is_closed_in_memory_while_th
     drop(answer);
 }
 
-// On the real clock, like the one above.
-#[tokio::test]
-async fn the_lock_does_not_wait_for_a_report_on_a_busy_disk_and_the_end_of_the_run_does() {
+/// A node whose lock was released while the disk is busy with the report, until the sender is dropped. On the real clock,
+/// like the one above.
+async fn released_before_the_report() -> (Site, Agent, mpsc::Sender<()>) {
     let (answer, busy) = mpsc::channel::<()>();
     let world = World::with([(pod("app", None, Some(20)), Duration::ZERO)]);
     let mut site = Site::with_memory(world, two_fields(30, 10));
@@ -181,12 +181,31 @@ async fn the_lock_does_not_wait_for_a_report_on_a_busy_disk_and_the_end_of_the_r
     site.prepare();
     let mut lock = site.lock.fake.state();
     lock.wait_for(|state| state.lock == LockState::Released).await.unwrap();
-    assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
     assert_eq!(agent.progress.subscribe().borrow().phase, ProgressPhase::Ended);
     assert_eq!(site.reports.all().len(), 0);
+    (site, agent, answer)
+}
+
+#[tokio::test]
+async fn the_lock_does_not_wait_for_a_report_on_a_busy_disk_and_the_end_of_the_run_does() {
+    let (site, agent, answer) = released_before_the_report().await;
+    let last = |site: &Site| site.disk.phases.lock().unwrap().last().copied();
+    assert_eq!(last(&site), Some(RunPhase::Reporting));
     drop(answer);
     site.reach(&agent, ProgressPhase::Released).await;
     assert_eq!(site.reports.all().len(), 1);
+    assert_eq!(last(&site), Some(RunPhase::Released));
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_between_the_release_and_the_report_leaves_the_report_to_the_next() {
+    let (mut site, agent, answer) = released_before_the_report().await;
+    agent.task.abort();
+    site.reports = Reports::of(&site.world);
+    let next = site.agent();
+    site.reach(&next, ProgressPhase::Released).await;
+    assert_eq!(site.reports.all().len(), 1);
+    drop(answer);
 }
 
 #[tokio::test(start_paused = true)]
