@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "stand-in")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,20 @@ impl Bus {
             #[cfg(feature = "stand-in")]
             Bus::Peer(_) => true,
         }
+    }
+
+    /// The socket at which other programs reach the same systemd; `None` if it is private, or not known.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        let address = match self {
+            Bus::System => std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_default(),
+            Bus::Address(address) => address.clone(),
+            #[cfg(feature = "stand-in")]
+            Bus::Peer(_) => return None,
+        };
+        if address.is_empty() {
+            return Some(own_socket::PATH.into());
+        }
+        address.split([';', ',']).find_map(|part| part.strip_prefix("unix:path=")).map(Into::into)
     }
 
     /// Opens a connection. This, and every call on it, takes at most `timeout`.

@@ -64,6 +64,11 @@ impl CriClient {
         })
     }
 
+    /// The runtime's socket.
+    pub(crate) fn socket(&self) -> &Path {
+        Path::new(self.endpoint.strip_prefix("unix://").unwrap_or(&self.endpoint))
+    }
+
     /// Resolves when a connection was lost since the last call of [`forget_losses`](Self::forget_losses).
     /// Supports one caller at a time. Cancel-safe.
     pub(crate) async fn lost(&self) {

@@ -61,6 +61,7 @@ use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::failure::{blocking, caused, failed};
+use winddown_engine::machine_lock::MachineLock;
 use winddown_engine::pods::Pods;
 use winddown_engine::probe_client::ProbeHost;
 use winddown_engine::status::status;
@@ -149,7 +150,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 pub struct CriRuntime {
     context: Arc<CriContext>,
     /// The lock on the state directory.
-    _lock: File,
+    _locks: (File, MachineLock),
     /// Dropping it ends the runtime's background tasks.
     _alive: watch::Sender<()>,
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use winddown_shared::critical;
 
 use tokio::sync::watch;
+use winddown_engine::machine_lock::{self, LockHolder};
 use winddown_engine::{files, state_lock};
 
 use super::client::{CriClient, RuntimeEndpointError};
@@ -29,6 +30,17 @@ pub enum CriOpenError {
         /// The I/O error.
         #[source]
         source: io::Error,
+    },
+    /// Another agent runs its pods on this container runtime.
+    #[error(
+        "{holder} runs pods on {endpoint}, and each agent would terminate the other's: stop it, or give this agent another \
+         container runtime"
+    )]
+    RuntimeInUse {
+        /// The endpoint.
+        endpoint: String,
+        /// The other agent.
+        holder: LockHolder,
     },
     /// Another agent has locked the state directory.
     #[error("{} is held by another agent: stop it first", .path.display())]
@@ -54,6 +66,9 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
         Ok(None) => return Err(CriOpenError::InUse { path }),
         Err(source) => return Err(CriOpenError::Directory { path, source }),
     };
+    let on_machine = machine_lock::take(client.socket()).await.map_err(|holder| {
+        CriOpenError::RuntimeInUse { endpoint: config.endpoint.clone(), holder }
+    })?;
     let (alive, dead) = watch::channel(());
     let context = Arc::new(CriContext::new(config, client, dead));
     spawn(&context, health_check::follow);
@@ -61,7 +76,7 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     spawn(&context, list::follow);
     spawn(&context, logs::follow);
     spawn(&context, cpu_weight::follow);
-    Ok(CriRuntime { context, _lock: lock, _alive: alive })
+    Ok(CriRuntime { context, _locks: (lock, on_machine), _alive: alive })
 }
 
 /// Runs a task until the runtime is dropped.
@@ -89,6 +104,21 @@ mod tests {
     use winddown_shared::{WallClock, WallTime};
 
     use super::*;
+
+    #[tokio::test]
+    async fn two_agents_with_directories_of_their_own_do_not_share_a_container_runtime() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |agent: &str| {
+            let own = CriConfig::below(&dir.path().join(agent));
+            CriConfig { endpoint: dir.path().join("cri.sock").display().to_string(), ..own }
+        };
+        let first = open(of("first")).await.unwrap();
+        let error = open(of("second")).await.unwrap_err().to_string();
+        let process = format!("process {} runs pods on ", std::process::id());
+        assert!(error.starts_with(&process), "{error}");
+        drop(first);
+        open(of("second")).await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_directory_named_from_where_the_agent_was_started_is_named_from_the_root() {

@@ -32,6 +32,7 @@ pub mod failure;
 pub mod files;
 pub mod http_get;
 mod last_line;
+pub mod machine_lock;
 pub mod oom_score;
 pub mod pod;
 mod pod_resources;

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
+use winddown_engine::machine_lock::MachineLock;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
 
@@ -57,6 +58,9 @@ type Context = programs::ProgramContext<Supervisors>;
 #[derive(Debug)]
 pub struct Supervisors {
     cgroups: cgroup::Cgroups,
+    /// Held while the runtime exists.
+    #[allow(dead_code, reason = "what counts is that it is held")]
+    on_machine: Option<MachineLock>,
 }
 
 impl ProcessRuntime {

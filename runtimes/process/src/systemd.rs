@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
+use winddown_engine::machine_lock::MachineLock;
 use winddown_shared::{Mutex, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
 
@@ -76,6 +77,9 @@ pub struct Services<U> {
     unenforced: Unenforced,
     /// The agent's own unit. Units of pods are stopped after it, because its stop terminates the pods in order.
     agent: String,
+    /// Held while the runtime exists.
+    #[allow(dead_code, reason = "what counts is that it is held")]
+    on_machine: Option<MachineLock>,
 }
 
 /// Returns every field of `pod` that this runtime cannot honour; empty if the pod runs as written. Pure.
@@ -101,6 +105,7 @@ impl<U> Services<U> {
             unsure: Mutex::default(),
             unenforced,
             agent,
+            on_machine: None,
         }
     }
 

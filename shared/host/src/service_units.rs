@@ -1,6 +1,7 @@
 //! The interface to the service manager.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,11 @@ pub trait ServiceUnits: Send + Sync + 'static {
         &self,
         prefix: &str,
     ) -> impl Future<Output = Result<Vec<(String, UnitView)>, UnitError>> + Send;
+
+    /// The socket at which other programs reach the same service manager; `None` if this program is its only client.
+    fn socket(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Changes of services. A receiver that lagged has to list them again.
     fn changes(&self) -> broadcast::Receiver<UnitChange>;

@@ -1,6 +1,7 @@
 //! Calls to systemd, on a connection that is reopened when it breaks.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ struct ClientShared {
     connection: watch::Receiver<Option<Connection>>,
     timeout: Duration,
     keeper: JoinHandle<()>,
+    socket: Option<PathBuf>,
 }
 
 // === impl UnitsClient ===
@@ -50,11 +52,12 @@ impl UnitsClient {
     pub fn start(bus: Bus, prefix: &str, timeout: Duration) -> Self {
         let signals = Arc::new(UnitSignals::new(prefix, CHANGES_CAPACITY));
         let (published, connection) = watch::channel(None);
+        let socket = bus.socket();
         let keeper = critical::spawn(
             "units of systemd",
             keep(bus, timeout, Arc::clone(&signals), published),
         );
-        Self(Arc::new(ClientShared { signals, connection, timeout, keeper }))
+        Self(Arc::new(ClientShared { signals, connection, timeout, keeper, socket }))
     }
 
     /// Whether there is a connection now.
@@ -207,6 +210,10 @@ impl ServiceUnits for UnitsClient {
             }
         }
         Ok(found)
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.0.socket.clone()
     }
 
     fn changes(&self) -> broadcast::Receiver<UnitChange> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::watch;
-use winddown_engine::files;
+use winddown_engine::{files, machine_lock};
 use winddown_host::ready::Ready;
 use winddown_shared::{PodUid, error_chain};
 use winddown_shim::members;
@@ -42,9 +42,18 @@ struct FoundAttempt {
 pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenError> {
     let (config, lock) = open::take(config).await?;
     let search = config.clone();
+    let cgroups = open::off_thread(move || Ok(Cgroups::new(&search))).await?;
+    let on_machine = match cgroups.root() {
+        Some(root) => Some(
+            machine_lock::take(root)
+                .await
+                .map_err(|holder| OpenError::CgroupsInUse { path: root.to_owned(), holder })?,
+        ),
+        None => None,
+    };
+    let search = config.clone();
     let (found, boot_id, cgroups) = open::off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
-        let cgroups = Cgroups::new(&search);
         Ok((find(&search, &cgroups, &boot)?, boot, cgroups))
     })
     .await?;
@@ -53,7 +62,8 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
         tracing::info!(why = missing.join("; "), "not every limit of pods can be enforced");
     }
     let (alive_end, alive) = watch::channel(());
-    let context = Arc::new(Context::new(config, boot_id, alive, Supervisors { cgroups }));
+    let context =
+        Arc::new(Context::new(config, boot_id, alive, Supervisors { cgroups, on_machine }));
     for pod in found {
         let (mut watched, uid) = (Vec::new(), pod.uid.clone());
         let entry = adopt::enter(&context, pod, |name, attempt| {

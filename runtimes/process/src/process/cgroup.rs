@@ -102,6 +102,11 @@ impl Cgroups {
         &self.unenforced
     }
 
+    /// The parent of all pods' cgroups; none without cgroups.
+    pub(super) fn root(&self) -> Option<&Path> {
+        self.hierarchies.first().map(|one| &*one.root)
+    }
+
     /// The cgroup that counts the memory of all pods, relative to the root of its hierarchy; none without cgroups.
     pub(crate) fn path(&self) -> Option<String> {
         let has_memory = |one: &&Hierarchy| one.controllers.contains(&Controller::Memory);

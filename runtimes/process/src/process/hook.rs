@@ -142,7 +142,7 @@ mod tests {
             let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
             let config = ProcessConfig::new(dir.path(), dir.path().join("logs"), shim, wall);
             let alive = tokio::sync::watch::channel(()).1;
-            let driver = Supervisors { cgroups: Cgroups::new(&config) };
+            let driver = Supervisors { cgroups: Cgroups::new(&config), on_machine: None };
             let context = Arc::new(Context::new(config, String::new(), alive, driver));
             let command = ExecCommand { argv: vec!["true".into()], ..ExecCommand::default() };
             let meta = json!({"name": "web", "namespace": "default", "uid": "u"});

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use winddown_engine::machine_lock::LockHolder;
 use winddown_engine::{files, state_lock};
 use winddown_shim::record;
 
@@ -17,6 +18,14 @@ pub enum OpenError {
     /// Another agent holds the state directory.
     #[error("{} is used by another agent: stop it first", .0.display())]
     InUse(PathBuf),
+    /// Another runtime has its pods in these cgroups, and each would terminate the other's.
+    #[error("{} has the pods of {holder}: stop it, or give this agent a unit of its own", .path.display())]
+    CgroupsInUse {
+        /// The parent of all pods' cgroups.
+        path: PathBuf,
+        /// The other agent.
+        holder: LockHolder,
+    },
     /// A directory or file cannot be created or used: permissions, space or its type.
     #[error("cannot use {}", .path.display())]
     Unusable {

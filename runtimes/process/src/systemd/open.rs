@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use winddown_engine::machine_lock::{self, LockHolder};
 use winddown_shim::procfs;
 
 use super::units::{ServiceUnits, UnitError};
@@ -22,6 +23,11 @@ pub enum SystemdOpenError {
     /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] OpenError),
+    /// Another agent runs its pods on this service manager.
+    #[error(
+        "{0} runs pods on this systemd, and each agent would terminate the other's: stop it, or use another runtime"
+    )]
+    InUse(LockHolder),
     /// The service manager does not list the units.
     #[error("systemd does not list its units")]
     Units(#[source] UnitError),
@@ -32,6 +38,10 @@ pub(crate) async fn open<U: ServiceUnits>(
     units: U,
 ) -> Result<SystemdRuntime<U>, SystemdOpenError> {
     let (mut config, lock) = open::take(config).await?;
+    let on_machine = match units.socket() {
+        Some(socket) => Some(machine_lock::take(&socket).await.map_err(SystemdOpenError::InUse)?),
+        None => None,
+    };
     own_program(&mut config);
     let search = config.clone();
     let (found, boot_id, unenforced, agent) = open::off_thread(move || {
@@ -50,7 +60,8 @@ pub(crate) async fn open<U: ServiceUnits>(
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
-    let services = Services::new(units, unenforced, agent);
+    let mut services = Services::new(units, unenforced, agent);
+    services.on_machine = on_machine;
     let context = Arc::new(Context::new(config, boot_id, alive, services));
     listen::listen(&context, changes);
     adopt::adopt(&context, found, listed).await?;

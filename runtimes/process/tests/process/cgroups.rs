@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use winddown_runtimes::process::{CgroupParent, ProcessRuntime};
+use winddown_runtimes::process::{CgroupParent, OpenError, ProcessRuntime};
 use winddown_shared::{Runtime as _, RuntimeError};
 
 use serde_json::json;
@@ -123,9 +123,11 @@ async fn containers_of_a_lost_state_directory_are_found_by_their_cgroups() {
     let pod = bed.pod("trap 'exit 6' TERM; echo up; while :; do sleep 0.02; done");
     bed.bring_up(&first, &pod).await;
     let before = bed.processes_of_containers();
-    drop(first);
     config.state_dir = bed.path("state/another");
     config.volatile_dir = Some(bed.path("run/another"));
+    let refused = ProcessRuntime::open(config.clone()).await;
+    assert!(matches!(refused, Err(OpenError::CgroupsInUse { .. })), "while the first one runs");
+    drop(first);
     let second = ProcessRuntime::open(config).await.unwrap();
     let listed = second.list_pods().await.unwrap();
     assert_eq!((listed.len(), &*listed[0].name, listed[0].running), (1, "web", true));

@@ -41,7 +41,9 @@ async fn open_in_time(config: &CriConfig) -> CriRuntime {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match CriRuntime::open(config.clone()).await {
-            Err(CriOpenError::InUse { .. }) if Instant::now() < deadline => {
+            Err(CriOpenError::InUse { .. } | CriOpenError::RuntimeInUse { .. })
+                if Instant::now() < deadline =>
+            {
                 tokio::task::yield_now().await;
             }
             opened => return opened.unwrap(),
