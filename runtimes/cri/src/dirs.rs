@@ -8,6 +8,7 @@
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if a stop of the pod asked the run to stop
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.unready  exists if the run was not ready
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.hook     exists if the run's postStart hook was not over
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  the run's first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
@@ -16,7 +17,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_engine::disk_notes::NotedRun;
+use winddown_engine::disk_notes::{NotedRun, RunNote};
 use winddown_engine::files;
 use winddown_shared::{Pod, PodUid};
 
@@ -78,16 +79,24 @@ pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: 
     termination_log(config, uid, container, attempt).with_extension("asked")
 }
 
-/// The file that marks a run as not ready, so that another agent does not take it for ready.
-pub(crate) fn unready(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
-    termination_log(config, uid, container, attempt).with_extension("unready")
+/// The file that exists while this holds of a run: another agent does not take one that is not ready for ready.
+pub(crate) fn note(
+    config: &CriConfig,
+    uid: &PodUid,
+    container: &str,
+    attempt: u32,
+    note: RunNote,
+) -> PathBuf {
+    termination_log(config, uid, container, attempt).with_extension(note.as_str())
 }
 
 /// What an earlier agent has noted about a run.
 pub(crate) fn noted(config: &CriConfig, uid: &PodUid, container: &str, attempt: u32) -> NotedRun {
+    let holds = |note| self::note(config, uid, container, attempt, note).exists();
     NotedRun {
         asked: asked(config, uid, container, attempt).exists(),
-        unready: unready(config, uid, container, attempt).exists(),
+        unready: holds(RunNote::Unready),
+        hook: holds(RunNote::Hook),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
+use winddown_engine::disk_notes::RunNote;
 use winddown_engine::files;
 use winddown_shared::{PodUid, RuntimeError, RuntimePod, error_chain};
 
@@ -247,8 +248,11 @@ pub(super) fn remove_files(
     logs: &Path,
     (name, attempt): (&str, u32),
 ) {
-    for path in [dirs::termination_log, dirs::asked, dirs::unready, dirs::process] {
+    for path in [dirs::termination_log, dirs::asked, dirs::process] {
         files::remove_note(&path(config, uid, name, attempt));
+    }
+    for note in RunNote::ALL {
+        files::remove_note(&dirs::note(config, uid, name, attempt, note));
     }
     files::remove_log(&logs.join(files::run_log(name, attempt)));
 }

@@ -57,7 +57,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, timeout};
 use winddown_engine::action_error::ActionError;
-use winddown_engine::disk_notes::Notes;
+use winddown_engine::disk_notes::{Notes, RunNote};
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::failure::{blocking, caused, failed};
@@ -380,8 +380,9 @@ impl Driver for CriContext {
         ProbeHost::of_pod(is_on_host_network, state.ips.first().map(String::as_str), node)
     }
 
-    fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {
-        self.notes.set(dirs::unready(&self.config, entry.uid(), name, attempt), !ready);
+    fn note(&self, entry: &Arc<PodEntry>, run: (&str, u32), note: RunNote, holds: bool) {
+        let (name, attempt) = run;
+        self.notes.set(dirs::note(&self.config, entry.uid(), name, attempt, note), holds);
     }
 
     async fn exec(

@@ -231,8 +231,8 @@ fn recall(context: &CriContext, entry: &PodEntry, name: &str, id: &str) -> Noted
     noted
 }
 
-/// Adopts a container that ran before this agent started: its start hook has run, and it is as ready as the
-/// earlier agent found it until its probe says otherwise.
+/// Adopts a container that ran before this agent started: it is as ready as the earlier agent found it until its probe
+/// says otherwise, and a start hook that was not over is run again.
 fn adopt(context: &CriContext, entry: &PodEntry, (name, id): (&str, &str), noted: NotedRun) {
     if let Some(run) = entry.lock().run(name, id)
         && run.started_at.is_none()

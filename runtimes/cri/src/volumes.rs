@@ -8,6 +8,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
 use rustix::process::Gid;
+use winddown_engine::disk_notes::RunNote;
 use winddown_host::{mount_table, regular, removal};
 use winddown_shared::{Pod, PodUid, ResourceName, RuntimeError};
 
@@ -82,8 +83,9 @@ pub(super) fn prepare_run(
     directory(&pods, file.parent().unwrap_or(&pods), 0o711)?;
     // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again if their logs are
     // gone too: what an earlier run left says nothing about this one.
-    for note in [dirs::asked, dirs::unready] {
-        remove_file(config, &note(config, pod.uid(), container, attempt))?;
+    remove_file(config, &dirs::asked(config, pod.uid(), container, attempt))?;
+    for note in RunNote::ALL {
+        remove_file(config, &dirs::note(config, pod.uid(), container, attempt, note))?;
     }
     // Any user of the container may write to it.
     write(&pods, &file, 0o666, b"")

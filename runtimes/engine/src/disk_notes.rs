@@ -14,6 +14,31 @@ pub struct NotedRun {
     pub asked: bool,
     /// Whether its probes had not found it ready.
     pub unready: bool,
+    /// Whether its postStart hook was not over.
+    pub hook: bool,
+}
+
+/// What is noted about a run while it holds, beside the stop signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunNote {
+    /// Its probes have not found it ready.
+    Unready,
+    /// Its postStart hook is not over.
+    Hook,
+}
+
+impl RunNote {
+    /// All notes.
+    pub const ALL: [Self; 2] = [Self::Unready, Self::Hook];
+
+    /// The name of its file, beside what else names the run.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unready => "unready",
+            Self::Hook => "hook",
+        }
+    }
 }
 
 /// The maximum number of notes in a batch.

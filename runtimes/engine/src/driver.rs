@@ -10,6 +10,7 @@ use winddown_shared::{Grace, Pod, RuntimeError};
 
 use crate::action::Action;
 use crate::action_error::ActionError;
+use crate::disk_notes::RunNote;
 use crate::pod::{EnginePodState, PodEntry, RunScope, StartInProgress};
 use crate::pods::Pods;
 use crate::probe_client::ProbeHost;
@@ -55,8 +56,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Where the pod's hooks and probes connect that name no host.
     fn probe_host(&self, state: &EnginePodState<Self::RunScope>) -> ProbeHost;
 
-    /// Notes for the next agent whether the run with this number of a container is ready. Returns at once.
-    fn note_ready(&self, entry: &Entry<Self>, run: (&str, u32), ready: bool);
+    /// Notes for the next agent whether this holds of the run with this number of a container. Returns at once.
+    fn note(&self, entry: &Entry<Self>, run: (&str, u32), note: RunNote, holds: bool);
 
     /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///

@@ -8,6 +8,7 @@ use winddown_shared::{ContainerKind, Pod, PodEventKind, ProbeKind, error_chain};
 use crate::action::Action;
 use crate::action_error::ActionError;
 use crate::container_plan;
+use crate::disk_notes::RunNote;
 use crate::driver::{Driver, Entry, act};
 use crate::last_line::last_line;
 use crate::pod;
@@ -44,7 +45,7 @@ pub(crate) fn begin<D: Driver>(
         };
         run.probe_state.begin(&probes, is_awaited, well);
         if !probes.is_empty() && !run.probe_state.serves() {
-            driver.note_ready(entry, (name, run.attempt), false);
+            driver.note(entry, (name, run.attempt), RunNote::Unready, true);
         }
         let age = run.started_at.map(|at| driver.termination_notices().now().duration_since(at));
         // None if the clock was set back meanwhile.
@@ -99,7 +100,8 @@ impl<D: Driver> Probed for ProbedRun<D> {
         let serves = run.probe_state.serves();
         drop(state);
         if serves != served {
-            self.driver.note_ready(&self.entry, (&self.name, attempt), serves);
+            let run = (&*self.name, attempt);
+            self.driver.note(&self.entry, run, RunNote::Unready, !serves);
         }
         if is_changed {
             self.entry.announce();

@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use winddown_shared::{EndCause, ProbeKind, critical};
 
 use crate::container_plan::ContainerObservation;
+use crate::disk_notes::NotedRun;
 
 /// A container whose probes are run.
 pub(crate) trait Probed: Send + Sync + 'static {
@@ -75,6 +76,8 @@ pub struct ProbeState {
     pub ready: bool,
     /// Whether its probes are being run, or it has none.
     pub probed: bool,
+    /// Whether an earlier agent has begun its postStart hook and not seen the end, so that it is run again.
+    pub hook_left: bool,
     /// The probe or postStart hook that failed, so that the run has to be restarted.
     pub failing: Option<EndCause>,
     /// Why the postStart hook, or the startup or liveness probe, failed last.
@@ -126,9 +129,10 @@ struct ProbeVerdict {
 // === impl ProbeState ===
 
 impl ProbeState {
-    /// The state of a run that an earlier agent started, which was `ready` or not.
-    pub(crate) const fn adopted(ready: bool) -> Self {
-        Self { started: true, ready, probed: false, failing: None, output: None }
+    /// The state of a run that an earlier agent started and `noted`.
+    pub(crate) const fn adopted(noted: NotedRun) -> Self {
+        let (started, ready) = (!noted.hook, !noted.hook && !noted.unready);
+        Self { started, ready, probed: false, hook_left: noted.hook, failing: None, output: None }
     }
 
     /// Whether the container is ready for requests.

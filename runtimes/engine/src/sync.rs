@@ -10,6 +10,7 @@ use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_ch
 
 use crate::action::Action;
 use crate::container_plan::{ContainerObservation, ContainerRule, SpecContainer};
+use crate::disk_notes::RunNote;
 use crate::driver::{Driver, Entry, act};
 use crate::last_line::last_line;
 use crate::pod::{self, RunScope as _, StartInProgress};
@@ -36,6 +37,16 @@ pub async fn pass<D: Driver>(
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
         if is_adopted {
             prober::begin(driver, entry, pod, &rule.name, true);
+        }
+        let left = entry.lock().container(&rule.name).and_then(|c| c.take_left_hook());
+        if let Some(id) = left {
+            let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
+            let (of, name) = (pod.clone(), Arc::clone(&rule.name));
+            in_background(pod, &rule.name, async move {
+                begin_run(&driver, &entry, &of, (&name, &id)).await;
+                Ok(())
+            })
+            .await?;
         }
     }
     let mut tried = vec![false; rules.len()];
@@ -98,15 +109,34 @@ async fn start<D: Driver>(
             // After this a stop sees the container, so its hook need not delay the stop.
             if let Some(id) = driver.start(starting, &pod, &name).await? {
                 driver.pods().record_event(&entry, Some(&name), PodEventKind::Started);
-                let well = post_start(&driver, &entry, &pod, (&name, &id)).await;
-                prober::begin(&driver, &entry, &pod, &name, well);
+                begin_run(&driver, &entry, &pod, (&name, &id)).await;
             }
             Ok(())
         }
     };
+    in_background(pod, name, work).await
+}
+
+/// Carries out a part of the start of a container. Dropping the future does not cancel it.
+async fn in_background(
+    pod: &Pod,
+    name: &str,
+    work: impl Future<Output = Result<(), RuntimeError>> + Send + 'static,
+) -> Result<(), RuntimeError> {
     let what = || format!("starting container {name} of pod {}", pod.pod_ref());
     let failed = |error| RuntimeError::Failed { what: what(), source: Some(Arc::new(error)) };
     tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
+}
+
+/// Runs the postStart hook of a run, and its probes from then on.
+async fn begin_run<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    pod: &Pod,
+    (name, id): (&Arc<str>, &str),
+) {
+    let well = post_start(driver, entry, pod, (name, id)).await;
+    prober::begin(driver, entry, pod, name, well);
 }
 
 /// The container of this name, and its postStart hook, if it has one.
@@ -128,7 +158,15 @@ async fn post_start<D: Driver>(
 ) -> bool {
     let Some((found, hook)) = post_start_hook(pod, name) else { return true };
     let Some(action) = Action::of_handler(&hook, &found.container) else { return true };
-    tokio::select! {
+    let attempt = entry.lock().run(name, id).map(|run| run.attempt);
+    let note = |holds| {
+        if let Some(attempt) = attempt {
+            driver.note(entry, (name, attempt), RunNote::Hook, holds);
+        }
+    };
+    // An agent that is killed leaves the hook to the next one, as hooks may run more than once.
+    note(true);
+    let well = tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(error), "the postStart hook failed");
@@ -141,7 +179,9 @@ async fn post_start<D: Driver>(
         }
         () = pod::ended(entry, name, id) => true,
         () = pod::stopping(entry) => true,
-    }
+    };
+    note(false);
+    well
 }
 
 /// Reports, once for each run, that its container waits for the restart backoff.

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::container_plan;
-use winddown_engine::disk_notes::Notes;
+use winddown_engine::disk_notes::{Notes, RunNote};
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pods::Pods;
@@ -196,9 +196,10 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         ProbeHost::Node(self.config.node.host_addresses().first().copied())
     }
 
-    fn note_ready(&self, entry: &Arc<PodEntry>, (name, attempt): (&str, u32), ready: bool) {
+    fn note(&self, entry: &Arc<PodEntry>, run: (&str, u32), note: RunNote, holds: bool) {
+        let (name, attempt) = run;
         let container = paths::container(&self.config, entry.uid(), name);
-        self.notes.set(paths::unready(&container.join(attempt.to_string())), !ready);
+        self.notes.set(paths::note(&container.join(attempt.to_string()), note), holds);
     }
 
     async fn exec(

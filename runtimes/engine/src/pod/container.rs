@@ -159,6 +159,12 @@ impl<B: RunScope> Container<B> {
         self.run.as_ref().is_some_and(|run| run.is_running() && run.probe_state.is_adopted())
     }
 
+    /// Takes the id of its newest run if an earlier agent has left that one's postStart hook to this one.
+    pub fn take_left_hook(&mut self) -> Option<Arc<str>> {
+        let run = self.run.as_mut().filter(|run| run.is_running())?;
+        std::mem::take(&mut run.probe_state.hook_left).then(|| Arc::clone(&run.id))
+    }
+
     /// Whether its newest run has another image than the spec names now. Never true for init containers, which have
     /// done their work, and ephemeral ones, which run once.
     pub fn is_outdated(&self) -> bool {
@@ -282,7 +288,7 @@ impl<B: RunScope> Run<B> {
 
     /// Records that an earlier agent started it, and what that noted.
     pub fn adopt(&mut self, noted: NotedRun) {
-        self.probe_state = ProbeState::adopted(!noted.unready);
+        self.probe_state = ProbeState::adopted(noted);
         if noted.asked {
             self.ask(true);
         }

@@ -207,7 +207,7 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
     };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
     for (is_awaited, goes_on) in [(false, true), (true, false)] {
-        let mut probe_state = ProbeState::adopted(true);
+        let mut probe_state = ProbeState::adopted(NotedRun::default());
         assert!(probe_state.is_adopted());
         probe_state.begin(&startup, is_awaited, true);
         assert_eq!(
@@ -241,7 +241,8 @@ fn what_was_not_ready_is_not_ready_after_a_restart_of_the_agent_before_its_probe
         (Probes { startup: Some(startup), readiness: None, liveness: None }, found[0]),
         (Probes { startup: None, readiness: Some(readiness), liveness: None }, found[1]),
     ] {
-        let mut probe_state = ProbeState::adopted(false);
+        let mut probe_state =
+            ProbeState::adopted(NotedRun { unready: true, ..NotedRun::default() });
         probe_state.begin(&probes, false, true);
         assert!(!probe_state.serves(), "{found:?}");
         assert!(probe_state.note(found) && probe_state.serves(), "{found:?}");

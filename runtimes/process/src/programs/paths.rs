@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use winddown_engine::disk_notes::NotedRun;
+use winddown_engine::disk_notes::{NotedRun, RunNote};
 use winddown_shared::PodUid;
 
 use super::config::ProcessConfig;
@@ -24,12 +24,18 @@ pub(crate) fn container(config: &ProcessConfig, uid: &PodUid, name: &str) -> Pat
 
 /// What an earlier agent has noted about an attempt.
 pub(crate) fn noted(attempt: &Path) -> NotedRun {
-    NotedRun { asked: asked(attempt).exists(), unready: unready(attempt).exists() }
+    let holds = |note| self::note(attempt, note).exists();
+    NotedRun {
+        asked: asked(attempt).exists(),
+        unready: holds(RunNote::Unready),
+        hook: holds(RunNote::Hook),
+    }
 }
 
-/// The file that marks an attempt as not ready, so that it is not taken for ready after a restart of the agent.
-pub(crate) fn unready(attempt: &Path) -> PathBuf {
-    attempt.join("unready")
+/// The file that exists while this holds of an attempt: one that is not ready is not taken for ready after a restart of
+/// the agent.
+pub(crate) fn note(attempt: &Path, note: RunNote) -> PathBuf {
+    attempt.join(note.as_str())
 }
 
 /// The file that marks an attempt as having been sent the stop signal. An agent that was killed in the middle of a stop

@@ -141,6 +141,34 @@ async fn the_next_container_starts_when_the_hook_of_the_one_before_is_done() {
 }
 
 #[tokio::test]
+async fn a_post_start_hook_that_an_agent_does_not_see_end_is_run_by_the_next_one() {
+    let bed = Bed::new();
+    let (begun, go) = (bed.path("begun"), bed.path("go"));
+    let hook =
+        format!("echo >> {}; until [ -e {} ]; do sleep 0.05; done", begun.display(), go.display());
+    let mut container = sh("main", "exec sleep 1000");
+    container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    let note = bed.path(&format!("state/pods/{}/main/0/hook", pod.uid()));
+    let hooks = || std::fs::read(&begun).unwrap_or_default().len();
+    let first = bed.open().await;
+    tokio::select! {
+        synced = winddown_shared::Runtime::sync_pod(&first, &pod) => panic!("{synced:?}"),
+        () = eventually("the hook runs", || hooks() == 1 && note.exists()) => {}
+    }
+    drop(first);
+    let second = bed.open().await;
+    let seen = winddown_shared::Runtime::pod_status(&second, pod.uid()).await.unwrap().containers;
+    assert!(is_running(&seen[0]) && !seen[0].started && !seen[0].ready, "{seen:?}");
+    std::fs::write(&go, "").unwrap();
+    sync_until(&second, &pod, |c| c[0].started && c[0].ready).await;
+    assert_eq!(hooks(), 2);
+    eventually("its end is noted", || !note.exists()).await;
+    stop(&second, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
 async fn an_adopted_container_stays_ready_and_is_probed_again() {
     let bed = Bed::new();
     let mark = bed.path("ready");

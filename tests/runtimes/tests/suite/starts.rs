@@ -7,7 +7,7 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{ContainerStatus, PodUid, Runtime as _};
 
-use crate::bed::{POLITE, eventually, is_running, pod, run, secs, sync_until};
+use crate::bed::{POLITE, eventually, is_running, pod, run, secs, stop, sync_until};
 use crate::faults::{calls, polite, reopened};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
@@ -87,6 +87,30 @@ async fn what_was_not_ready_under_an_earlier_agent_is_not_ready_before_its_probe
     let runtime = reopened(&stage).await;
     let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
     assert!(is_running(&seen[0]) && !seen[0].ready, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_post_start_hook_that_an_agent_does_not_see_end_is_run_by_the_next_one() {
+    let stage = Fake::set().await;
+    let mut container = container_of("main", POLITE);
+    container["lifecycle"] = json!({"postStart": {"exec": {"command": ["true"]}}});
+    let pod = pod("web", &json!({"containers": [container]}));
+    stage.cri.script("ExecSync", 1, Fault::Hang);
+    let runtime = stage.open_now().await;
+    let note = stage.dir.path().join(format!("state/pods/{}/messages/main/0.hook", pod.uid()));
+    tokio::select! {
+        synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),
+        () = eventually("the hook runs", || note.exists()) => {}
+    }
+    drop(runtime);
+    let runtime = reopened(&stage).await;
+    let seen = runtime.pod_status(pod.uid()).await.unwrap().containers;
+    assert!(is_running(&seen[0]) && !seen[0].started && !seen[0].ready, "{seen:?}");
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert!(seen[0].started && seen[0].ready, "{seen:?}");
+    assert_eq!(calls(&stage, "ExecSync").len(), 2);
+    eventually("its end is noted", || !note.exists()).await;
+    stop(&runtime, &pod, 5).await;
 }
 
 #[tokio::test]
