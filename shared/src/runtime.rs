@@ -289,7 +289,7 @@ pub struct PodRuntimeStatus {
     pub started_at: Option<WallTime>,
     /// The pod's addresses; empty for pods without a network of their own.
     pub ips: Vec<String>,
-    /// Whether the pod starts over: a container shows an exit from before that, which says nothing about the pod.
+    /// Whether exits that are shown say nothing about the pod: it starts over, or its kubelet may start containers again.
     pub starts_over: bool,
 }
 

@@ -17,6 +17,11 @@ pub(super) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// The exit code that Kubernetes shows for an exit that was not observed.
 const UNKNOWN_EXIT: i32 = 137;
 
+/// Whether the kubelet has said that the pod has completed: it starts nothing again, and stops what still runs.
+pub(super) fn has_completed(pod: &api::Pod) -> bool {
+    pod.status.as_ref().is_some_and(is_terminal)
+}
+
 /// Whether nothing of the pod runs and the kubelet will not start anything more.
 pub(super) fn has_ended(pod: &api::Pod) -> bool {
     let Some(status) = pod.status.as_ref() else { return false };
@@ -184,6 +189,8 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
     let all = inits.chain(regular);
     let containers = all.map(|(container, kind, found)| one(container, kind, found, ended));
     let mut status = PodRuntimeStatus::new(containers.collect());
+    // The kubelet may start any of them again until it says that the pod has completed.
+    status.starts_over = !is_terminal(said);
     status.started_at = said.start_time.as_ref().map(|time| time.0);
     status.ips = said.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect();
     status
@@ -261,13 +268,37 @@ fn exit(said: api::ContainerStateTerminated) -> ContainerExit {
     exit
 }
 
-fn stays_ended(pod: &api::Pod, container: &api::ContainerStatus) -> bool {
-    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
-    let exit = container.state.as_ref().and_then(|state| state.terminated.as_ref());
-    match policy {
-        Some("Never") => exit.is_some(),
-        Some("OnFailure") => exit.is_some_and(|exit| exit.exit_code == 0),
+/// Whether the container has exited and the kubelet will not start it again: a container's own rules and policy come
+/// before the pod's policy.
+fn stays_ended(pod: &api::Pod, status: &api::ContainerStatus) -> bool {
+    let exit = status.state.as_ref().and_then(|state| state.terminated.as_ref());
+    let (Some(spec), Some(exit)) = (&pod.spec, exit) else { return false };
+    let container = spec.containers.iter().find(|one| one.name == status.name);
+    if container.is_some_and(|container| has_rule_for(container, exit.exit_code)) {
+        return false;
+    }
+    let own = container.and_then(|container| container.restart_policy.as_deref());
+    match own.or(spec.restart_policy.as_deref()) {
+        Some("Never") => true,
+        Some("OnFailure") => exit.exit_code == 0,
         _ => false,
+    }
+}
+
+/// Whether a rule of the container applies to this exit code: all of them start something again.
+fn has_rule_for(container: &api::Container, exit_code: i32) -> bool {
+    k8s_openapi::k8s_if_ge_1_34! {
+        container.restart_policy_rules.iter().flatten().any(|rule| {
+            rule.exit_codes.as_ref().is_none_or(|codes| {
+                let is_listed = codes.values.iter().flatten().any(|code| *code == exit_code);
+                is_listed == (codes.operator == "In")
+            })
+        })
+    }
+    k8s_openapi::k8s_if_le_1_33! {
+        // The API types of these versions lack the field.
+        let _ = (container, exit_code);
+        false
     }
 }
 

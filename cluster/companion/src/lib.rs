@@ -31,6 +31,8 @@
 //!   for a manifest's pod before it has unmounted the volumes of other pods (at most half of the grace period).
 //!   It is started again if the shutdown is cancelled. Containers that are restarted regardless
 //!   are stopped again, and the report says so of each pod.
+//! - A pod has completed when its phase says so: until then the kubelet may start its containers again, or stops what is
+//!   left of it. Nothing is requested for it.
 //! - A pod that the kubelet runs again after a cancelled shutdown is left alone until the next one.
 //! - Nothing is written to a pod's status, which belongs to the kubelet.
 //! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are

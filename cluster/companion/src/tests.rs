@@ -1,6 +1,7 @@
 //! Tests of stops with a paused clock and an API server, a kubelet and a container runtime in memory.
 
 mod called_off;
+mod completed;
 mod evictions;
 mod found;
 mod gone;

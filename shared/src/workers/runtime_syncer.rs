@@ -102,7 +102,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         Self { host_ips: Box::new(host_ips), ..self }
     }
 
-    /// Leaves `activeDeadlineSeconds` and the resizing of running containers to the kubelet that owns the pods.
+    /// Leaves the end of pods that complete, or exceed `activeDeadlineSeconds`, and resizing to the kubelet that owns them.
     #[must_use]
     pub fn beside_a_kubelet(self) -> Self {
         Self { deadlines: None, given: None, ..self }
@@ -281,7 +281,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {
                 let phase = self.publish(&pod, &synced.status, false, None);
-                let terminal = phase.is_some_and(PodPhase::is_terminal);
+                // A kubelet says itself that a pod has completed, in the pod's phase.
+                let terminal = self.deadlines.is_some() && phase.is_some_and(PodPhase::is_terminal);
                 let mut ignored = synced.ignored;
                 let differ = |given: &GivenResources| given.differ(&pod, &synced.status);
                 ignored.extend(self.given.as_ref().map(differ).unwrap_or_default());

@@ -136,6 +136,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         {
             return pending().await;
         }
+        if facts::has_completed(pod) {
+            request.accepted();
+            return pending().await;
+        }
         let mut ends = self.deletion_ends(pod);
         let begun = Instant::now();
         if ends.is_none() {

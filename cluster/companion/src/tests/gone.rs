@@ -110,6 +110,33 @@ async fn a_pod_that_has_done_its_work_is_not_deleted_and_one_between_two_restart
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_that_has_its_own_policy_or_rule_has_done_its_work_by_that() {
+    let rule = |operator: &str| json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [42]}}]);
+    for (policy, rules, exit, deleted) in [
+        ("Always", json!([]), 0, true),
+        ("OnFailure", json!([]), 1, true),
+        ("OnFailure", json!([]), 0, false),
+        ("Never", json!([]), 1, false),
+        ("Never", rule("In"), 42, true),
+        ("Never", rule("In"), 1, false),
+        ("Never", rule("NotIn"), 42, false),
+        ("Never", rule("NotIn"), 1, true),
+    ] {
+        let container = json!({
+            "name": "a", "image": "x", "restartPolicy": policy, "restartPolicyRules": rules,
+        });
+        let more = json!({
+            "spec": {"restartPolicy": "Never", "containers": [container]},
+            "status": {"containerStatuses": [terminated(exit)]},
+        });
+        let (world, core) = World::new([pod("job", more)]).await;
+        world.state().running.remove(&uid("job"));
+        stop(&core, "job", 30).await.1.unwrap();
+        assert_eq!(!world.log().is_empty(), deleted, "{policy} {rules} {exit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_pod_has_ended() {
     let (world, core) = World::new([]).await;
     assert_eq!(stop(&core, "web", 30).await.1.unwrap(), Default::default());
