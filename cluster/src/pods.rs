@@ -12,6 +12,7 @@ mod controller;
 mod controller_status;
 mod deletion;
 pub mod equality;
+mod judgement;
 mod known;
 mod next_step;
 mod parts;
@@ -21,10 +22,11 @@ mod seams;
 mod sync;
 pub(crate) mod watch;
 
-pub use config::{HoldBack, PodControllerConfig, PodFilter};
+pub use config::{PodControllerConfig, PodFilter};
 pub use controller::{
     EarlierPods, PodController, PodControllerHandle, PodQueues, RunError, RunState,
 };
+pub use judgement::{Judge, Judgement, Refusals};
 pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};

@@ -28,14 +28,16 @@ use winddown_cluster::node::{
     NodeController, NodeControllerHandle, NodeFacts, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{
-    HoldBack, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
+    Judge, Judgement, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
+    Refusals,
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{
-    AdmissionGate, DesiredPods, Event, Mutex, Pod, Recorder, Runtime, WallClock, error_chain,
+    DesiredPods, Event, GateReason, Mutex, Outlook, Pod, Recorder, Runtime, WallClock, error_chain,
 };
 
+use crate::core::Core;
 use crate::fit::Fit;
 use crate::plugin::{NodePlugin, PluginRegistry};
 use crate::{NodeIdentity, PodSource, Product, Settings};
@@ -110,6 +112,8 @@ pub(crate) struct PodSide {
     pub(crate) ended: TerminatedPods,
     resolver: Resolver,
     controller: PodControllerHandle,
+    /// Refuses the pods that were judged before anything was resolved for them.
+    refusals: Refusals,
 }
 
 impl<R: Runtime> NodePlugin<R> for Cluster {
@@ -119,13 +123,13 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let core = Arc::clone(&node.core);
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
-        let (gate, fit) = (core.gate.clone(), core.fit.clone());
-        let hold_back = |node: NodeControllerHandle| -> HoldBack {
-            Arc::new(move |pod| held_back(pod, gate.clone(), fit.clone(), node.clone()).boxed())
+        let judging = Arc::clone(&core);
+        let judge = |node: NodeControllerHandle| -> Judge {
+            Arc::new(move |pod| judge(pod, Arc::clone(&judging), node.clone()).boxed())
         };
         let runs_pods = self.pods.is_some();
         let joined =
-            Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall, core.product());
+            Membership::prepare(*self, name, boot_id, ping, judge, &core.wall, core.product());
         let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
@@ -147,6 +151,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
             .sections
             .push(Arc::new(view::ClusterView::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
+            contributions.admission.push(Arc::new(side.refusals.clone()));
             contributions
                 .links
                 .sources
@@ -163,17 +168,28 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
     }
 }
 
+/// Judges a pod of which nothing was resolved: what the node refuses anyway takes no memory and no disk of it, and no
+/// request to the API server. A pod that may run already is not judged: its worker needs it.
+async fn judge<R: Runtime>(pod: Pod, core: Arc<Core<R>>, node: NodeControllerHandle) -> Judgement {
+    if !core.gate.is_shut()
+        && let Some(why) = held_back(&pod, &core.fit, &node).await
+    {
+        return Judgement::HoldBack(why);
+    }
+    // A shutdown that the agent does not know about yet refuses nobody.
+    let is_undecided = core.gate.reasons().contains(GateReason::Startup);
+    if is_undecided || core.workers.runs(pod.uid()) != Some(false) {
+        return Judgement::Resolve;
+    }
+    match core.outlook_unresolved(&pod) {
+        Outlook::Refused(why) => Judgement::Refused(why),
+        Outlook::Starts | Outlook::Waits(_) | Outlook::Preempts(_) => Judgement::Resolve,
+    }
+}
+
 /// Why it cannot be decided yet whether the pod is admitted. A refused pod has failed for good in the API, so none is
 /// judged before the machine is known, or by old labels.
-async fn held_back(
-    pod: Pod,
-    gate: AdmissionGate,
-    fit: Fit,
-    node: NodeControllerHandle,
-) -> Option<&'static str> {
-    if gate.is_shut() {
-        return None;
-    }
+async fn held_back(pod: &Pod, fit: &Fit, node: &NodeControllerHandle) -> Option<&'static str> {
     if fit.is_unknown() {
         return Some("this machine cannot be read yet");
     }
@@ -182,7 +198,7 @@ async fn held_back(
         return Some("this node's object was not read from the API server yet");
     }
     fit.set_server_node(known.borrow().clone());
-    if fit.lacks_labels_of(&pod) {
+    if fit.lacks_labels_of(pod) {
         if !node.read_again().await {
             return Some("this node's labels cannot be read from the API server");
         }
@@ -202,7 +218,7 @@ impl Membership {
         name: &str,
         boot_id: &str,
         ping: P,
-        hold_back: impl FnOnce(NodeControllerHandle) -> HoldBack,
+        judge: impl FnOnce(NodeControllerHandle) -> Judge,
         wall: &WallClock,
         product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
@@ -219,7 +235,7 @@ impl Membership {
             .field_manager(product.name())
             .build()?;
         let config = PodControllerConfig {
-            hold_back: Some(hold_back(handle.clone())),
+            judge: Some(judge(handle.clone())),
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods
@@ -329,8 +345,8 @@ impl PodSide {
             .with_mirrors(Arc::new(mirrors.clone()))
             .with_keep(found, Arc::new(kept));
         let wanted = controller.wanted();
-        let side =
-            Self { wanted, outbox, mirrors, ended, resolver, controller: controller.handle() };
+        let (handle, refusals) = (controller.handle(), controller.refusals());
+        let side = Self { wanted, outbox, mirrors, ended, resolver, controller: handle, refusals };
         let work = start::PodsWork {
             outbox_driver,
             mirror_driver,

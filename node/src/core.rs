@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+#[cfg(feature = "cluster")]
+use winddown_shared::Outlook;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Backoff, BootClock,
@@ -56,8 +58,8 @@ pub(crate) struct Core<R: Runtime> {
     pub(crate) wanted: watch::Sender<Option<Arc<DesiredPods>>>,
     pub(crate) gate: AdmissionGate,
     pub(crate) fit: Fit,
-    /// The admission checks of the plug-ins, in their order. Set when all have joined.
-    handlers: OnceLock<Vec<Arc<dyn AdmitHandler>>>,
+    /// Set when all plug-ins have joined.
+    joined: OnceLock<JoinedChecks>,
     /// The recorders that receive each event.
     pub(crate) recorders: Arc<Recorders>,
     pub(crate) identity: NodeIdentity,
@@ -68,6 +70,14 @@ pub(crate) struct Core<R: Runtime> {
     /// Incremented whenever the node's status changes.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) stop: CancellationToken,
+}
+
+/// What the plug-ins have to say about admission.
+pub(crate) struct JoinedChecks {
+    /// Their checks, in their order.
+    pub(crate) handlers: Vec<Arc<dyn AdmitHandler>>,
+    /// Chooses the victims for a critical pod that does not fit.
+    pub(crate) preemption: Option<Arc<dyn AdmissionFailureHandler>>,
 }
 
 impl<R: Runtime> Core<R> {
@@ -117,7 +127,7 @@ impl<R: Runtime> Core<R> {
             wanted: watch::Sender::new(None),
             gate: AdmissionGate::new(),
             fit,
-            handlers: OnceLock::new(),
+            joined: OnceLock::new(),
             recorders,
             identity: parts.identity,
             wall: parts.wall,
@@ -129,10 +139,10 @@ impl<R: Runtime> Core<R> {
         (core, pending_kills.unwrap_or_default())
     }
 
-    /// Sets the admission checks of all plug-ins.
-    pub(crate) fn admit_by(&self, handlers: Vec<Arc<dyn AdmitHandler>>) {
+    /// Sets what all plug-ins have to say about admission.
+    pub(crate) fn admit_by(&self, checks: JoinedChecks) {
         // Called once.
-        let _ = self.handlers.set(handlers);
+        let _ = self.joined.set(checks);
     }
 
     /// Watches a directory of manifests until the node stops, and returns its pods.
@@ -180,13 +190,27 @@ impl<R: Runtime> Core<R> {
         if self.fit.admits_all() {
             return Admission::default();
         }
-        let admission = Admission::default().then(self.gate.clone());
-        let handlers = self.handlers.get().into_iter().flatten().cloned();
-        let admission = handlers.fold(admission, Admission::then);
         // Before the fit: what the runtime does not support, no room makes possible.
         let (runtime, fit) = (Arc::clone(&self.runtime), self.fit.clone());
-        let admission = admission.then(Supported { runtime, fit });
+        let admission = self.checks_before_fit().then(Supported { runtime, fit });
         self.fit.then_fits(admission, preemption_handler)
+    }
+
+    fn checks_before_fit(&self) -> Admission {
+        let admission = Admission::default().then(self.gate.clone());
+        let handlers = self.joined.get().into_iter().flat_map(|joined| &joined.handlers).cloned();
+        handlers.fold(admission, Admission::then)
+    }
+
+    fn preemption_handler(&self) -> Option<Arc<dyn AdmissionFailureHandler>> {
+        self.joined.get()?.preemption.clone()
+    }
+
+    /// What becomes of a pod of which nothing is resolved. The runtime supports no reference, so it is not asked.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn outlook_unresolved(&self, pod: &Pod) -> Outlook {
+        let admission = self.fit.then_fits(self.checks_before_fit(), self.preemption_handler());
+        self.workers.outlook(&admission, pod, &self.workers.others())
     }
 
     /// Waits until the pods that ran before the agent started are known, for as long as a shutdown waits
@@ -212,13 +236,8 @@ impl<R: Runtime> Core<R> {
 
     /// Starts the intake, which resumes the kills in `pending_kills` first, and waits up to [`FIRST_PASS`] for the
     /// pods that already run to be known.
-    pub(crate) async fn bring_in(
-        &self,
-        pending_kills: PodUidMap<EarlierKill>,
-        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
-        links: &mut Links,
-    ) {
-        let first_pass = self.start_intake(pending_kills, preemption_handler, links);
+    pub(crate) async fn bring_in(&self, pending_kills: PodUidMap<EarlierKill>, links: &mut Links) {
+        let first_pass = self.start_intake(pending_kills, links);
         // A shutdown need not wait for a silent runtime if it already knows pods that it can request to stop.
         let known = tokio::time::timeout(FIRST_PASS, async {
             tokio::select! {
@@ -249,7 +268,6 @@ impl<R: Runtime> Core<R> {
     fn start_intake(
         &self,
         pending_kills: PodUidMap<EarlierKill>,
-        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
         let for_good = std::mem::take(&mut links.sources);
@@ -258,7 +276,7 @@ impl<R: Runtime> Core<R> {
             Arc::clone(&self.runtime),
             self.workers.clone(),
             self.statuses.clone(),
-            self.admission(preemption_handler),
+            self.admission(self.preemption_handler()),
             self.recorder(),
         )
         .with_victim_lock(self.fit.victim_lock())

@@ -97,11 +97,11 @@ use tokio_util::task::TaskTracker;
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_host::pod_logs::PodLogs;
 use winddown_shared::{
-    AdmissionFailureHandler, EarlierKill, PluginStatusLines, PodKiller, PodUidMap, PodWorkers,
-    Runtime, RuntimeSyncer, WallTime, critical,
+    EarlierKill, PluginStatusLines, PodKiller, PodUidMap, PodWorkers, Runtime, RuntimeSyncer,
+    WallTime, critical,
 };
 
-use crate::core::Core;
+use crate::core::{Core, JoinedChecks};
 use crate::links::Links;
 use crate::metrics::ProcessReader;
 use crate::plugin::{Answers, Contributions, Lead, PluginSection};
@@ -244,7 +244,7 @@ impl<R: Runtime> Node<R> {
             lead,
             starts,
         } = node.contributions;
-        core.admit_by(admission);
+        core.admit_by(JoinedChecks { handlers: admission, preemption: preemption_handler });
         core.recorders.join(recorders);
         let node = Self(Arc::new(NodeShared {
             core: Arc::clone(&core),
@@ -265,7 +265,7 @@ impl<R: Runtime> Node<R> {
         for start in starts {
             start(&mut links);
         }
-        Self::bring_in(core, lead, pending_kills, preemption_handler, links);
+        Self::bring_in(core, lead, pending_kills, links);
         Ok(node)
     }
 
@@ -274,7 +274,6 @@ impl<R: Runtime> Node<R> {
         core: Arc<Core<R>>,
         lead: Option<Lead>,
         mut pending_kills: PodUidMap<EarlierKill>,
-        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         mut links: Links,
     ) {
         let stop = core.stop.clone();
@@ -287,7 +286,7 @@ impl<R: Runtime> Node<R> {
             if let Some(first) = first {
                 merge(&mut pending_kills, first.await);
             }
-            core.bring_in(pending_kills, preemption_handler, &mut links).await;
+            core.bring_in(pending_kills, &mut links).await;
             match then {
                 Some(then) => then.await,
                 None => core.stop.cancelled().await,

@@ -4,17 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, WallClock};
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
 
+use super::judgement::Judge;
 use super::next_step::OrphanPolicy;
 
 /// Selects the pods of its node that the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
-
-/// Returns why a pod can be neither admitted nor rejected yet, if that is so.
-pub type HoldBack = Arc<dyn Fn(Pod) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
 
 /// The settings of a [`PodController`](super::PodController).
 #[derive(Clone)]
@@ -32,8 +29,9 @@ pub struct PodControllerConfig {
     pub confirmations: u32,
     /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
-    /// Why a pod cannot be given to the node yet; `None` if that is possible. Default: it always is.
-    pub hold_back: Option<HoldBack>,
+    /// Judges each pod before anything is read or written for it. What it refuses must be refused by
+    /// [`PodController::refusals`](super::PodController::refusals) as well. Default: nothing is against any pod.
+    pub judge: Option<Judge>,
     /// Takes only pods for which this is true. If it becomes false, the pod counts as deleted.
     pub filter: Option<PodFilter>,
     /// The API server's clock, as far as it is known: the ends of grace periods refer to it.
@@ -52,7 +50,7 @@ impl PodControllerConfig {
             orphans: OrphanPolicy::default(),
             confirmations: 3,
             confirm_every: Duration::from_secs(5),
-            hold_back: None,
+            judge: None,
             filter: None,
             api_clock,
         }

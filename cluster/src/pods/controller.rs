@@ -9,6 +9,7 @@ use winddown_api_client::outage::Outage;
 use winddown_shared::{ActiveDeadlines, DesiredPods, Pod, PodUidMap};
 
 use super::config::PodControllerConfig;
+use super::judgement::Refusals;
 use super::known::KnownPods;
 use super::parts::{Parts, Queues};
 use super::queue::{QueueCounts, WorkerPanicked};
@@ -136,6 +137,11 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
         self.setup.wanted()
     }
 
+    /// The admission check of the node that goes with [`PodControllerConfig::judge`].
+    pub fn refusals(&self) -> Refusals {
+        self.setup.refusals()
+    }
+
     /// Returns a handle, which remains usable after the controller has stopped.
     pub fn handle(&self) -> PodControllerHandle {
         self.setup.handle()
@@ -177,6 +183,10 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
 
     pub(crate) fn wanted(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.known.wanted()
+    }
+
+    pub(crate) fn refusals(&self) -> Refusals {
+        Refusals::of(&self.known)
     }
 
     pub(crate) fn handle(&self) -> PodControllerHandle {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{
-    DesiredPods, Mutex, Pod, PodUid, PodUidMap, WallTime, instant_after, seconds_up,
+    DesiredPods, Mutex, Pod, PodUid, PodUidMap, Rejection, WallTime, instant_after, seconds_up,
 };
 
 use super::deletion::DeletionGrace;
@@ -52,6 +52,8 @@ pub(crate) struct KnownPod {
     pub(crate) sent_deadline: Option<Instant>,
     /// Whether it cannot be resolved as it is.
     pub(crate) refused: bool,
+    /// Why the node refuses it, if it was given as it is in the API.
+    rejection: Option<Rejection>,
     /// The last status that the controller itself submitted.
     pub(crate) submitted: Option<Arc<api::PodStatus>>,
     /// Whether that status was the final one.
@@ -228,6 +230,18 @@ impl KnownPods {
         true
     }
 
+    /// Gives the node a pod that it refuses, for this reason.
+    pub(crate) fn give_refused(&self, uid: &PodUid, pod: Pod, why: Rejection) {
+        // First: the node may ask as soon as it has the pod.
+        self.mark(uid, |known| known.rejection = Some(why));
+        self.give(uid, pod);
+    }
+
+    /// Why the node refuses the pod, if it was given as it is in the API.
+    pub(crate) fn rejection(&self, uid: &PodUid) -> Option<Rejection> {
+        self.inner.lock().pods.get(uid)?.rejection.clone()
+    }
+
     /// Gives the node a pod that has terminated, with the final status that the API has. Returns false if the API does not
     /// have the pod any more.
     pub(crate) fn give_terminated(&self, uid: &PodUid, pod: Pod) -> bool {
@@ -372,6 +386,7 @@ impl KnownPod {
             given: None,
             sent_deadline: None,
             refused: false,
+            rejection: None,
             submitted: None,
             final_submitted: false,
             removed: false,

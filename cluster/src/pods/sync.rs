@@ -12,6 +12,7 @@ use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain, instan
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
 use super::equality;
+use super::judgement::Judgement;
 use super::known::{ApiPresence, GivenPod, KnownPod};
 use super::next_step::{PodAction, PodView, next_step};
 use super::parts::Parts;
@@ -150,11 +151,21 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
     async fn give(&self, known: &KnownPod) -> ItemOutcome {
         let pod = &known.pod;
-        if let Some(hold_back) = &self.config.hold_back
-            && let Some(why) = hold_back(pod.clone()).await
-        {
-            self.submit_waiting(pod, WaitReason::Node, why);
-            return ItemOutcome::At(Instant::now() + HELD_BACK);
+        let judged = match &self.config.judge {
+            Some(judge) => judge(pod.clone()).await,
+            None => Judgement::Resolve,
+        };
+        match judged {
+            Judgement::Resolve => {}
+            Judgement::HoldBack(why) => {
+                self.submit_waiting(pod, WaitReason::Node, why);
+                return ItemOutcome::At(Instant::now() + HELD_BACK);
+            }
+            // Nothing of it runs here, so that the next agent need not know it.
+            Judgement::Refused(why) => {
+                self.known.give_refused(pod.uid(), lean(pod.object().clone(), pod), why);
+                return ItemOutcome::At(Instant::now());
+            }
         }
         match self.prepare.prepare(pod).await {
             Ok(prepared) => {

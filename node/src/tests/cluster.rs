@@ -204,6 +204,46 @@ async fn no_pod_is_refused_by_labels_of_the_node_that_were_not_read_or_are_old()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_read_or_written_for_a_pod_that_does_not_fit_and_it_is_refused_as_any_other() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "keys", "namespace": "default"}, "data": {"k": "eA=="}});
+    m.server.apply(secret).unwrap();
+    let agent = m.agent().await;
+    let refers = |cpu: &str| {
+        json!({
+            "volumes": [{"name": "keys", "secret": {"secretName": "keys"}}],
+            "containers": [{"name": "main", "image": "none",
+                "resources": {"requests": {"cpu": cpu}}}],
+        })
+    };
+    m.bind_with("fits", &refers("1"));
+    m.until_phase("fits", "Running").await;
+    let reads = m.server.count("get", "secrets");
+    assert!(reads > 0);
+    let large = m.bind_with("large", &refers("64"));
+    m.until_phase("large", "Failed").await;
+    let (mut plain, status) = (refers("64"), |name: &str| {
+        let said = m.server.get(&pod_path(name)).unwrap()["status"].clone();
+        [said["reason"].clone(), said["message"].clone()]
+    });
+    plain["volumes"] = json!([]);
+    m.bind_with("plain", &plain);
+    m.until_phase("plain", "Failed").await;
+    assert_eq!(status("large")[0], "OutOfcpu");
+    assert_eq!(status("large"), status("plain"));
+    assert_eq!(m.server.count("get", "secrets"), reads, "nothing was read for it");
+    agent.node.0.core.gate.shut(GateReason::Drain);
+    m.bind_with("late", &refers("0"));
+    m.until_phase("late", "Failed").await;
+    assert_eq!(status("late")[0], "NodeShutdown");
+    assert_eq!(m.server.count("get", "secrets"), reads, "nor while pods are refused");
+    assert_eq!(m.starts(&large), 0);
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_stays_ready_while_its_agent_is_restarted() {
     let m = Machine::new().await;
     let first = m.agent().await;

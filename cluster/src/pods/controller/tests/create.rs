@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use winddown_shared::RuntimeError;
 
 use super::world::{Answer, World, failed, pod};
+use crate::pods::Judgement;
 
 const S: Duration = Duration::from_secs(1);
 
@@ -64,8 +65,12 @@ async fn while_the_node_holds_back_no_pod_is_given_to_it_and_each_says_why_it_wa
     let world = World::new();
     let mut config = world.config();
     let known = world.clone();
-    config.hold_back = Some(std::sync::Arc::new(move |_| {
-        ready((known.since_start() < 20 * S).then_some("not known yet")).boxed()
+    config.judge = Some(std::sync::Arc::new(move |_| {
+        ready(match known.since_start() < 20 * S {
+            true => Judgement::HoldBack("not known yet"),
+            false => Judgement::Resolve,
+        })
+        .boxed()
     }));
     world.start_with(config).ready().await;
     world.apply(pod("a", "u1"));

@@ -1,14 +1,16 @@
 //! Pods that wait for what they refer to.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::mpsc;
-use winddown_shared::{Pod, PodUid};
+use winddown_shared::{Pod, PodUid, Rejection};
 
 use super::world::{World, pod};
-use crate::pods::{Prepare, PrepareError};
+use crate::pods::{Judgement, Prepare, PrepareError};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -178,6 +180,26 @@ async fn a_pod_that_is_deleted_while_it_is_prepared_never_starts() {
     world.until("it is removed", |w| w.object("u1").is_none()).await;
     world.until("it is forgotten", |w| w.with(|s| s.kept.is_empty())).await;
     assert_eq!(world.calls("create"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
+    let world = World::new();
+    let prepare = OneConfigMap::new(None);
+    let mut config = world.config();
+    // The node has room again before it has the pod.
+    config.judge = Some(Arc::new(|_| {
+        ready(Judgement::Refused(Rejection::new("OutOfcpu", "no room"))).boxed()
+    }));
+    world.start_preparing(config, prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it fails", |w| failure(w).as_deref() == Some("OutOfcpu")).await;
+    assert!(!prepare.logged().contains(&"prepare u1".to_owned()), "{:?}", prepare.logged());
+    assert_eq!(world.calls("create"), 0);
+    let kept = world.with(|s| s.kept["u1"].status.as_ref().and_then(|s| s.phase.clone()));
+    assert_eq!(kept.as_deref(), Some("Failed"), "the next agent knows that it is over");
+    world.delete("u1", 30);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

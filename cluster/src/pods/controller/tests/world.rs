@@ -174,13 +174,14 @@ impl World {
         let mut setup = setup.with_prepare(Arc::new(prepare));
         setup.keep = Arc::new(self.clone());
         let (handle, wanted) = (setup.handle(), setup.wanted());
+        let refusals = setup.refusals();
 
         let (runtime, statuses, events) =
             (Arc::new(self.clone()), StatusStore::default(), Arc::new(()));
         let syncer =
             RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), self.clock());
         let workers = PodWorkers::new(syncer, events.clone());
-        let admission = Admission::default();
+        let admission = Admission::default().then(refusals);
         let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
         let follow = Follow::new(statuses.clone(), self.clone()).run(cancel.clone());
         let node = vec![

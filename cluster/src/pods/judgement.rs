@@ -1,0 +1,38 @@
+//! What the node says of a pod before anything is read or written for it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use winddown_shared::{AdmitHandler, OtherPods, Pod, Rejection};
+
+use super::known::KnownPods;
+
+/// Judges a pod as the API has it. Decides only; the node admits or refuses the pod once it has it.
+pub type Judge = Arc<dyn Fn(Pod) -> BoxFuture<'static, Judgement> + Send + Sync>;
+
+/// What becomes of a pod that the node has not got yet.
+#[derive(Clone, Debug)]
+pub enum Judgement {
+    /// Nothing is against it now: what it refers to is resolved for it.
+    Resolve,
+    /// It can be neither admitted nor refused yet. The text says why.
+    HoldBack(&'static str),
+    /// The node refuses it. It is given as it is, and [`Refusals`] make sure that it is not admitted so.
+    Refused(Rejection),
+}
+
+/// The admission check that refuses the pods for which a [`Judge`] said so: what they refer to was not resolved.
+#[derive(Clone, Debug)]
+pub struct Refusals(Arc<KnownPods>);
+
+impl Refusals {
+    pub(super) fn of(known: &Arc<KnownPods>) -> Self {
+        Self(Arc::clone(known))
+    }
+}
+
+impl AdmitHandler for Refusals {
+    fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
+        self.0.rejection(pod.uid()).map_or(Ok(()), Err)
+    }
+}
