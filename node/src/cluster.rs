@@ -336,7 +336,8 @@ impl PodSide {
         let resolving = ResolverConfig::new(parts.volumes, parts.secret_volumes);
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
-        let kept = KeptPods::of_boot(&parts.volatile.join("api-pods"), boot_id);
+        let records = parts.volatile.join("api-pods");
+        let kept = KeptPods::of_boot(&records, boot_id, resolver.memory_room());
         let found = kept.load();
         let api_pods = KubePods::new(connection.client(), config.node_name.clone());
         let config = PodControllerConfig { orphans: parts.orphans, ..config };

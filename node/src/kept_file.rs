@@ -36,9 +36,13 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 
 /// Replaces the file atomically; only its owner may read it. Creates its directory.
 pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(value)?;
+    write_text(path, &serde_json::to_vec(value)?)
+}
+
+/// The same for what is JSON already.
+pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    replace_private(path, Durability::Process, &text)
+    replace_private(path, Durability::Process, text)
 }

@@ -40,6 +40,7 @@ use std::time::Duration;
 pub use downward::NodeAmounts;
 pub use fresh::Freshener;
 pub use resolver::{ResolveCounts, Resolver};
+pub use room::{MemoryRoom, RoomTurn};
 
 /// Configuration of a [`Resolver`].
 #[derive(Clone, Debug)]

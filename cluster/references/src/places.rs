@@ -4,14 +4,13 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid};
 
 use super::needs;
 use super::payload::Payload;
-use super::room::VolumeRoom;
+use super::room::{MemoryRoom, RoomTurn};
 
 /// The two directories in which each pod has a directory of its own.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub(crate) struct PodDirectories {
     /// In memory, for secrets and tokens.
     pub(crate) memory: PathBuf,
     /// The room there.
-    pub(crate) room: VolumeRoom,
+    pub(crate) room: MemoryRoom,
 }
 
 impl PodDirectories {
@@ -58,12 +57,8 @@ impl PodDirectories {
     /// Waits for the turn to write the files of the volume, if it is in memory.
     ///
     /// # Errors
-    /// As [`VolumeRoom::turn`].
-    pub(crate) fn turn(
-        &self,
-        volume: &Path,
-        files: &Payload,
-    ) -> io::Result<Option<MutexGuard<'_, ()>>> {
+    /// As [`MemoryRoom::turn`].
+    pub(crate) fn turn(&self, volume: &Path, files: &Payload) -> io::Result<Option<RoomTurn<'_>>> {
         let is_in_memory = volume.starts_with(&self.memory);
         is_in_memory.then(|| self.room.turn(&self.memory, volume, files)).transpose()
     }

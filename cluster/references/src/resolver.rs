@@ -10,6 +10,7 @@ use winddown_shared::{Pod, PodUid, WallClock, error_chain};
 use super::downward::NodeAmounts;
 use super::fresh::Freshener;
 use super::problem::ReferenceProblem;
+use super::room::MemoryRoom;
 use super::shared::ResolverShared;
 use super::{ResolverConfig, needs};
 use winddown_cluster::events::Events;
@@ -54,6 +55,11 @@ impl Resolver {
     /// Blocking. Returns how many directories were removed.
     pub fn remove_unknown(&self, is_known: impl Fn(&str) -> bool) -> usize {
         self.0.places.remove_unknown(|uid| is_known(uid) || self.0.knows(&PodUid::new(uid)))
+    }
+
+    /// The room of the pods' volumes in memory, which their records have to share.
+    pub fn memory_room(&self) -> MemoryRoom {
+        self.0.places.room.clone()
     }
 
     /// The current numbers.

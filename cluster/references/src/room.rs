@@ -1,7 +1,7 @@
-//! Keeps the volumes of all pods from filling the memory file system that they are in. Blocking.
+//! Keeps what pods have in memory, their volumes and their records, from filling the file system that it is in. Blocking.
 //!
 //! It is `/run`, which systemd, D-Bus and the agent's own records need as well. A kubelet mounts a file system for each
-//! volume, and bounds each by what the node has for pods; here all volumes share one file system and one bound.
+//! volume, bounds each by what the node has for pods, and keeps no variables; here all share one file system and one bound.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,41 @@ use std::sync::{Arc, MutexGuard};
 
 use super::payload::Payload;
 
-use winddown_shared::Mutex;
+use winddown_cluster::pods::PrepareError;
+use winddown_shared::{Mutex, PodUid, PodUidMap};
 
 /// The type of a tmpfs, see statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
-/// One part in so many stays free of volumes.
-const FREE_PART: u64 = 2;
+/// What a pod may take without being large: the token of any pod, and a few keys.
+const SMALL: u64 = 256 << 10;
+/// How many inodes it may take.
+const SMALL_INODES: u64 = 256;
+/// The variables of a record are in the memory of the agent as well, so often.
+const COPIES: u64 = 2;
+/// A record may always grow by this much: a pod that has to terminate gets a time.
+const GROWTH: u64 = 4096;
 
-/// The room for volumes in a memory file system: they may take it until half of the file system is in use.
+/// The room of a node for what the API server's pods have in memory. Large volumes and records may take it until half of
+/// the file system is in use, so that a pod with a small one, above all a token, still finds room. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct VolumeRoom(Arc<Mutex<()>>);
+pub struct MemoryRoom(Arc<Mutex<Records>>);
+
+/// The bytes of the largest record that each pod had.
+type Records = PodUidMap<u64>;
+
+/// The turn to write. Until it is dropped nothing else is written, so that the room that was found is still there.
+#[derive(Debug)]
+pub struct RoomTurn<'a> {
+    _records: MutexGuard<'a, Records>,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    what: &'static str,
+    amounts: Amounts,
+    is_small: bool,
+}
 
 /// What a file system has, or a volume takes. A file takes whole blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,52 +54,144 @@ struct Amounts {
     inodes: u64,
 }
 
-// === impl VolumeRoom ===
+// === impl MemoryRoom ===
 
-impl VolumeRoom {
-    /// Waits for the turn to write `files` to `volume` below `directory`. Until it is dropped no other volume is written,
-    /// so that the room that was found is still there.
+impl MemoryRoom {
+    /// Waits for the turn to write `files` to `volume` below `directory`.
     ///
     /// # Errors
-    /// With the files, more than half of the file system would be in use. A volume that takes no more than before may
-    /// always be written: a renewed token never waits for room.
+    /// There is no room. A volume that takes no more than before may always be written: a renewed token never waits.
     pub(crate) fn turn(
         &self,
         directory: &Path,
         volume: &Path,
         files: &Payload,
-    ) -> io::Result<MutexGuard<'_, ()>> {
-        let turn = self.0.lock();
+    ) -> io::Result<RoomTurn<'_>> {
+        let records = self.0.lock();
         if !is_in_memory(directory)? {
-            return Ok(turn);
+            return Ok(RoomTurn { _records: records });
         }
-        let found = rustix::fs::statvfs(directory)?;
-        let all = Amounts { blocks: found.f_blocks, inodes: found.f_files };
-        let free = Amounts { blocks: found.f_bavail, inodes: found.f_favail };
-        let wanted = Amounts::of(files, found.f_frsize.max(1));
-        if wanted.fit(all, free) || wanted.are_within(Amounts::taken(volume, found.f_frsize.max(1)))
+        let found = Found::of(directory, &records)?;
+        let amounts = Amounts::of(files, found.block);
+        let before = || Amounts::taken(volume, found.block);
+        let of_pod = || volume.parent().map(|all| Amounts::taken(all, found.block));
+        let mut wanted = Wanted { what: "volume", amounts, is_small: false };
+        if wanted.fits(&found) || amounts.are_within(before()) {
+            return Ok(RoomTurn { _records: records });
+        }
+        let beside = of_pod().unwrap_or_default().without(before());
+        wanted.is_small = amounts.with(beside).are_within(Amounts::small(found.block));
+        match wanted.fits(&found) {
+            true => Ok(RoomTurn { _records: records }),
+            false => Err(io::Error::other(no_room(wanted, &found, &mount_of(directory)?))),
+        }
+    }
+
+    /// Waits for the turn to write a record of so many bytes of a pod below `directory`, which exists. Where the file
+    /// system cannot be asked there is room: that is no reason not to run a pod.
+    ///
+    /// # Errors
+    /// There is no room. For a record that grows by little, as for the end of its pod, there always is.
+    pub fn turn_of_record(
+        &self,
+        directory: &Path,
+        uid: &PodUid,
+        bytes: u64,
+    ) -> Result<RoomTurn<'_>, PrepareError> {
+        let mut records = self.0.lock();
+        let before = records.get(uid).copied();
+        let found = match is_in_memory(directory) {
+            Ok(true) => Found::of(directory, &records).ok(),
+            Ok(false) | Err(_) => None,
+        };
+        if let (Some(found), Ok(mount)) = (found, mount_of(directory))
+            && before.is_none_or(|before| bytes > before + GROWTH)
         {
-            return Ok(turn);
+            let blocks = bytes.saturating_mul(1 + COPIES).div_ceil(found.block);
+            let amounts = Amounts { blocks, inodes: 1 };
+            let wanted =
+                Wanted { what: "pod with its variables", amounts, is_small: bytes <= SMALL };
+            if !wanted.fits(&found) {
+                let what = no_room(wanted, &found, &mount);
+                return Err(PrepareError::Unavailable { what, after: None });
+            }
         }
-        Err(io::Error::other(no_room(wanted, all, free, &mount_of(directory)?, found.f_frsize)))
+        records.insert(uid.clone(), before.unwrap_or_default().max(bytes));
+        Ok(RoomTurn { _records: records })
+    }
+
+    /// Counts the record that an earlier agent wrote.
+    pub fn note_record(&self, uid: &PodUid, bytes: u64) {
+        self.0.lock().insert(uid.clone(), bytes);
+    }
+
+    /// Counts the pod no more: the agent does not have it any more either.
+    pub fn forget_record(&self, uid: &PodUid) {
+        self.0.lock().remove(uid);
     }
 }
 
-/// Says that a volume finds no room in the file system mounted at `mount`, and what to do: whether it is too large by
+/// A memory file system, and what is free in it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    all: Amounts,
+    free: Amounts,
+    /// Bytes of a block.
+    block: u64,
+}
+
+impl Found {
+    fn of(directory: &Path, records: &Records) -> io::Result<Self> {
+        let found = rustix::fs::statvfs(directory)?;
+        let block = found.f_frsize.max(1);
+        // What the agent has in memory is not free either.
+        let copies =
+            records.values().fold(0_u64, |all, one| all.saturating_add(one.saturating_mul(COPIES)));
+        Ok(Self {
+            all: Amounts { blocks: found.f_blocks, inodes: found.f_files },
+            free: Amounts {
+                blocks: found.f_bavail.saturating_sub(copies.div_ceil(block)),
+                inodes: found.f_favail,
+            },
+            block,
+        })
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// One part in so many stays free.
+    fn free_part(self) -> u64 {
+        if self.is_small { 4 } else { 2 }
+    }
+
+    /// Whether as much is free with this as has to be. A file system without a bound reports none.
+    fn fits(self, Found { all, free, .. }: &Found) -> bool {
+        self.fits_in(all.blocks, free.blocks, self.amounts.blocks)
+            && self.fits_in(all.inodes, free.inodes, self.amounts.inodes)
+    }
+
+    fn fits_in(self, all: u64, free: u64, wanted: u64) -> bool {
+        all == 0 || free.saturating_sub(wanted) >= all / self.free_part()
+    }
+}
+
+/// Says that something finds no room in the file system mounted at `mount`, and what to do: whether it is too large by
 /// itself, or others take the room, of pods or not.
-fn no_room(wanted: Amounts, all: Amounts, free: Amounts, mount: &Path, block: u64) -> String {
-    let mount = mount.display();
-    let (most, size, count) = match fits(all.blocks, free.blocks, wanted.blocks) {
-        false => {
-            let most = (all.blocks.saturating_mul(block) / FREE_PART) >> 20;
-            (format!("{most} MiB"), "size", "")
-        }
-        true => (format!("{} files", all.inodes / FREE_PART), "nr_inodes", "--inodes "),
+fn no_room(wanted: Wanted, found: &Found, mount: &Path) -> String {
+    let (mount, Found { all, free, block }) = (mount.display(), *found);
+    let part = if wanted.is_small { "three quarters" } else { "half" };
+    let may = |all: u64| all / wanted.free_part() * (wanted.free_part() - 1);
+    let (most, size, count) = match wanted.fits_in(all.blocks, free.blocks, wanted.amounts.blocks) {
+        false => (format!("{} MiB", may(all.blocks.saturating_mul(block)) >> 20), "size", ""),
+        true => (format!("{} files", may(all.inodes)), "nr_inodes", "--inodes "),
     };
-    let next = match wanted.fit(all, all) {
+    let next = match wanted.fits(&Found { free: all, ..*found }) {
         false => format!(
-            "this volume alone takes more: refer to fewer keys, or allow more \
-             (`mount -o remount,{size}=… {mount}`)"
+            "this {} alone takes more: refer to fewer keys, or allow more \
+             (`mount -o remount,{size}=… {mount}`)",
+            wanted.what
         ),
         true => format!(
             "`du {count}-xd2 {mount}` shows what takes it: terminate pods with large Secrets or \
@@ -82,7 +199,7 @@ fn no_room(wanted: Amounts, all: Amounts, free: Amounts, mount: &Path, block: u6
         ),
     };
     format!(
-        "no room: more than half of {mount}, which is in memory, would be in use ({most}); {next}"
+        "no room: more than {part} of {mount}, which is in memory, would be in use ({most}); {next}"
     )
 }
 
@@ -123,22 +240,34 @@ impl Amounts {
         })
     }
 
+    /// What a pod may take without being large.
+    fn small(block: u64) -> Self {
+        Self { blocks: SMALL.div_ceil(block), inodes: SMALL_INODES }
+    }
+
     fn are_within(self, other: Self) -> bool {
         self.blocks <= other.blocks && self.inodes <= other.inodes
     }
 
-    /// Whether half of the file system is still free with these. One without a bound reports none.
-    fn fit(self, all: Self, free: Self) -> bool {
-        fits(all.blocks, free.blocks, self.blocks) && fits(all.inodes, free.inodes, self.inodes)
+    fn with(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks.saturating_add(other.blocks),
+            inodes: self.inodes.saturating_add(other.inodes),
+        }
     }
-}
 
-fn fits(all: u64, free: u64, wanted: u64) -> bool {
-    all == 0 || free.saturating_sub(wanted) >= all / FREE_PART
+    fn without(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks.saturating_sub(other.blocks),
+            inodes: self.inodes.saturating_sub(other.inodes),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
     use winddown_shared::WallTime;
 
@@ -146,14 +275,13 @@ mod tests {
     use crate::atomic;
     use crate::payload::File;
 
-    /// A memory file system of 1 MiB; none, and a skipped test, where it cannot be mounted.
+    /// A memory file system; none, and a skipped test, where it cannot be mounted.
     struct Mounted(tempfile::TempDir);
 
     impl Mounted {
-        fn new(test: &str) -> Option<Self> {
+        fn new(test: &str, size: &CStr) -> Option<Self> {
             let directory = tempfile::tempdir().unwrap();
-            let options = Some(c"size=1m");
-            match mount("tmpfs", directory.path(), "tmpfs", MountFlags::NOSUID, options) {
+            match mount("tmpfs", directory.path(), "tmpfs", MountFlags::NOSUID, Some(size)) {
                 Ok(()) => Some(Self(directory)),
                 Err(lacks) => {
                     println!("SKIPPED: {test}: needs to mount a tmpfs: {lacks}");
@@ -178,10 +306,21 @@ mod tests {
         (0..keys).map(|key| (format!("key{key}"), file())).collect()
     }
 
+    fn of(blocks: u64, inodes: u64) -> Amounts {
+        Amounts { blocks, inodes }
+    }
+
+    fn wanted(amounts: Amounts, is_small: bool) -> Wanted {
+        Wanted { what: "volume", amounts, is_small }
+    }
+
     #[test]
-    fn volumes_may_take_blocks_and_inodes_until_half_of_the_file_system_is_in_use() {
-        let of = |blocks, inodes| Amounts { blocks, inodes };
-        for (wanted, free, fits) in [
+    fn pods_may_take_blocks_and_inodes_until_half_is_in_use_and_with_little_three_quarters() {
+        let fits = |amounts, free, is_small| {
+            let found = Found { all: of(100, 100), free, block: 4096 };
+            wanted(amounts, is_small).fits(&found)
+        };
+        for (wanted, free, fit) in [
             (of(50, 2), of(100, 100), true),
             (of(51, 2), of(100, 100), false),
             (of(2, 51), of(100, 100), false),
@@ -191,38 +330,93 @@ mod tests {
             (of(1, 2), of(50, 100), false),
             (of(0, 0), of(0, 0), false),
         ] {
-            assert_eq!(wanted.fit(of(100, 100), free), fits, "{wanted:?} of {free:?}");
+            assert_eq!(fits(wanted, free, false), fit, "{wanted:?} of {free:?}");
         }
-        assert!(of(1 << 40, 2).fit(of(0, 100), of(0, 100)), "no bound in bytes");
+        assert!(fits(of(5, 2), of(30, 100), true) && !fits(of(6, 2), of(30, 100), true));
+        let unbounded = Found { all: of(0, 100), free: of(0, 100), block: 4096 };
+        assert!(wanted(of(1 << 40, 2), false).fits(&unbounded), "no bound in bytes");
         assert_eq!(Amounts::of(&files(3, 4097), 4096), of(6, 6));
         assert_eq!(Amounts::of(&files(3, 0), 4096), of(0, 6));
     }
 
     #[test]
     fn what_is_advised_fits_what_takes_the_room() {
-        let of = |blocks, inodes| Amounts { blocks, inodes };
-        let said = |wanted, free| no_room(wanted, of(512, 512), free, Path::new("/run"), 4096);
-        let (used, empty) = (of(260, 260), of(512, 512));
+        let said = |amounts, free, is_small| {
+            let found = Found { all: of(512, 512), free, block: 4096 };
+            no_room(wanted(amounts, is_small), &found, Path::new("/run"))
+        };
+        let (used, full, empty) = (of(260, 260), of(128, 128), of(512, 512));
         for (said, next) in [
-            (said(of(10, 2), used), "would be in use (1 MiB); `du -xd2 /run` shows"),
-            (said(of(1, 10), used), "would be in use (256 files); `du --inodes -xd2 /run` shows"),
             (
-                said(of(300, 2), empty),
+                said(of(10, 2), used, false),
+                "half of /run, which is in memory, would be in use (1 MiB)",
+            ),
+            (said(of(10, 2), used, false), "`du -xd2 /run` shows"),
+            (said(of(10, 2), full, true), "three quarters of /run, which is in memory"),
+            (said(of(1, 10), used, false), "in use (256 files); `du --inodes -xd2 /run` shows"),
+            (
+                said(of(300, 2), empty, false),
                 "alone takes more: refer to fewer keys, or allow more (`mount -o remount,size=",
             ),
-            (said(of(1, 300), empty), "or allow more (`mount -o remount,nr_inodes=… /run`)"),
+            (said(of(1, 300), empty, false), "or allow more (`mount -o remount,nr_inodes=… /run`)"),
         ] {
             assert!(said.contains(next), "{said}");
         }
     }
 
     #[test]
+    fn large_records_leave_room_for_the_agents_copies_of_them_and_for_every_token() {
+        let test = "large_records_leave_room_for_the_agents_copies_of_them_and_for_every_token";
+        let Some(mount) = Mounted::new(test, c"size=16m") else { return };
+        let (directory, room) = (mount.0.path(), MemoryRoom::default());
+        let record = |uid: &str, bytes: usize| {
+            let uid = PodUid::new(uid);
+            let turn = room.turn_of_record(directory, &uid, u64::try_from(bytes).unwrap());
+            turn.map(|_turn| fs::write(directory.join(uid.as_str()), vec![b'x'; bytes]).unwrap())
+        };
+        let made = (0..16).take_while(|n| record(&format!("u{n}"), 1 << 20).is_ok()).count();
+        assert_eq!(made, 2, "each of 1 MiB is there three times, and 8 MiB may be taken");
+        let refused = record("late", 1 << 20).unwrap_err().to_string();
+        assert!(refused.starts_with("no room: more than half"), "{refused}");
+        record("u0", (1 << 20) + 100).expect("a pod is told when it has to terminate");
+        record("small", 8 << 10).unwrap();
+        let volume = |pod: &str, files: &Payload| {
+            room.turn(directory, &directory.join(pod).join("volume"), files).map(drop)
+        };
+        volume("other", &files(3, 2000)).expect("a token");
+        let large = volume("other", &files(3, 1 << 20)).unwrap_err().to_string();
+        assert!(large.starts_with("no room: more than half"), "{large}");
+        room.forget_record(&PodUid::new("u1"));
+        fs::remove_file(directory.join("u1")).unwrap();
+        record("late", 1 << 20).expect("one has gone");
+    }
+
+    #[test]
+    fn a_pod_with_many_small_volumes_is_a_large_one() {
+        let test = "a_pod_with_many_small_volumes_is_a_large_one";
+        let Some(mount) = Mounted::new(test, c"size=4m") else { return };
+        let (directory, room) = (mount.0.path(), MemoryRoom::default());
+        fs::write(directory.join("of others"), vec![b'x'; 2 << 20]).unwrap();
+        let put = |pod: &str, number: usize| {
+            let (volume, files) = (directory.join(pod).join(number.to_string()), files(10, 4096));
+            fs::create_dir_all(directory.join(pod)).unwrap();
+            let written = room
+                .turn(directory, &volume, &files)
+                .and_then(|_turn| atomic::write(&volume, &files, None, WallTime::UNIX_EPOCH));
+            written.is_ok()
+        };
+        let made = (0..64).take_while(|number| put("many", *number)).count();
+        assert!((4..=6).contains(&made), "{made} volumes of 40 KiB in 256 KiB");
+        assert!(put("other", 0));
+    }
+
+    #[test]
     fn pods_together_leave_half_of_a_memory_file_system_free_and_a_volume_is_renewed_in_it() {
         let test =
             "pods_together_leave_half_of_a_memory_file_system_free_and_a_volume_is_renewed_in_it";
-        let Some(mount) = Mounted::new(test) else { return };
+        let Some(mount) = Mounted::new(test, c"size=1m") else { return };
         let directory = mount.0.path();
-        let room = VolumeRoom::default();
+        let room = MemoryRoom::default();
         let now = WallTime::UNIX_EPOCH;
         let put = |volume: &str, files: &Payload| {
             let volume = directory.join(volume);

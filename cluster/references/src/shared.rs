@@ -21,7 +21,7 @@ use super::payload::TokenKey;
 use super::places::PodDirectories;
 use super::problem::ReferenceProblem;
 use super::reader::{Reader, Unread};
-use super::room::VolumeRoom;
+use super::room::MemoryRoom;
 use super::timetable::RefreshTimetable;
 use super::tokens::Token;
 use super::waiting::Waiting;
@@ -76,7 +76,7 @@ impl ResolverShared {
         let places = PodDirectories {
             disk: config.volumes.clone(),
             memory: config.secret_volumes.clone(),
-            room: VolumeRoom::default(),
+            room: MemoryRoom::default(),
         };
         Self {
             node: Mutex::new(config.node),

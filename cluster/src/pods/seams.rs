@@ -145,9 +145,12 @@ impl MirrorSide for () {}
 /// Records which pods the node was given, for the next agent of this boot. `()` records nothing.
 pub trait KeepPods: Send + Sync + 'static {
     /// Records a pod that the node is given, or its new state: a pod with a terminal phase has terminated.
-    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+    ///
+    /// # Errors
+    /// There is no room for what it has, so that a new pod waits. One that is not recorded for another reason runs.
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, Result<(), PrepareError>> {
         let _ = pod;
-        ready(()).boxed()
+        ready(Ok(())).boxed()
     }
 
     /// Removes the record of a pod that the node does not have any more.

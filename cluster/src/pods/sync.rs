@@ -69,7 +69,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             PodAction::Change => Some(self.change(&known.pod, known.given.as_ref()?).await),
             PodAction::End => {
                 if let Some(ending) = self.known.end(uid, Instant::now(), self.api_time()) {
-                    self.keep.keep(ending).await;
+                    self.record(ending).await;
                 }
                 None
             }
@@ -119,7 +119,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                     Arc::new(controller_status::lost(&pod, given.is_ending(), self.api_time()))
                 });
                 if let Some(ended) = self.known.ended(uid, last.clone()) {
-                    self.keep.keep(ended).await;
+                    self.record(ended).await;
                 }
                 self.prepare.forget(uid).await;
                 last
@@ -174,9 +174,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                     object.status.get_or_insert_default().start_time = Some(started.clone());
                 }
                 let prepared = lean(object, pod);
-                // Recorded first: an unknown pod that runs would be stopped after a restart. A
-                // failing disk is no reason not to run it.
-                self.keep.keep(prepared.clone()).await;
+                // Recorded first: an unknown pod that runs would be stopped after a restart.
+                if let Err(no_room) = self.keep.keep(prepared.clone()).await {
+                    self.prepare.forget(pod.uid()).await;
+                    return self.not_prepared(pod, &no_room);
+                }
                 if !self.known.give(pod.uid(), prepared) {
                     self.keep.remove(pod.uid()).await;
                 }
@@ -193,7 +195,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         object.status.clone_from(&pod.status);
         let terminated = Pod::new(object).unwrap_or_else(|_| pod.clone());
         // Recorded first: the next agent would remove what is left of an unknown pod while the API is unavailable.
-        self.keep.keep(terminated.clone()).await;
+        self.record(terminated.clone()).await;
         if !self.known.give_terminated(pod.uid(), terminated) {
             self.keep.remove(pod.uid()).await;
         }
@@ -214,10 +216,20 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
         }
         let changed = lean(changed, &given.pod);
-        self.known.give(pod.uid(), changed.clone());
+        if let Err(no_room) = self.keep.keep(changed.clone()).await {
+            return self.not_prepared(pod, &no_room);
+        }
+        self.known.give(pod.uid(), changed);
         self.prepare.refresh(pod);
-        self.keep.keep(changed).await;
         ItemOutcome::Done
+    }
+
+    /// Records what becomes of a pod that the node has. Without room for that, the next agent asks the API server.
+    async fn record(&self, pod: Pod) {
+        let label = pod.pod_ref().clone();
+        if let Err(no_room) = self.keep.keep(pod).await {
+            tracing::debug!(pod = %label, error = error_chain(&no_room), "a pod's new state is not recorded");
+        }
     }
 
     /// Forgets a pod. Returns false if it has come back meanwhile.

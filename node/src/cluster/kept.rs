@@ -3,7 +3,7 @@
 //! There is one file for each pod, in a directory that is lost with the boot: after a boot nothing runs, and the
 //! API server says what should. Until it has been listed in this boot, no agent takes the records for complete, so that
 //! pods of before the boot that start again find their volumes. The files contain values from Secrets, so only root
-//! may read them.
+//! may read them, and they share one room with the volumes in memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::Mutex;
-use winddown_cluster::pods::{EarlierPods, KeepPods};
+use winddown_cluster::pods::{EarlierPods, KeepPods, PrepareError};
+use winddown_pod_references::MemoryRoom;
 use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::kept_file;
@@ -32,6 +33,7 @@ pub(crate) struct KeptPods(Arc<KeptPodsShared>);
 struct KeptPodsShared {
     directory: PathBuf,
     refused: AtomicBool,
+    room: MemoryRoom,
     /// Held by each write, so that the later of two writes for the same pod wins, and none waits on a thread.
     writing: Arc<Mutex<()>>,
 }
@@ -40,7 +42,7 @@ struct KeptPodsShared {
 
 impl KeptPods {
     /// The directory of this boot below `parent`. Removes those of other boots, whose pods no longer run. Blocking.
-    pub(crate) fn of_boot(parent: &Path, boot_id: &str) -> Self {
+    pub(crate) fn of_boot(parent: &Path, boot_id: &str, room: MemoryRoom) -> Self {
         let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = boot_id.chars().filter(|c| valid(*c)).collect();
         let name = if name.is_empty() { "unknown-boot".to_owned() } else { name };
@@ -53,6 +55,7 @@ impl KeptPods {
         Self(Arc::new(KeptPodsShared {
             directory,
             refused: AtomicBool::new(false),
+            room,
             writing: Arc::default(),
         }))
     }
@@ -84,7 +87,11 @@ impl KeptPods {
                 continue;
             }
             match read(&path) {
-                Ok(pod) => found.pods.push(pod),
+                Ok(pod) => {
+                    let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+                    self.0.room.note_record(pod.uid(), bytes);
+                    found.pods.push(pod);
+                }
                 Err(error) => {
                     tracing::warn!(
                         file = %path.display(), error = error_chain(&*error),
@@ -99,10 +106,10 @@ impl KeptPods {
     }
 
     /// Runs work on the directory off the async threads, one piece at a time.
-    async fn blocking(
+    async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&KeptPodsShared) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<()> {
+        work: impl FnOnce(&KeptPodsShared) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let (inner, turn) = (Arc::clone(&self.0), Arc::clone(&self.0.writing).lock_owned().await);
         let work = move || {
             let _turn = turn;
@@ -112,13 +119,29 @@ impl KeptPods {
     }
 }
 
+// === impl KeptPodsShared ===
+
+impl KeptPodsShared {
+    /// Writes the record of a pod if there is room for it. Blocking.
+    fn write(&self, pod: &Pod) -> io::Result<Result<(), PrepareError>> {
+        let path = kept_file::path(&self.directory, pod.uid())?;
+        let text = serde_json::to_vec(pod.object())?;
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let there = self.directory.ancestors().find(|one| one.is_dir()).unwrap_or(&self.directory);
+        match self.room.turn_of_record(there, pod.uid(), bytes) {
+            Ok(_turn) => kept_file::write_text(&path, &text).map(Ok),
+            Err(no_room) => Ok(Err(no_room)),
+        }
+    }
+}
+
 impl KeepPods for KeptPods {
-    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, Result<(), PrepareError>> {
         async move {
-            let written = self.blocking(move |inner| {
-                kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
-            });
-            let Err(error) = written.await else { return };
+            let error = match self.blocking(move |inner| inner.write(&pod)).await {
+                Ok(kept) => return kept,
+                Err(error) => error,
+            };
             // First, so that the mark is not made again once it is removed.
             let is_logged = self.0.refused.swap(true, Ordering::Relaxed);
             let _ = self.blocking(|inner| std::fs::remove_file(inner.directory.join(ALL))).await;
@@ -129,6 +152,7 @@ impl KeepPods for KeptPods {
                      server is unavailable, they keep running unattended until it is back"
                 );
             }
+            Ok(())
         }
         .boxed()
     }
@@ -136,8 +160,13 @@ impl KeepPods for KeptPods {
     fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
         async move {
             let Ok(path) = kept_file::path(&self.0.directory, uid) else { return };
+            let uid = uid.clone();
+            let removed = self.blocking(move |inner| {
+                inner.room.forget_record(&uid);
+                std::fs::remove_file(path)
+            });
             // A file that remains is loaded at the next start, and the API server then does not have the pod.
-            let _ = self.blocking(move |_| std::fs::remove_file(path)).await;
+            let _ = removed.await;
         }
         .boxed()
     }

@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::pods::{
-    EarlierPods, KeepPods, NodeSide, PodController, PodControllerConfig, Prepare, RunError,
+    EarlierPods, KeepPods, NodeSide, PodController, PodControllerConfig, Prepare, PrepareError,
+    RunError,
 };
 use winddown_cluster::status::{Follow, Outbox};
 use winddown_shared::status::StatusStore;
@@ -138,11 +139,11 @@ impl InMemory {
 }
 
 impl KeepPods for InMemory {
-    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, Result<(), PrepareError>> {
         let mut state = self.state();
         state.names.insert(pod.uid().clone(), pod.name().to_string());
         state.pods.insert(pod.uid().clone(), pod);
-        std::future::ready(()).boxed()
+        std::future::ready(Ok(())).boxed()
     }
 
     fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {

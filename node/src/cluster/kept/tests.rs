@@ -13,13 +13,17 @@ fn pod(uid: &str) -> Pod {
     Pod::new(api::Pod { metadata, ..api::Pod::default() }).unwrap()
 }
 
+fn of_boot(parent: &Path, boot: &str) -> KeptPods {
+    KeptPods::of_boot(parent, boot, MemoryRoom::default())
+}
+
 async fn keep(kept: &KeptPods, uid: &str) {
-    kept.keep(pod(uid)).await;
+    kept.keep(pod(uid)).await.unwrap();
 }
 
 /// The UIDs that an agent of this boot finds, and whether the records are complete.
 fn found(parent: &Path, boot: &str) -> (Vec<String>, bool) {
-    let found = KeptPods::of_boot(parent, boot).load();
+    let found = of_boot(parent, boot).load();
     let mut uids: Vec<_> = found.pods.iter().map(|pod| pod.uid().to_string()).collect();
     uids.sort();
     (uids, found.complete)
@@ -28,7 +32,7 @@ fn found(parent: &Path, boot: &str) -> (Vec<String>, bool) {
 #[tokio::test]
 async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it() {
     let dir = tempfile::tempdir().unwrap();
-    let kept = KeptPods::of_boot(dir.path(), "b1");
+    let kept = of_boot(dir.path(), "b1");
     assert_eq!(found(dir.path(), "b1"), (vec![], false), "the API was never listed");
     for uid in ["u1", "u2", "u3"] {
         keep(&kept, uid).await;
@@ -45,7 +49,7 @@ async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it()
 #[tokio::test]
 async fn after_a_boot_nothing_of_before_is_found_or_left() {
     let dir = tempfile::tempdir().unwrap();
-    keep(&KeptPods::of_boot(dir.path(), "b1"), "u1").await;
+    keep(&of_boot(dir.path(), "b1"), "u1").await;
     assert_eq!(found(dir.path(), "b2"), (vec![], false), "what starts again has volumes");
     assert!(!dir.path().join("b1").exists());
 }
@@ -53,7 +57,7 @@ async fn after_a_boot_nothing_of_before_is_found_or_left() {
 #[tokio::test]
 async fn a_record_that_cannot_be_read_is_missed_by_every_agent_until_the_api_has_said_what_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let kept = KeptPods::of_boot(dir.path(), "b1");
+    let kept = of_boot(dir.path(), "b1");
     keep(&kept, "u1").await;
     std::fs::write(dir.path().join("b1/u2.json"), "{\"metadata\": ").unwrap();
     // The temporary file of an interrupted write is ignored.
@@ -68,7 +72,7 @@ async fn a_record_that_cannot_be_read_is_missed_by_every_agent_until_the_api_has
 #[tokio::test]
 async fn a_uid_that_is_no_file_name_is_written_nowhere() {
     let dir = tempfile::tempdir().unwrap();
-    let kept = KeptPods::of_boot(dir.path(), "b1");
+    let kept = of_boot(dir.path(), "b1");
     for uid in ["../u1", "a/b", ".", &"u".repeat(201)] {
         keep(&kept, uid).await;
     }
@@ -87,7 +91,7 @@ async fn links_in_place_of_kept_pods_reach_no_other_file() {
     use std::os::unix::fs::symlink;
 
     let dir = tempfile::tempdir().unwrap();
-    let kept = KeptPods::of_boot(dir.path(), "b1");
+    let kept = of_boot(dir.path(), "b1");
     keep(&kept, "u1").await;
     let victim = dir.path().join("victim");
     std::fs::write(&victim, "precious").unwrap();
@@ -106,9 +110,32 @@ async fn links_in_place_of_kept_pods_reach_no_other_file() {
 }
 
 #[tokio::test]
+async fn a_pod_that_finds_no_room_in_memory_has_no_record_and_none_is_missing() {
+    // `/run` is such a file system, and tests may not write there.
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        println!(
+            "SKIPPED: a_pod_that_finds_no_room_in_memory_has_no_record_and_none_is_missing: no /dev/shm"
+        );
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "skipped: no /dev/shm");
+        return;
+    };
+    let room = MemoryRoom::default();
+    let kept = KeptPods::of_boot(dir.path(), "b1", room.clone());
+    kept.all_known().await;
+    let others = PodUid::new("others");
+    room.note_record(&others, u64::MAX / 4);
+    let refused = kept.keep(pod("u1")).await.unwrap_err().to_string();
+    assert!(refused.starts_with("no room"), "{refused}");
+    assert_eq!(found(dir.path(), "b1"), (vec![], true));
+    kept.remove(&others).await;
+    keep(&kept, "u1").await;
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
+}
+
+#[tokio::test]
 async fn what_could_not_be_kept_is_missing() {
     let dir = tempfile::tempdir().unwrap();
-    let kept = KeptPods::of_boot(dir.path(), "b1");
+    let kept = of_boot(dir.path(), "b1");
     kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec![], true));
     std::fs::create_dir(dir.path().join("b1/u1.json")).unwrap();
@@ -124,7 +151,7 @@ fn no_agent_takes_the_records_for_complete_while_one_cannot_be_written() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.max_blocking_threads(1).build().unwrap().block_on(async {
         let dir = tempfile::tempdir().unwrap();
-        let kept = KeptPods::of_boot(dir.path(), "b1");
+        let kept = of_boot(dir.path(), "b1");
         let first = Arc::clone(&kept.0.writing).lock_owned().await;
         let keeping = tokio::spawn({
             let kept = kept.clone();

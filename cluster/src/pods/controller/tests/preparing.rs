@@ -203,6 +203,24 @@ async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_whose_variables_find_no_room_waits_and_holds_nothing_until_there_is() {
+    let world = World::new();
+    world.with(|s| s.keeps_nothing = true);
+    let prepare = OneConfigMap::new(None);
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it waits", |w| waiting_reason(w).as_deref() == Some("ContainerCreating")).await;
+    world.holds_for(60 * S, "it waits", |w| w.calls("create") == 0).await;
+    assert_eq!(prepare.logged().last().unwrap(), "forget u1");
+    world.with(|s| s.keeps_nothing = false);
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    // What runs is told that it has to terminate, recorded or not.
+    world.with(|s| s.keeps_nothing = true);
+    world.delete("u1", 10);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_made_for_a_pod_goes_with_its_end_and_not_only_with_its_object() {
     let world = World::new();
     let prepare = OneConfigMap::new(None);

@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) kept: BTreeMap<String, Pod>,
     /// Some of that is lost.
     pub(super) misses_kept: bool,
+    /// There is no room for more.
+    pub(super) keeps_nothing: bool,
     /// The calls it got, in order, with the time since the start.
     pub(super) calls: Vec<(String, Duration)>,
     pub(super) create: VecDeque<Answer>,

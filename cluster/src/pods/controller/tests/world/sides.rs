@@ -17,7 +17,7 @@ use winddown_shared::{
 
 use super::{Answer, Container, State, World};
 use crate::pods::equality::is_up_to_date;
-use crate::pods::{KeepPods, StatusSide};
+use crate::pods::{KeepPods, PrepareError, StatusSide};
 use crate::status::StatusUpdate;
 use winddown_api_client::node_pods::{PodApi, PodStream, RefusedRequest};
 use winddown_api_client::refusal::Refusal;
@@ -211,9 +211,16 @@ impl Runtime for World {
 }
 
 impl KeepPods for World {
-    fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
-        self.with(|state| state.kept.insert(pod.uid().to_string(), pod));
-        ready(()).boxed()
+    fn keep(&self, pod: Pod) -> BoxFuture<'_, Result<(), PrepareError>> {
+        let what = "no room".to_owned();
+        ready(self.with(|state| match state.keeps_nothing {
+            true => Err(PrepareError::Unavailable { what, after: None }),
+            false => {
+                state.kept.insert(pod.uid().to_string(), pod);
+                Ok(())
+            }
+        }))
+        .boxed()
     }
 
     fn remove<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, ()> {
