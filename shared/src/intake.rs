@@ -11,9 +11,9 @@ use crate::status::StatusStore;
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::UpdateKind;
 use crate::{
-    Admission, Backoff, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest,
-    Lifecycle, OtherPods, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection,
-    RestartCondition, RunningPods, Runtime, RuntimeSyncer, StartTurn, VictimLock,
+    Admission, Backoff, BootClock, EarlierKill, GateState, KillReason, KillRequest, Lifecycle,
+    OtherPods, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RestartCondition,
+    RunningPods, Runtime, RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -460,10 +460,6 @@ impl<R: Runtime> Intake<R> {
         if self.runtime.refuses_stop(pod.uid(), request.reason).is_some() {
             return false;
         }
-        if self.is_spared(pod.uid(), request.reason) {
-            self.recorder.record(&Event::PodAdmitted { pod: pod.pod_ref().clone() });
-            return false;
-        }
         self.workers.resume_kill(pod.clone(), &request);
         // Admission may have opened before this agent knew what runs. If not, `reopen` starts the pod.
         let is_open = *self.opening.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
@@ -486,16 +482,6 @@ impl<R: Runtime> Intake<R> {
             | RestartCondition::RoomIsFree => {}
         }
         true
-    }
-
-    /// Whether the pod runs on: what it was to terminate for is over, and the earlier agent had not come to tell it.
-    fn is_spared(&self, uid: &PodUid, reason: KillReason) -> bool {
-        let listed = self.leftovers.found.get(uid);
-        let is_undisturbed = matches!(listed, Some(ListedPod::Running(pod)) if pod.is_undisturbed);
-        let is_over = *self.opening.gate.borrow() == GateState::Open;
-        is_undisturbed
-            && is_over
-            && reason.restart_condition() == RestartCondition::AdmissionReopens
     }
 
     /// Terminates a static pod whose manifest changed under a UID of its own while no agent ran: it starts again as the

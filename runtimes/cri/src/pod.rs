@@ -97,10 +97,6 @@ impl RunScope for InSandbox {
         pod.sandbox().is_none_or(|sandbox| sandbox.id != run.sandbox)
     }
 
-    fn records_signals(run: &RunDetails) -> bool {
-        run.direct.is_some()
-    }
-
     fn rules(pod: &Pod) -> Vec<ContainerRule> {
         let mut rules = container_plan::rules(pod);
         rules.extend(container_plan::ephemeral_rules(pod));

@@ -40,11 +40,6 @@ pub trait RunScope: Debug + Default + Send + Sync + 'static {
         container_plan::rules(pod)
     }
 
-    /// Whether it is recorded when the run is sent its stop signal, so that a later agent knows.
-    fn records_signals(_: &Self::Run) -> bool {
-        true
-    }
-
     /// Whether the run survives a soft-reboot of the node.
     fn survives(_: &Self::Run) -> bool {
         false
@@ -292,25 +287,7 @@ impl<B: RunScope> EnginePodState<B> {
             None => self.requests.clone(),
         };
         listed.spec_mark.clone_from(&self.spec_mark);
-        listed.is_undisturbed = self.is_undisturbed();
         listed
-    }
-
-    /// Whether it is known that nothing has told the pod to stop: each container but the init ones runs, was not sent its
-    /// stop signal, and has no preStop hook, which may have run.
-    fn is_undisturbed(&self) -> bool {
-        let is_undisturbed = |container: &Container<B>| {
-            let was_not_asked = |run: &Run<B>| {
-                run.is_running() && run.stop_request.is_none() && B::records_signals(&run.own)
-            };
-            let has_no_hook = |spec: Cow<'_, k8s::Container>| {
-                spec.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.pre_stop.is_none())
-            };
-            container.run.as_ref().is_some_and(was_not_asked)
-                && self.spec_of(container).is_some_and(has_no_hook)
-        };
-        let mut containers = self.containers.iter().filter(|c| c.kind != ContainerKind::Init);
-        self.any_running() && !B::has_more(&self.own) && containers.all(is_undisturbed)
     }
 
     /// The container's spec, as far as it is known.
@@ -393,70 +370,16 @@ mod tests {
 
     use super::*;
 
-    /// Whether signals of a run are recorded is its state.
     #[derive(Debug, Default)]
     struct Place;
 
     impl RunScope for Place {
         type Pod = ();
         type Container = ();
-        type Run = bool;
+        type Run = ();
 
-        fn is_past((): &(), _: &bool) -> bool {
+        fn is_past((): &(), (): &()) -> bool {
             false
-        }
-
-        fn records_signals(run: &bool) -> bool {
-            *run
-        }
-    }
-
-    /// A pod whose containers, `main` and `side`, run; `main` has `extra`.
-    fn running(extra: &serde_json::Value) -> EnginePodState<Place> {
-        let mut main = json!({"name": "main"});
-        main.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        let pod = json!({
-            "metadata": {"name": "web", "namespace": "default", "uid": "u"},
-            "spec": {
-                "initContainers": [{"name": "first"}], "containers": [main, {"name": "side"}],
-            },
-        });
-        let mut state = EnginePodState::default();
-        state.take_pod(&Pod::new(serde_json::from_value(pod).unwrap()).unwrap());
-        for container in state.containers.iter_mut().skip(1) {
-            let mut run = Run::new(&*container.name, 0, Duration::ZERO, true);
-            run.started_at = Some(WallTime::UNIX_EPOCH);
-            container.begin(run);
-        }
-        state
-    }
-
-    #[test]
-    fn a_pod_is_undisturbed_only_if_that_is_known_of_each_container() {
-        let is_undisturbed = |state: &EnginePodState<Place>| {
-            let seen = state.summary(&PodUid::new("u"));
-            assert!(seen.running);
-            seen.is_undisturbed
-        };
-        assert!(is_undisturbed(&running(&json!({}))));
-        let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
-        assert!(!is_undisturbed(&running(&hook)), "it may have run");
-        let changed = |change: fn(&mut EnginePodState<Place>)| {
-            let mut state = running(&json!({}));
-            change(&mut state);
-            is_undisturbed(&state)
-        };
-        let unknown: [fn(&mut EnginePodState<Place>); 4] = [
-            |state| {
-                state.containers[1].run.as_mut().unwrap().ask(true);
-            },
-            |state| state.containers[1].run.as_mut().unwrap().own = false,
-            // It may have ended because it was asked.
-            |state| state.containers[2].run.as_mut().unwrap().started_at = None,
-            |state| state.pod = None,
-        ];
-        for (index, change) in unknown.into_iter().enumerate() {
-            assert!(!changed(change), "{index}");
         }
     }
 
@@ -475,7 +398,7 @@ mod tests {
         state.take_pod(&pod);
         for container in &mut state.containers {
             let is_main = &*container.name == "main";
-            let mut run = Run::new(&*container.name, 0, Duration::ZERO, true);
+            let mut run = Run::new(&*container.name, 0, Duration::ZERO, ());
             run.started_at = Some(WallTime::UNIX_EPOCH);
             let exit = ContainerExit::new(if is_main { exit_code } else { 0 });
             let times = (Duration::ZERO, Duration::ZERO);
@@ -615,7 +538,7 @@ mod tests {
         let backoff = CrashBackoff::default();
         let mut state = EnginePodState::<Place>::default();
         state.want(&pod("app:1"));
-        let mut run = Run::new("first-0", 0, Duration::from_secs(300), true);
+        let mut run = Run::new("first-0", 0, Duration::from_secs(300), ());
         run.image = Some("app:1".into());
         run.started_at = Some(WallTime::UNIX_EPOCH);
         run.finish(ContainerExit::new(1), (Duration::ZERO, Duration::ZERO), &backoff);
@@ -642,7 +565,7 @@ mod tests {
             state.stopping = is_stopping;
             state.want(&pod);
             assert_eq!(starts(&state, &pod), [0], "stopping: {is_stopping}");
-            let run = Run::new("first-1", 1, Duration::ZERO, true);
+            let run = Run::new("first-1", 1, Duration::ZERO, ());
             let first = state.container("first").unwrap();
             first.begin(run);
             let run = first.run.as_mut().unwrap();

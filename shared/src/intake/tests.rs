@@ -420,36 +420,6 @@ async fn a_pod_of_a_shutdown_that_was_called_off_without_an_agent_ends_and_comes
     }
 }
 
-/// The agent died after it had recorded the request, and before it had told the pod.
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_was_not_told_runs_on_if_what_it_was_to_end_for_is_over() {
-    use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
-    let plugin = Plugin(PluginName::new("mine"));
-    for reason in [Shutdown, Drain, Preemption, Eviction, Operator, Removed, plugin] {
-        let untold = [(pod("web", "Always"), false), (testing::pod("web"), false)];
-        for (web, is_told) in untold.into_iter().chain([(pod("web", "Always"), true)]) {
-            let runtime = FakeRuntime::default();
-            runtime.sync_pod(&web).await.unwrap();
-            if !is_told {
-                runtime.leave_undisturbed(web.uid());
-            }
-            let status = StatusOverride::failed("Ended", "why", None);
-            let request = KillRequest { status: Some(status), ..KillRequest::new(reason) };
-            let node = node_resuming(runtime, PodUidMap::from_iter([(web.uid().clone(), request)]));
-            node.want(&[&web]).await;
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            let is_spared =
-                reason.restart_condition() == RestartCondition::AdmissionReopens && !is_told;
-            let case = (reason, web.is_static(), is_told);
-            assert_eq!(node.runtime.stops().is_empty(), is_spared, "{case:?}");
-            if is_spared {
-                assert_eq!(node.said(&web), ("Running".into(), String::new()), "{case:?}");
-                assert_eq!(node.runtime.starts().len(), 1, "{case:?}");
-            }
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_static_pod_that_an_operator_ends_starts_again_once_the_node_admits_pods() {
     let node = node(FakeRuntime::default());

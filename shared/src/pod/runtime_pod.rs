@@ -23,8 +23,6 @@ pub struct RuntimePod {
     pub requests: Option<Requests>,
     /// The [mark](Pod::spec_mark) of the spec that it was started with, if the runtime kept it.
     pub spec_mark: Option<Arc<str>>,
-    /// Whether it is known that nothing has told it to stop yet: neither a signal nor a preStop hook.
-    pub is_undisturbed: bool,
 }
 
 impl RuntimePod {
@@ -59,7 +57,6 @@ impl RuntimePod {
             grace: None,
             requests: None,
             spec_mark: None,
-            is_undisturbed: false,
         }
     }
 

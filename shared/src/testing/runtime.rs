@@ -32,7 +32,6 @@ struct RuntimeState {
     exit_codes: HashMap<PodUid, i32>,
     stop_fails: HashMap<PodUid, u32>,
     refused: HashSet<PodUid>,
-    undisturbed: HashSet<PodUid>,
     stop_at_shutdown_only: HashSet<PodUid>,
     failing: bool,
     starts_fail: bool,
@@ -137,11 +136,6 @@ impl FakeRuntime {
     /// Makes the pod use a field that this runtime does not support.
     pub fn refuse(&self, uid: &PodUid) {
         self.0.state.lock().refused.insert(uid.clone());
-    }
-
-    /// Makes it known that nothing has told the pod to stop.
-    pub fn leave_undisturbed(&self, uid: &PodUid) {
-        self.0.state.lock().undisturbed.insert(uid.clone());
     }
 
     /// Refuses to stop the pod unless the node shuts down.
@@ -397,7 +391,6 @@ impl Runtime for FakeRuntime {
                 RuntimePod {
                     grace: pod.grace,
                     spec_mark: pod.spec_mark.clone(),
-                    is_undisturbed: state.undisturbed.contains(uid),
                     ..RuntimePod::new(uid.clone(), name, namespace, pod.status.any_running())
                 }
             });

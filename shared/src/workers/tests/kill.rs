@@ -157,7 +157,6 @@ async fn a_stop_that_is_tried_again_ends_when_that_was_promised() {
             grace: None,
             requests: None,
             spec_mark: None,
-            is_undisturbed: false,
         });
         while b.workers.could_have_running_containers(&uid("a")) {
             settle().await;

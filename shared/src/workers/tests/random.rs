@@ -137,7 +137,6 @@ impl Trial {
                 grace: None,
                 requests: None,
                 spec_mark: None,
-                is_undisturbed: false,
             }),
             Op::Look(p) => {
                 workers.resync(pod(p).uid());

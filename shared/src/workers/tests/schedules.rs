@@ -217,7 +217,6 @@ fn every_kill_returns_beside_a_stray_and_a_pass_that_forgets() {
             grace: None,
             requests: None,
             spec_mark: None,
-            is_undisturbed: false,
         };
         together(vec![
             job(&workers, |w| w.update(UpdateKind::Create, pod("a"), None)),
