@@ -196,7 +196,7 @@ fn merge(pending: &mut PodUidMap<EarlierKill>, of_shutdown: PodUidMap<EarlierKil
     for (uid, kill) in of_shutdown {
         let of_pod = pending.entry(uid).or_insert_with(|| kill.clone());
         of_pod.until = of_pod.until.min(kill.until);
-        if of_pod.request.status.is_none() {
+        if kill.request.replaces(of_pod.request.status.as_ref()) {
             of_pod.request.status = kill.request.status;
         }
     }

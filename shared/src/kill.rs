@@ -183,6 +183,13 @@ impl KillRequest {
         self.status.as_ref().is_some_and(|status| status.restarts_on_node)
     }
 
+    /// Whether its status replaces an `earlier` one of the pod. That of a shutdown or drain of the whole node only replaces
+    /// that the pod stays: the node may not come back after all.
+    pub fn replaces(&self, earlier: Option<&StatusOverride>) -> bool {
+        let gives_way = earlier.is_none_or(|status| status.restarts_on_node);
+        self.status.is_some() && (gives_way || !self.reason.is_of_node())
+    }
+
     /// What is left of `grace` until the end that was promised before.
     pub(crate) fn left_of(&self, grace: Duration, now: Instant) -> Duration {
         let left = self.until.map(|until| until.saturating_duration_since(now));

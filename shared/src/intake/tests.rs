@@ -737,6 +737,53 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     assert!(node.runtime.forgotten().is_empty(), "its volumes are there still");
 }
 
+/// The shutdown is another one, or has become another one: the node does not come back.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_to_stay_fails_if_it_is_asked_again_without_that_and_never_the_reverse() {
+    let drain = || KillRequest { reason: KillReason::Drain, ..shutdown() };
+    let removal = KillRequest { reason: KillReason::Operator, ..shutdown() };
+    for (first, then, stays) in [
+        (reboot(), shutdown(), false),
+        (reboot(), drain(), false),
+        (reboot(), KillRequest::new(KillReason::Operator), true),
+        (shutdown(), reboot(), false),
+        (removal, reboot(), false),
+    ] {
+        let node = node(FakeRuntime::default());
+        let web = testing::pod("web");
+        node.runtime.stop_takes(web.uid(), Duration::from_secs(5));
+        node.want(&[&web]).await;
+        node.gate.send_replace(GateState::Shut);
+        let case = format!("{first:?} {then:?}");
+        node.workers.request_kill(web.clone(), &first);
+        settle().await;
+        node.workers.kill_pod(web.clone(), then).await.unwrap();
+        settle().await;
+        let phase = if stays { ("Running", "") } else { ("Failed", "Terminated") };
+        assert_eq!(node.said(&web), (phase.0.into(), phase.1.into()), "{case}");
+        assert_eq!(node.workers.restarts_on_node(web.uid()), stays, "{case}");
+    }
+}
+
+/// The first shutdown, a reboot, was cancelled while the pod was terminating, and the second one as well.
+#[tokio::test(start_paused = true)]
+async fn an_api_pod_that_has_failed_after_all_does_not_start_again() {
+    let node = node(FakeRuntime::default());
+    let web = testing::pod("web");
+    node.runtime.stop_takes(web.uid(), Duration::from_secs(5));
+    node.want(&[&web]).await;
+    node.workers.request_kill(web.clone(), &reboot());
+    for state in [GateState::Shut, GateState::Open, GateState::Shut] {
+        node.gate.send_replace(state);
+        settle().await;
+    }
+    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    node.gate.send_replace(GateState::Open);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.said(&web), ("Failed".into(), "Terminated".into()));
+    assert_eq!(node.runtime.starts().len(), 1);
+}
+
 /// The pod would have failed in the API otherwise: a refusal is final for its pods.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_stays_is_not_refused_by_the_next_agent_of_the_shutdown() {

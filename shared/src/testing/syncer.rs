@@ -195,7 +195,7 @@ impl PodSyncer for FakeSyncer {
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
-        let step = SyncStep::Terminate { grace: stop.grace, status: stop.status };
+        let step = SyncStep::Terminate { grace: stop.grace, status: stop.status.borrow().clone() };
         let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step, None);
         if self.fails(pod.uid(), |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));

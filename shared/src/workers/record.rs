@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::completion::{CompletionReceiver, CompletionSender, EndSender};
@@ -104,7 +104,8 @@ pub(super) struct Ending {
     pub(super) grace_since: Instant,
     /// When the grace period ends, from the first stop on, or as promised by an earlier agent.
     pub(super) kill_at: Option<Instant>,
-    pub(super) status: Option<StatusOverride>,
+    /// Also read by the stop in flight, when it is over.
+    pub(super) status: watch::Sender<Option<StatusOverride>>,
     /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
     /// Whether an earlier agent has recorded that the pod has terminated.
@@ -125,7 +126,7 @@ impl Ending {
             grace: None,
             grace_since: since,
             kill_at: None,
-            status: None,
+            status: watch::Sender::default(),
             acknowledged: false,
             is_recorded: false,
             in_flight: None,
@@ -173,8 +174,9 @@ impl Record {
 
     /// Whether the pod starts again when its node is back. A deleted pod does not.
     pub(super) fn restarts_on_node(&self) -> bool {
-        let status = self.ending.as_ref().and_then(|ending| ending.status.as_ref());
-        !self.deleted && status.is_some_and(|status| status.restarts_on_node)
+        let status = self.ending.as_ref().map(|ending| ending.status.borrow());
+        !self.deleted
+            && status.is_some_and(|said| said.as_ref().is_some_and(|s| s.restarts_on_node))
     }
 
     /// Whether containers of the finished pod were found and are being stopped.

@@ -317,7 +317,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
                 names.join(", ")
             )));
         }
-        self.publish(&pod, &left, true, stop.status.as_ref());
+        let words = stop.status.borrow().clone();
+        self.publish(&pod, &left, true, words.as_ref());
         Ok(stopped)
     }
 

@@ -193,11 +193,13 @@ impl WorkersState {
         let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = request.left_of(by_known.min(by_asked), now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
+        let stayed = record.restarts_on_node();
         if let Some(ending) = record.ending.as_mut() {
-            // A shutdown or drain of the whole node does not replace an earlier status of this pod.
-            if request.status.is_some() && !(request.reason.is_of_node() && ending.status.is_some())
-            {
-                ending.status.clone_from(&request.status);
+            if request.replaces(ending.status.borrow().as_ref()) {
+                // An API pod that was to stay, and fails after all, does not start again here.
+                record.restart_requested &=
+                    record.is_static || !stayed || request.restarts_on_node();
+                ending.status.send_replace(request.status.clone());
             }
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;

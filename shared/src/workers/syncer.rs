@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::{
     Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, Retry, RuntimePod, StatusOverride,
 };
@@ -165,8 +167,8 @@ pub struct Stop {
     pub grace: Option<Duration>,
     /// The end of the grace period, counted from now; it can move closer while the stop is in flight.
     pub until: Grace,
-    /// The status to write into the pod.
-    pub status: Option<StatusOverride>,
+    /// The status to write into the pod, to be read when it has stopped.
+    pub status: watch::Receiver<Option<StatusOverride>>,
 }
 
 /// A failed step, and when to retry it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use winddown_shared::ShutdownKind;
 
+use super::kills::{Asked, Due};
 use super::{Cancelled, ShutdownRun};
 use crate::EndingPods;
 use crate::PodEnd;
@@ -51,6 +52,24 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 survives
             });
             self.unasked.survivors.extend(survivors);
+        }
+    }
+
+    /// Asks the pods again that were to stay and are still terminating, once the node does not come back: they fail.
+    pub(super) fn fail_staying(&mut self) {
+        if self.node_comes_back() {
+            return;
+        }
+        let stays =
+            |asked: &Asked| self.groups[asked.place.group].pods[asked.place.pod].stays_on_reboot;
+        let staying = self.kills.asked.iter().filter(|(_, asked)| stays(asked));
+        for id in staying.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(Asked { place, pod, wait }) = self.kills.asked.remove(&id) else { continue };
+            wait.abort();
+            let again = self.ask(Due::again(place, pod), self.latest_end(place.group));
+            if self.kills.overdue.remove(&id) {
+                self.kills.overdue.insert(again);
+            }
         }
     }
 

@@ -158,11 +158,13 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         grace: Duration,
         until: Option<Instant>,
     ) -> Id {
-        let stays = self.groups[place.group].pods[place.pod].stays_on_reboot;
+        let comes_back = self.node_comes_back();
+        let stays = &mut self.groups[place.group].pods[place.pod].stays_on_reboot;
+        *stays &= comes_back;
         let request = KillRequest::new(self.order.reason)
             .with_grace(Some(grace))
             .with_until(until)
-            .with_status(if stays { Some(status_of_staying()) } else { self.order.status.clone() })
+            .with_status(if *stays { Some(status_of_staying()) } else { self.order.status.clone() })
             .with_deadline(self.order.started.checked_add(self.budget_of_pods().kills_until()));
         let (killer, asked) = (Arc::clone(self.killer), pod.clone());
         let wait = self.kills.running.spawn(async move { killer.kill_pod(asked, request).await });

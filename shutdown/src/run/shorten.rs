@@ -17,6 +17,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             journal.set_context(&context);
         }
         self.spare_survivors();
+        self.fail_staying();
         if self.budget.pods < self.plan.deadline {
             self.shorten();
         }

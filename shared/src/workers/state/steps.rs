@@ -204,7 +204,7 @@ impl WorkersState {
         if !record.is_ending() {
             record.begin_ending(now, None);
             if let Some(ending) = record.ending.as_mut() {
-                ending.status = status;
+                ending.status.send_replace(status);
             }
         }
         record.replay();
@@ -310,8 +310,11 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     let until = begin_grace(ending, length, now).with_reason(ending.reason);
     let since = (!ending.is_recorded).then_some(ending.since);
     if let Some(pod) = record.observed.pod.clone() {
-        let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
-        let stop = Stop { grace: ending.grace, until, status };
+        if !restarts {
+            let stays = |status: &mut StatusOverride| status.restarts_on_node;
+            ending.status.send_if_modified(|status| status.take_if(stays).is_some());
+        }
+        let stop = Stop { grace: ending.grace, until, status: ending.status.subscribe() };
         return Some(PodWork::Terminate { pod, stop, since });
     }
     let pod = record.observed.runtime_pod.as_deref()?.clone();

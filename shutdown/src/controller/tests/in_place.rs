@@ -168,3 +168,40 @@ async fn a_notice_in_the_middle_of_a_soft_reboot_ends_the_pods_that_would_have_s
     let report = &site.reports.all()[0];
     assert_eq!((report.outcome, report.count(PodEnd::Exited)), (Outcome::Clean, 2));
 }
+
+/// It is reclaimed: bound to it, the pods would be lost.
+#[tokio::test(start_paused = true)]
+async fn a_notice_in_the_middle_of_a_reboot_fails_the_pods_that_were_to_stay_and_leaves_their_grace()
+ {
+    let namespace = pod("db", None, None).namespace().to_string();
+    let world = World::with([(asking("db"), secs(12)), (asking("late"), secs(60))]);
+    let mut site = Site::new(world, lets(&namespace));
+    let agent = site.agent();
+    settle().await;
+    site.lock.fake.modify(|state| state.kind = ShutdownKind::Reboot);
+    site.prepare();
+    let start = site.start;
+    site.until(secs(5)).await;
+    let stays = |site: &Site| {
+        let lives = site.world.lives();
+        lives.iter().map(|life| life.status.as_ref().unwrap().restarts_on_node).collect::<Vec<_>>()
+    };
+    assert_eq!(stays(&site), [true, true]);
+    // Later than the shutdown's own end.
+    site.give_notice(secs(300));
+    site.start = start;
+    settle().await;
+    assert_eq!(stays(&site), [false, false]);
+    site.reach(&agent, ProgressPhase::Released).await;
+    let report = &site.reports.all()[0];
+    let pods = report.groups.iter().flat_map(|group| &group.pods);
+    let pods: Vec<_> =
+        pods.map(|pod| (&*pod.name, pod.end, pod.grace, pod.stays_on_reboot)).collect();
+    let given = secs(20);
+    assert_eq!(
+        pods,
+        [("db", PodEnd::Exited, given, false), ("late", PodEnd::Killed, given, false)]
+    );
+    let late = &site.world.lives()[1];
+    assert_eq!(late.gone, Some((start + given, true)), "{:?}", late.signals);
+}

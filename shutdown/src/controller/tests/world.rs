@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
     GateReason, GateReasons, KillError, KillRequest, NodeEndListener, Pod, PodKiller,
-    PodStateProvider, PodStopped, PodUid, RunningPods, StoppedContainer,
+    PodStateProvider, PodStopped, PodUid, RunningPods, StatusOverride, StoppedContainer,
 };
 
 use crate::{FileError, RecordStore, ReportSink, RunPhase, RunRecord, ShutdownReport};
@@ -118,6 +118,8 @@ pub(super) struct Life {
     stuck: bool,
     /// When it was requested to stop, and when SIGKILL was due according to that request.
     pub(super) signals: Vec<(Instant, Instant)>,
+    /// The status that it was last given.
+    pub(super) status: Option<StatusOverride>,
     kill_at: Option<Instant>,
     pub(super) gone: Option<(Instant, bool)>,
 }
@@ -164,6 +166,7 @@ impl World {
             needs,
             stuck: false,
             signals: Vec::new(),
+            status: None,
             kill_at: None,
             gone: None,
         });
@@ -228,16 +231,17 @@ impl World {
     }
 
     /// Sends SIGTERM, or shortens the grace period.
-    fn signal(&self, uid: &PodUid, grace: Duration, until: Option<Instant>) -> Option<Life> {
+    fn signal(&self, uid: &PodUid, request: &KillRequest, own: Duration) -> Option<Life> {
         let mut state = self.lock();
         state.settle();
         let place = *state.index.get(uid)?;
         let life = &mut state.lives[place];
         let now = Instant::now();
-        let kill_at = now + grace.max(Duration::from_secs(1));
-        let kill_at = until.map_or(kill_at, |until| until.clamp(now, kill_at));
+        let kill_at = now + request.grace.unwrap_or(own).max(Duration::from_secs(1));
+        let kill_at = request.until.map_or(kill_at, |until| until.clamp(now, kill_at));
         if life.gone.is_none() {
             life.signals.push((now, kill_at));
+            life.status.clone_from(&request.status);
             life.kill_at = Some(life.kill_at.map_or(kill_at, |before| before.min(kill_at)));
         }
         Some(life.clone())
@@ -283,7 +287,7 @@ impl PodKiller for World {
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: false }).await;
         let own = pod.termination_grace_period().unwrap_or(Duration::from_secs(30));
-        let Some(life) = self.signal(pod.uid(), request.grace.unwrap_or(own), request.until) else {
+        let Some(life) = self.signal(pod.uid(), &request, own) else {
             return Ok(Arc::default());
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: true }).await;
