@@ -27,7 +27,7 @@ pub struct Candidate<'a> {
     pub stats: Option<&'a PodStats>,
     /// Whether no pod is ever measured here, so that it is evicted without figures.
     pub is_never_measured: bool,
-    /// Whether the runtime refused to stop it a short time ago.
+    /// Whether the runtime would refuse to stop it.
     pub is_refused: bool,
     /// The state of its termination; none if it is not terminating.
     pub ending: Option<CandidateEnding>,
@@ -102,7 +102,7 @@ pub enum CandidateVerdict {
     Ending,
     /// It is terminating, and overdue or too slow.
     Stuck,
-    /// The runtime refused to stop it.
+    /// The runtime would refuse to stop it.
     Refused,
 }
 

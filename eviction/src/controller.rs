@@ -9,8 +9,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PressureStats,
-    Recorder, VictimLock, WallClock, error_chain,
+    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller,
+    PodStateProvider, PressureStats, Recorder, VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::SamplingIntervals;
@@ -111,10 +111,10 @@ impl<K, S, R> EvictionParts<K, S, R> {
 /// use std::sync::Arc;
 ///
 /// use winddown_eviction::{EvictionController, EvictionParts, Policy, Reclaim, Signals};
-/// use winddown_shared::{AdmissionGate, PodKiller, WallClock};
+/// use winddown_shared::{AdmissionGate, PodKiller, PodStateProvider, WallClock};
 ///
 /// /// Starts to evict pods of `killer`. The view shows what is decided.
-/// fn start<K: PodKiller>(
+/// fn start<K: PodKiller + PodStateProvider>(
 ///     killer: Arc<K>,
 ///     signals: Arc<impl Signals>,
 ///     reclaim: Arc<impl Reclaim>,
@@ -194,7 +194,7 @@ enum Completion {
     Alternative(u64, String),
 }
 
-impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Creates the loop and a view of its state.
     #[must_use]
     pub fn new(parts: EvictionParts<K, S, R>) -> (Self, EvictionView) {

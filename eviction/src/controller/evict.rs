@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PressureCondition,
-    StatusOverride, doubled, instant_after,
+    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStateProvider, PodStats,
+    PressureCondition, StatusOverride, doubled, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
@@ -36,8 +36,6 @@ const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const NO_VICTIM_MOST: Duration = Duration::from_secs(10);
-/// How long a pod whose stop the runtime refused is passed over.
-const PASSED_OVER: Duration = Duration::from_secs(60);
 /// Why a pod was not asked to stop after all.
 const PAUSED: &str = "the node began to shut down or to be drained";
 
@@ -79,7 +77,7 @@ pub(super) struct EvictionEnd {
     outcome: Option<Result<Duration, KillError>>,
 }
 
-impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Chooses a pod and asks it to stop, under the victim lock.
     pub(super) async fn evict(&mut self, shortage: &Shortage) {
         let active = self.parts.killer.running().pods;
@@ -178,16 +176,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             // Until it is gone, it stays listed as terminating and overdue.
             Some(Err(error)) => {
-                let now = Instant::now();
                 match (&error, self.victims.terminating.endings.get_mut(pod.uid())) {
-                    (KillError::Deadline { .. }, Some(ending)) => ending.due = now,
+                    (KillError::Deadline { .. }, Some(ending)) => ending.due = Instant::now(),
                     (KillError::Refused { .. }, _) => {
                         self.victims.terminating.endings.remove(pod.uid());
                         self.victims.readmission.forget(pod.uid());
-                        self.victims
-                            .terminating
-                            .refused
-                            .insert(pod.uid().clone(), now + PASSED_OVER);
                     }
                     _ => {}
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Event, Pod, PodKiller, PressureCondition};
+use winddown_shared::{Event, Pod, PodKiller, PodStateProvider, PressureCondition};
 
 use super::EvictionController;
 use super::evict::EvictionRequest;
@@ -19,7 +19,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of their measurement.
 const MEASURE_TIMEOUT: Duration = Duration::from_millis(500);
 
-impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Evicts all pods that exceed a limit of their own, unless the policy spares them. They stop concurrently with
     /// each other and with the loop.
     pub(super) async fn check_limits(&mut self) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{PodKiller, error_chain};
+use winddown_shared::{PodKiller, PodStateProvider, error_chain};
 
 use super::{Completion, EvictionController, paused};
 use crate::decide::Shortage;
@@ -28,7 +28,7 @@ pub(super) struct ReclaimDone {
     hung: bool,
 }
 
-impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
+impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn may_reclaim(&self, shortage: &Shortage, now: Instant) -> bool {
         let lately = self.reclaims.last[shortage.signal.index()]
             .is_some_and(|last| now.saturating_duration_since(last) < RECLAIM_INTERVAL);

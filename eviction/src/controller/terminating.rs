@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Grace, Pod, PodKiller, PodUid, PodUidMap, instant_after};
+use winddown_shared::{
+    Grace, KillReason, Pod, PodKiller, PodStateProvider, PodUid, PodUidMap, instant_after,
+};
 
 use crate::choose::{Candidate, CandidateEnding};
 use crate::conditions::Conditions;
@@ -16,15 +18,13 @@ use crate::seams::PodFigures;
 pub(super) struct Terminating {
     /// The pods that were asked to stop.
     pub(super) endings: PodUidMap<CandidateEnding>,
-    /// The pods that the runtime refused to stop, and until when they are passed over.
-    pub(super) refused: PodUidMap<Instant>,
 }
 
 impl Terminating {
     /// The pods that are still on the node, with their figures.
     pub(super) fn candidates<'a>(
         &mut self,
-        killer: &impl PodKiller,
+        killer: &(impl PodKiller + PodStateProvider),
         measured: &'a [Pod],
         figures: &'a PodFigures,
         now: Instant,
@@ -39,7 +39,6 @@ impl Terminating {
             !staying.contains(uid) || ending.is_victim(now)
         };
         self.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
-        self.refused.retain(|_, until| *until > now);
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
             let (uid, asked) = (pod.uid(), self.endings.contains_key(pod.uid()));
@@ -47,7 +46,7 @@ impl Terminating {
             let ending = (asked || !staying.contains(uid))
                 .then(|| *self.endings.entry(uid.clone()).or_insert_with(|| ending_of(pod, now)));
             let (stats, is_never_measured) = (figures.at(place), figures.is_never());
-            let is_refused = self.refused.contains_key(uid);
+            let is_refused = killer.refuses_stop(uid, KillReason::Eviction).is_some();
             Candidate { pod, stats, is_never_measured, is_refused, ending }
         });
         candidates.collect()

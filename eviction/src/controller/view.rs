@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Mutex, PodKiller, PodRef, SwapStats};
+use winddown_shared::{Mutex, PodKiller, PodRef, PodStateProvider, SwapStats};
 
 use super::terminating::Terminating;
 use crate::admit::PressureGate;
@@ -165,7 +165,7 @@ impl EvictionView {
     ///
     /// # Errors
     /// `signal` has no threshold, or was not measured.
-    pub async fn explain<K: PodKiller, S: Signals>(
+    pub async fn explain<K: PodKiller + PodStateProvider, S: Signals>(
         &self,
         killer: &K,
         signals: &S,
