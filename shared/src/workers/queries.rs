@@ -62,22 +62,17 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Whether the pod is terminating or has terminated, on request or by itself. Unknown UIDs: no.
     pub fn is_termination_requested(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, false, Record::is_ending)
+        self.ask(uid, false, Record::is_ending)
     }
 
     /// Whether no container of the pod runs or will run. Unknown UIDs: no.
     pub fn is_known_terminated(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, false, |r| r.lifecycle >= Lifecycle::Terminated)
+        self.ask(uid, false, |r| r.lifecycle >= Lifecycle::Terminated)
     }
 
     /// Whether the pod terminates now but starts again when its node is back. Unknown UIDs: no.
     pub fn restarts_on_node(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, false, Record::restarts_on_node)
-    }
-
-    /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set has been seen, no after that.
-    pub fn could_have_running_containers(&self, uid: &PodUid) -> bool {
-        self.ask(uid, true, false, Record::may_run)
+        self.ask(uid, false, Record::restarts_on_node)
     }
 
     /// Whether containers of the pod run, also of one that only the runtime knows; `None` until that was listed.
@@ -85,19 +80,10 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.state.lock().runs(uid)
     }
 
-    /// Whether the pod's containers are being stopped or have stopped. Unknown UIDs: yes once the
-    /// desired set has been seen.
-    pub fn should_be_terminating(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| {
-            r.lifecycle >= Lifecycle::Terminated
-                || r.ending.as_ref().is_some_and(|e| e.acknowledged)
-        })
-    }
-
     /// Whether the pod's logs and exit records may be removed: its containers have stopped, and it
     /// was evicted or has left its source. Unknown UIDs: yes once the desired set has been seen.
     pub fn should_content_be_removed(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| !r.may_run() && (r.evicted || r.deleted))
+        self.ask(uid, true, |r| !r.may_run() && (r.evicted || r.deleted))
     }
 
     /// Whether the static pod that holds this full name is terminating.
@@ -112,20 +98,10 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.state.lock().records.values().any(|r| r.restart_requested)
     }
 
-    /// Answers from the record, or, for an unknown UID, with the answer that applies before or
-    /// after the first [`sync_known_pods`](PodWorkers::sync_known_pods).
-    fn ask(
-        &self,
-        uid: &PodUid,
-        unknown_before: bool,
-        unknown_after: bool,
-        answer: impl FnOnce(&Record) -> bool,
-    ) -> bool {
+    /// Answers from the record, or, for an unknown UID, with `unknown` once the desired set has been seen
+    /// ([`sync_known_pods`](PodWorkers::sync_known_pods)), and no before.
+    fn ask(&self, uid: &PodUid, unknown: bool, answer: impl FnOnce(&Record) -> bool) -> bool {
         let state = self.inner.state.lock();
-        match state.records.get(uid) {
-            Some(record) => answer(record),
-            None if state.known_pods_synced => unknown_after,
-            None => unknown_before,
-        }
+        state.records.get(uid).map_or(state.known_pods_synced && unknown, answer)
     }
 }

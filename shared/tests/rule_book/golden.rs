@@ -40,8 +40,7 @@ async fn a_queued_static_pod_is_ended_without_a_step_and_leaves_its_place() {
     b.workers.kill_pod(two.clone(), request()).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert!(b.steps(&two).is_empty());
-    assert!(!b.workers.could_have_running_containers(two.uid()));
-    assert!(b.workers.should_be_terminating(two.uid()));
+    assert!(b.workers.is_known_terminated(two.uid()));
     b.workers.sync_known_pods(&uids(&[&one, &three]));
     b.create(&two);
     b.kill(&one);

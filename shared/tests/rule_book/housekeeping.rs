@@ -307,13 +307,13 @@ async fn a_request_to_end_a_pod_with_such_containers_waits_for_them() {
     node.runtime.stop_fails(done.uid(), 2);
     node.workers.kill_runtime_pod(&in_runtime(&done));
     settle().await;
-    assert!(node.workers.could_have_running_containers(done.uid()));
+    assert_eq!(node.workers.runs(done.uid()), Some(true));
     let stopped = node
         .workers
         .kill_pod(done.clone(), KillRequest::new(winddown_shared::KillReason::Shutdown));
     assert!(!stopped.await.unwrap().containers.is_empty());
     assert!(!node.runtime.runs(done.uid()));
-    assert!(!node.workers.could_have_running_containers(done.uid()));
+    assert_eq!(node.workers.runs(done.uid()), Some(false));
     assert_eq!(node.lifecycle(&done), Some(Lifecycle::Finished));
 }
 

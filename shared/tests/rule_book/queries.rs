@@ -12,11 +12,10 @@ type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 
 /// Name, query, and its answers: unknown before the desired pods were seen, unknown after, syncing,
 /// termination requested, stopping, terminated, finished.
-const TABLE: [(&str, Ask, &str); 5] = [
+const TABLE: [(&str, Ask, &str); 4] = [
     ("is_known_terminated", PodWorkers::is_known_terminated, "FFFFFTT"),
-    ("could_have_running_containers", PodWorkers::could_have_running_containers, "TFTTTFF"),
+    ("runs", |workers, uid| workers.runs(uid) == Some(true), "FFTTTFF"),
     ("is_termination_requested", PodWorkers::is_termination_requested, "FFFTTTT"),
-    ("should_be_terminating", PodWorkers::should_be_terminating, "FTFFTTT"),
     ("should_content_be_removed", PodWorkers::should_content_be_removed, "FTFFFFF"),
 ];
 

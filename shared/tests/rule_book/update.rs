@@ -84,7 +84,7 @@ async fn a_pod_first_seen_when_it_is_over_is_stopped_to_be_sure_if_what_runs_is_
         let b = bench();
         b.syncer.set_runtime_view(&uid("a"), view);
         b.create(&in_phase("a", "Succeeded"));
-        assert!(b.workers.could_have_running_containers(&uid("a")));
+        assert_eq!(b.workers.runs(&uid("a")), Some(true));
         assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
         assert!(finished(&b, "a").await);
         assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish], "{view:?}");
@@ -96,7 +96,6 @@ async fn a_pod_first_seen_when_it_is_over_and_nothing_runs_is_only_freed() {
     let b = bench();
     b.create(&in_phase("a", "Failed"));
     assert!(b.workers.is_known_terminated(&uid("a")), "before any task ran");
-    assert!(b.workers.should_be_terminating(&uid("a")));
     assert_ne!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
     assert!(finished(&b, "a").await);
     assert!(!b.workers.has_restart_requests());

@@ -24,7 +24,7 @@ async fn kill_pod_returns_when_the_last_container_is_gone() {
     let stopped = b.workers.kill_pod(pod("a"), request()).await.unwrap();
     assert_eq!(begun.elapsed(), secs(3));
     assert!(!stopped.forced());
-    assert!(!b.workers.could_have_running_containers(&uid("a")));
+    assert_eq!(b.workers.runs(&uid("a")), Some(false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn a_stop_that_is_tried_again_ends_when_that_was_promised() {
             requests: None,
             spec_mark: None,
         });
-        while b.workers.could_have_running_containers(&uid("a")) {
+        while b.workers.runs(&uid("a")) == Some(true) {
             settle().await;
         }
         let promised = (begun + secs(1)).max(attempts(&b).pop().unwrap());
