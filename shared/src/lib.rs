@@ -88,7 +88,7 @@ pub use shutdown::work::{LateRemark, ShutdownPoint, ShutdownWork, WorkContext, W
 pub use winddown_quantities::backoff::{Backoff, doubled, fraction};
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
-    QuantityFormat, ResourceFieldError, parse_duration, resource_field, seconds_up,
+    QuantityFormat, ResourceFieldError, parse_duration, seconds_up,
 };
 pub use workers::runtime_syncer::{RuntimeSyncer, deadline::ActiveDeadlines};
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_quantities::{ResourceFieldError, resource_field};
 
 mod amounts;
 mod compact;
@@ -196,6 +197,26 @@ impl Pod {
     pub fn termination_grace_period(&self) -> Option<Duration> {
         let seconds = self.spec.as_ref()?.termination_grace_period_seconds?;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    }
+
+    /// The value of a `resourceFieldRef` in a container that has these resources, if any, as [`resource_field`] says. One
+    /// without a limit has its pod's, or what the node has for pods.
+    ///
+    /// # Errors
+    /// The same, and those of `of_node`.
+    pub fn resource_field<E: From<ResourceFieldError>>(
+        &self,
+        own: Option<&api::ResourceRequirements>,
+        selector: &api::ResourceFieldSelector,
+        of_node: impl FnOnce(&str) -> Result<i64, E>,
+    ) -> Result<String, E> {
+        let of_pod = self.spec.as_ref().and_then(|spec| spec.resources.as_ref());
+        let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
+        let given = |is_limit, name: &str| match is_limit {
+            true => [own, of_pod].map(|of| Some(&*of?.limits.as_ref()?.get(name)?.0)),
+            false => [own.and_then(|own| Some(&*own.requests.as_ref()?.get(name)?.0)), None],
+        };
+        resource_field(&selector.resource, divisor, given, of_node)
     }
 }
 

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use winddown_shared::{Pod, ResourceFieldError, resource_field};
+use winddown_shared::{Pod, ResourceFieldError};
 
 use super::problem::ReferenceProblem;
 
@@ -84,8 +83,8 @@ pub(crate) fn field(pod: &Pod, path: &str) -> Result<String, String> {
 /// # Errors
 /// When the container or the resource is unknown, an amount cannot be parsed, or the node's amounts are
 /// needed but not known yet.
-pub(crate) fn resource<'a>(
-    pod: &'a Pod,
+pub(crate) fn resource(
+    pod: &Pod,
     selector: &api::ResourceFieldSelector,
     own: Option<&str>,
     node: Option<NodeAmounts>,
@@ -102,18 +101,9 @@ pub(crate) fn resource<'a>(
         return Err(ResolveError::Wrong(why));
     }
     let resources = container.and_then(|container| container.resources.as_ref());
-    let of_pod = spec.and_then(|spec| spec.resources.as_ref());
-    let given = |is_limit, name: &str| {
-        let amount = |map: Option<&'a BTreeMap<String, ApiQuantity>>| Some(&*map?.get(name)?.0);
-        match is_limit {
-            true => [resources, of_pod].map(|of| amount(of?.limits.as_ref())),
-            false => [resources.and_then(|own| amount(own.requests.as_ref())), None],
-        }
-    };
-    let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
     let of_node =
         |name: &str| node.map_or(Err(ResolveError::NodeUnknown), |node| Ok(node.of(name)));
-    resource_field(&selector.resource, divisor, given, of_node)
+    pod.resource_field(resources, selector, of_node)
 }
 
 /// One `key="value"` per line, sorted by key, quoted as Go does.

@@ -5,13 +5,10 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as api;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use tokio::sync::watch;
 use winddown_host::meminfo::MemInfo;
 use winddown_host::{host_addresses, kernel};
-use winddown_shared::{
-    Allocatable, Pod, ResourceFieldError, ResourceName, RuntimeError, resource_field,
-};
+use winddown_shared::{Allocatable, Pod, ResourceFieldError, ResourceName, RuntimeError};
 
 /// The most bytes of a container's variables and command line together: a few variables that double each other
 /// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
@@ -405,9 +402,9 @@ fn address_value(path: &str, addresses: &[IpAddr]) -> Result<String, String> {
 
 /// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does. A container without a limit has its
 /// pod's, or what the node has for pods.
-fn resource_value<'a>(
-    pod: &'a Pod,
-    container: &'a api::Container,
+fn resource_value(
+    pod: &Pod,
+    container: &api::Container,
     node: &EnvironmentFacts,
     selector: &api::ResourceFieldSelector,
 ) -> Result<String, EnvironmentError> {
@@ -416,17 +413,7 @@ fn resource_value<'a>(
         let field = "resourceFieldRef.containerName".to_owned();
         return Err(EnvironmentError { field, why, retryable: false });
     }
-    let own = container.resources.as_ref();
-    let of_pod = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-    let given = |is_limit, name: &str| {
-        let amount = |map: Option<&'a BTreeMap<String, ApiQuantity>>| Some(&*map?.get(name)?.0);
-        match is_limit {
-            true => [own, of_pod].map(|of| amount(of?.limits.as_ref())),
-            false => [own.and_then(|own| amount(own.requests.as_ref())), None],
-        }
-    };
-    let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
-    resource_field(&selector.resource, divisor, given, |name| {
+    pod.resource_field(container.resources.as_ref(), selector, |name| {
         Ok(node.allocatable.borrow().get(&ResourceName::from(name)))
     })
 }
