@@ -53,6 +53,8 @@ pub enum VictimVerdict {
     Useless,
     /// Pods of lower QoS classes free enough.
     ClassKept,
+    /// Victims of higher QoS classes are needed anyway; with them, the pod's own class is not.
+    HigherClassTaken,
     /// Other pods of its class are as close to what is lacking, or closer.
     Farther,
     /// Pods up to this priority free enough, and the pod's own is higher.
@@ -166,9 +168,11 @@ impl Reasons<'_> {
     }
 
     fn why_not_closest(&self, pod: &Pod) -> VictimVerdict {
-        let of_its_class = |place: &usize| self.pods[*place].qos() == pod.qos();
-        if self.victims().iter().any(of_its_class) {
+        let classes = || self.victims().iter().map(|place| self.pods[*place].qos());
+        if classes().any(|class| class == pod.qos()) {
             VictimVerdict::Farther
+        } else if classes().any(|class| class > pod.qos()) {
+            VictimVerdict::HigherClassTaken
         } else {
             VictimVerdict::ClassKept
         }
@@ -238,6 +242,7 @@ impl VictimVerdict {
             Self::NothingLacking => "nothingLacking",
             Self::Useless => "useless",
             Self::ClassKept => "classKept",
+            Self::HigherClassTaken => "higherClassTaken",
             Self::Farther => "farther",
             Self::PriorityKept(_) => "priorityKept",
             Self::TooSmall => "tooSmall",
@@ -256,6 +261,9 @@ impl fmt::Display for VictimVerdict {
             Self::NothingLacking => f.write_str("kept: nothing is lacking"),
             Self::Useless => f.write_str("kept: frees nothing of what is lacking"),
             Self::ClassKept => f.write_str("kept: pods of lower QoS classes are enough"),
+            Self::HigherClassTaken => f.write_str(
+                "kept: victims of higher QoS classes are needed anyway; with them, its own class is not",
+            ),
             Self::Farther => f.write_str(
                 "kept: others of its class were as close to what was lacking, or closer",
             ),

@@ -36,6 +36,40 @@ fn the_first_criterion_by_which_it_would_be_worse_is_named() {
     }
 }
 
+/// Requirements of which `distance` takes the first pods; the text says why the last one is kept.
+type OfClasses<'a> = (&'a [PodSpec], &'a [(&'a str, i64)], &'a str);
+
+#[test]
+fn a_pod_of_a_class_without_victims_is_told_on_which_side_of_it_they_are() {
+    let (best_effort, burstable) = (PodSpec::default, || asks(100, 0));
+    let guaranteed = || PodSpec { gpus: 1, is_limited: true, ..asks(1, 1) };
+    let (lower, higher) = (
+        "kept: pods of lower QoS classes are enough",
+        "kept: victims of higher QoS classes are needed anyway; with them, its own class is not",
+    );
+    let cases: [OfClasses<'_>; 4] = [
+        (&[best_effort(), burstable()], &[("pods", 1)], lower),
+        (&[burstable(), guaranteed()], &[("cpu", 1)], lower),
+        (&[burstable(), best_effort()], &[("pods", 1), ("cpu", 100)], higher),
+        // One victim is of a lower class, the other of a higher one.
+        (
+            &[best_effort(), guaranteed(), burstable()],
+            &[("pods", 2), ("example.com/gpu", 1)],
+            higher,
+        ),
+    ];
+    let preemptor = api_pod("critical", Some(2_000_001_000));
+    for (pods, requirements, text) in cases {
+        let pods: Vec<Pod> = pods.iter().enumerate().map(|(i, p)| p.pod(&i.to_string())).collect();
+        let requirements: Vec<Requirement> =
+            requirements.iter().map(|(name, need)| (ResourceName::from(*name), *need)).collect();
+        let explained = explain(&preemptor, &pods, &requirements, Strategy::Distance);
+        let (kept, taken) = explained.considered.split_last().unwrap();
+        assert!(taken.iter().all(|pod| matches!(pod.verdict, VictimVerdict::Taken(_))));
+        assert_eq!(kept.verdict.to_string(), text, "{requirements:?}");
+    }
+}
+
 #[test]
 fn a_pod_that_says_only_when_it_started_is_as_old_as_that() {
     let started = |name: &str, born| {
