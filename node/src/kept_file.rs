@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use winddown_host::{Durability, regular, replace_private};
 use winddown_shared::PodUid;
 
-/// The most bytes of a file; larger than any pod object, of which the API server accepts up to 1.5 MiB.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+/// More bytes than any pod object of an API server takes, which accepts up to 1.5 MiB: as JSON a byte may take six.
+pub(crate) const MOST_BYTES: u64 = 16 << 20;
 
 /// The files' extension.
 pub(crate) const ENDING: &str = "json";
@@ -29,9 +29,9 @@ pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
     Ok(directory.join(format!("{uid}.{ENDING}")))
 }
 
-/// Reads a file that [`write`] wrote.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    Ok(serde_json::from_slice(&regular::read(path, MOST_BYTES)?)?)
+/// Reads a file that [`write`] wrote, of at most so many bytes.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, most: u64) -> io::Result<T> {
+    Ok(serde_json::from_slice(&regular::read(path, most)?)?)
 }
 
 /// Replaces the file atomically; only its owner may read it. Creates its directory.

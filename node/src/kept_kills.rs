@@ -67,12 +67,13 @@ impl KeptKills {
         let mut ending = PodUidMap::default();
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            let kept = kept_file::read::<KeptKill>(&path).inspect_err(|error| {
-                tracing::warn!(
-                    file = %path.display(), error = error_chain(error),
-                    "cannot read the record of a terminating pod; removing it"
-                );
-            });
+            let kept =
+                kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES).inspect_err(|error| {
+                    tracing::warn!(
+                        file = %path.display(), error = error_chain(error),
+                        "cannot read the record of a terminating pod; removing it"
+                    );
+                });
             let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
             let by = kept.as_ref().and_then(|kept| reason(&kept.by, plugins));
             if let (Some(kept), Some(by)) = (kept, by) {

@@ -5,6 +5,10 @@
 
 use super::problem::ReferenceProblem;
 
+/// The most bytes that the variables of a pod which come from the API take in its record, beside what its own object takes.
+/// All of them would not fit into the memory of a program: the kernel passes at most 6 MiB to one.
+pub const MOST_BYTES_OF_VARIABLES: usize = 32 << 20;
+
 /// What a pod may still take.
 #[derive(Debug)]
 pub(crate) struct Allowance {
@@ -15,10 +19,9 @@ pub(crate) struct Allowance {
 // === impl Allowance ===
 
 impl Allowance {
-    /// For the names and values of all variables of a pod, in the bytes that they take in its record in memory. The kernel
-    /// passes at most 6 MiB to a program.
+    /// For all variables of a pod.
     pub(crate) fn of_variables() -> Self {
-        Self::of(32 << 20)
+        Self::of(MOST_BYTES_OF_VARIABLES)
     }
 
     /// For the files of all volumes of a pod.
@@ -28,6 +31,11 @@ impl Allowance {
 
     fn of(all: usize) -> Self {
         Self { left: all, all }
+    }
+
+    /// Counts what the pod has already.
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
     }
 
     /// Takes this many bytes for what `field` names.

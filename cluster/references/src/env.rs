@@ -50,7 +50,7 @@ pub(crate) fn resolve(
         };
         if let Some(found) = from_value(known, container.name, var, source, at, events)? {
             let value = found.value.as_deref().unwrap_or_default();
-            allowance.take(&container.field, kept_bytes(&found.name) + kept_bytes(value))?;
+            allowance.take(&container.field, variable_bytes(&found.name, value))?;
             env.push(found);
         }
     }
@@ -78,7 +78,7 @@ fn whole_objects(
         }
     };
     for (name, value) in known.services {
-        allowance.take(&container.field, kept_bytes(name) + kept_bytes(value))?;
+        allowance.take(&container.field, variable_bytes(name, value))?;
         put(name.clone(), value);
     }
     for from in container.env_from {
@@ -113,8 +113,8 @@ fn from_source(
     let variables = object.data.iter().map(|(key, value)| {
         let text = value.text();
         // Each `$` of a value is doubled.
-        let bytes = kept_bytes(&text) + text.matches('$').count();
-        allowance.take(&container.field, kept_bytes(prefix) + kept_bytes(key) + bytes)?;
+        let bytes = variable_bytes(key, &text) + text.matches('$').count();
+        allowance.take(&container.field, kept_bytes(prefix) + bytes)?;
         Ok((format!("{prefix}{key}"), text))
     });
     variables.collect()
@@ -244,6 +244,24 @@ fn look_up<'a>(
 
 fn warning(pod: &PodRef, reason: impl Into<String>, message: String) -> EventDraft {
     EventDraft::warning(Subject::pod(pod), reason.into(), message)
+}
+
+/// The bytes of these variables of a container, which an earlier call resolved, but for values that its own spec has.
+pub(crate) fn given_bytes(env: &[api::EnvVar]) -> usize {
+    // One that is empty does not say where it came from.
+    let may_be_read = |var: &&api::EnvVar| {
+        var.value_from.is_some() || var.value.as_deref().is_none_or(str::is_empty)
+    };
+    env.iter()
+        .filter(may_be_read)
+        .map(|var| variable_bytes(&var.name, var.value.as_deref().unwrap_or_default()))
+        .sum()
+}
+
+/// The bytes of a variable in the record of its pod.
+fn variable_bytes(name: &str, value: &str) -> usize {
+    let around = r#"{"name":"","value":"","valueFrom":{}},"#;
+    around.len() + kept_bytes(name) + kept_bytes(value)
 }
 
 /// The bytes of a text in JSON, as which the node keeps the pod in memory: up to six for a character.

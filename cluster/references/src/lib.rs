@@ -37,6 +37,7 @@ mod waiting;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use allowance::MOST_BYTES_OF_VARIABLES;
 pub use downward::NodeAmounts;
 pub use fresh::Freshener;
 pub use resolver::{ResolveCounts, Resolver};

@@ -127,7 +127,10 @@ impl ResolverShared {
         let mut environments = Vec::with_capacity(places.len());
         for (one, given) in places.iter().zip(given) {
             environments.push(match given {
-                Some(env) => env,
+                Some(env) => {
+                    allowance.count(env::given_bytes(&env));
+                    env
+                }
                 None => self.environment(&known, one, &mut allowance)?,
             });
         }

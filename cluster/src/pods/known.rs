@@ -290,13 +290,19 @@ impl KnownPods {
     }
 
     /// Records that nothing of the pod runs any more, and its final status. Neither this agent nor
-    /// the next starts it again. Returns the pod as the next agent should find it.
+    /// the next starts it again. Returns the pod as the next agent should find it: without its
+    /// variables, which may be secret or large.
     pub(crate) fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) -> Option<Pod> {
         let mut inner = self.inner.lock();
         let given = inner.pods.get_mut(uid)?.given.as_mut()?;
         let mut object = given.pod.object().clone();
         object.status = Some(api::PodStatus::clone(&status));
         given.last = Some(status);
+        if let Some(spec) = object.spec.as_mut() {
+            let containers = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
+            containers.for_each(|one| one.env = None);
+            spec.ephemeral_containers.iter_mut().flatten().for_each(|one| one.env = None);
+        }
         Pod::new(object).ok()
     }
 

@@ -15,11 +15,13 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::Mutex;
 use winddown_cluster::pods::{EarlierPods, KeepPods, PrepareError};
-use winddown_pod_references::MemoryRoom;
+use winddown_pod_references::{MOST_BYTES_OF_VARIABLES, MemoryRoom};
 use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::kept_file;
 
+/// The most bytes of a record: what may be written may be read.
+const MOST_BYTES: u64 = kept_file::MOST_BYTES + MOST_BYTES_OF_VARIABLES as u64;
 /// The extension of a file that could not be read.
 const SET_ASIDE: &str = "bad";
 /// The file that marks the records as complete.
@@ -196,7 +198,7 @@ fn has_ending(path: &Path, ending: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
-    let object: api::Pod = kept_file::read(path)?;
+    let object: api::Pod = kept_file::read(path, MOST_BYTES)?;
     Ok(Pod::new(object)?)
 }
 

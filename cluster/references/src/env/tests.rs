@@ -435,3 +435,18 @@ fn a_value_counts_as_much_as_it_takes_where_the_pod_is_kept() {
         assert!(matches!(outcome, Err(ReferenceProblem::Unfit { .. })), "{character:?}");
     }
 }
+
+#[test]
+fn a_variable_counts_with_what_its_record_takes_beside_its_value() {
+    let keys: Vec<String> = (0..1000).map(|i| format!("K{i}")).collect();
+    let data = keys.iter().zip(["", "x", "$", "\u{1}"].into_iter().cycle());
+    let data: Vec<(&str, &str)> = data.map(|(key, value)| (key.as_str(), value)).collect();
+    let api = Api::default().map("m", &data);
+    let from = json!([{"prefix": "P_", "configMapRef": {"name": "m"}}]);
+    let pod = pod_with("containers", &json!([]), &from);
+    let known = EnvironmentInputs { pod: &pod, objects: &api.objects, services: &[], node: None };
+    let one = needs::environments(pod.spec.as_ref().unwrap()).remove(0);
+    let env = resolve(&known, &one, &mut Allowance::of_variables(), &mut Vec::new()).unwrap();
+    let written = serde_json::to_vec(&env).unwrap().len();
+    assert!(written <= given_bytes(&env) + 2, "{written} bytes are counted as fewer");
+}

@@ -133,6 +133,20 @@ async fn a_pod_that_finds_no_room_in_memory_has_no_record_and_none_is_missing() 
 }
 
 #[tokio::test]
+async fn a_pod_with_as_many_variables_as_it_may_have_is_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut object = pod("u1").object().clone();
+    let value = Some("x".repeat(MOST_BYTES_OF_VARIABLES));
+    let env = vec![api::EnvVar { name: "V".into(), value, value_from: None }];
+    let container = api::Container { env: Some(env), ..api::Container::default() };
+    object.spec = Some(api::PodSpec { containers: vec![container], ..api::PodSpec::default() });
+    let kept = of_boot(dir.path(), "b1");
+    kept.all_known().await;
+    kept.keep(Pod::new(object).unwrap()).await.unwrap();
+    assert_eq!(found(dir.path(), "b1"), (vec!["u1".into()], true));
+}
+
+#[tokio::test]
 async fn what_could_not_be_kept_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let kept = of_boot(dir.path(), "b1");

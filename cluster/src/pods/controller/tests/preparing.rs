@@ -233,6 +233,8 @@ async fn what_was_made_for_a_pod_goes_with_its_end_and_not_only_with_its_object(
     world.ends("u1", 0);
     world.until("it has ended", |w| w.phase("u1").as_deref() == Some("Succeeded")).await;
     assert_eq!(prepare.logged(), ["prepare u1", "forget u1"]);
+    let kept = world.with(|s| s.kept["u1"].spec.as_ref().unwrap().containers[0].env.clone());
+    assert_eq!(kept, None, "its variables go, too");
     running.stop().await.unwrap();
     let prepare = OneConfigMap::new(None);
     world.start_preparing(world.config(), prepare.clone()).ready().await;
