@@ -4,18 +4,20 @@
 //! it hangs. The runtime is asked only about containers without a cgroup here (virtual machines), and about
 //! containers' writable layers, which only it knows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, DiskCache, Figures, PodDirs};
-use winddown_shared::{ContainerStats, DiskUse, PodStats, PodUid, RuntimeError, RuntimePlaces};
+use winddown_shared::{
+    ContainerStats, DiskUse, Pod, PodStats, PodUid, RuntimeError, RuntimePlaces,
+};
 
 use super::pod::{Container, PodEntry, PodState};
 use super::spec::pods_cgroup;
-use super::{CriContext, api, blocking, dirs};
+use super::{CriConfig, CriContext, api, blocking, dirs};
 
 mod layers;
 
@@ -134,11 +136,24 @@ pub(super) fn places(context: &CriContext, entry: &PodEntry) -> Option<PodDirs> 
     let own = dirs::pod(config, uid);
     Some(PodDirs {
         uid: uid.clone(),
+        made: made_volumes(config, pod),
         logs: names.map(|name| (Arc::clone(&name), logs.join(&*name))).collect(),
         volumes: dirs_of,
         in_memory,
         other: vec![dirs::hosts(config, uid), own.join("messages")],
     })
+}
+
+/// The pod's volumes with content from an API server. A `hostPath` of its own that leads to those of others is none.
+fn made_volumes(config: &CriConfig, pod: &Pod) -> Vec<(Arc<str>, PathBuf)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let made = volumes.filter_map(|volume| {
+        let path = Path::new(&volume.host_path.as_ref()?.path);
+        let is_in = |made: &PathBuf| path.starts_with(made.join(pod.uid().as_str()));
+        let is_made = config.made_volumes.iter().any(is_in);
+        is_made.then(|| (Arc::from(volume.name.as_str()), path.to_owned()))
+    });
+    made.collect()
 }
 
 fn targets(state: &PodState) -> Vec<Target> {
@@ -215,4 +230,31 @@ fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
     stats.containers = containers.into_iter().map(of_container).collect();
     disk.enter(&uid, &mut stats);
     (uid, stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_volumes_of_a_pod_from_the_api_are_measured_with_it_and_those_of_others_are_not() {
+        let mut config = CriConfig::below(Path::new("/"));
+        config.made_volumes = vec!["/var/made".into(), "/run/made".into()];
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+            "spec": {"containers": [], "volumes": [
+                {"name": "config", "hostPath": {"path": "/var/made/u1/config"}},
+                {"name": "token", "hostPath": {"path": "/run/made/u1/token"}},
+                {"name": "others", "hostPath": {"path": "/var/made/u2/config"}},
+                {"name": "all", "hostPath": {"path": "/var/made"}},
+                {"name": "scratch", "emptyDir": {}},
+            ]},
+        });
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let made = made_volumes(&config, &pod);
+        let names: Vec<_> = made.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["config", "token"]);
+    }
 }

@@ -15,6 +15,9 @@ const MEASURE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The age from which a measurement is not used any more.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
+/// The type of a tmpfs, see statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 /// The directories of a pod.
 #[derive(Clone, Debug)]
 pub struct PodDirs {
@@ -26,6 +29,8 @@ pub struct PodDirs {
     pub volumes: Vec<(Arc<str>, PathBuf)>,
     /// The names of those volumes that are in memory.
     pub in_memory: Vec<Arc<str>>,
+    /// Volumes with content from an API server. Those that are in memory, as Secrets are, are not counted.
+    pub made: Vec<(Arc<str>, PathBuf)>,
     /// Other directories of the pod.
     pub other: Vec<PathBuf>,
 }
@@ -181,7 +186,7 @@ fn note(known: &mut Known, uid: PodUid, began: Instant, disk: PodDisk) {
 fn measure(pod: &PodDirs, until: Instant) -> PodDisk {
     let mut disk = PodDisk::default();
     let mut budget = WalkBudget { until, is_partial: false };
-    let mut left = pod.logs.len() + pod.volumes.len() + pod.other.len();
+    let mut left = pod.logs.len() + pod.volumes.len() + pod.made.len() + pod.other.len();
     let mut walk = |path: &Path| {
         budget.until = turn(until, left);
         left -= 1;
@@ -199,11 +204,20 @@ fn measure(pod: &PodDirs, until: Instant) -> PodDisk {
         }
         disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
     }
+    for (name, path) in pod.made.iter().filter(|(_, path)| !is_in_memory(path)) {
+        let Some(used) = walk(path) else { continue };
+        disk.on_disk = disk.on_disk.and(used);
+        disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
+    }
     for path in &pod.other {
         disk.on_disk = disk.on_disk.and(walk(path).unwrap_or_default());
     }
     disk.is_partial = budget.is_partial;
     disk
+}
+
+fn is_in_memory(directory: &Path) -> bool {
+    rustix::fs::statfs(directory).is_ok_and(|found| found.f_type == TMPFS_MAGIC)
 }
 
 impl PodDisk {
@@ -230,6 +244,7 @@ mod tests {
             logs: vec![("main".into(), at("logs")), ("gone".into(), at("gone"))],
             volumes: vec![("data".into(), at("volume")), ("quick".into(), at("memory"))],
             in_memory: vec!["quick".into()],
+            made: Vec::new(),
             other: vec![at("other")],
         }
     }
@@ -247,6 +262,26 @@ mod tests {
         assert_eq!(disk.volumes.iter().map(|v| &*v.name).collect::<Vec<_>>(), ["data", "quick"]);
         assert_eq!(disk.on_disk.inodes, 6);
         assert!(disk.on_disk.bytes > 3 * 49_000);
+    }
+
+    #[tokio::test]
+    async fn a_volume_from_the_api_counts_where_it_is_on_a_disk() {
+        // `/tmp` may be in memory.
+        let program = std::env::current_exe().unwrap();
+        let root = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let cache = DiskCache::default();
+        let mut pod = places(root.path(), "a");
+        cache.refresh(vec![pod.clone()], Duration::ZERO).await;
+        let before = cache.get(&pod.uid).unwrap().on_disk;
+        let config = root.path().join("config");
+        fs::create_dir(&config).unwrap();
+        fs::write(config.join("key"), vec![1; 50_000]).unwrap();
+        pod.made = vec![("config".into(), config), ("token".into(), "/dev/shm".into())];
+        cache.refresh(vec![pod.clone()], Duration::ZERO).await;
+        let disk = cache.get(&pod.uid).unwrap();
+        let names: Vec<_> = disk.volumes.iter().map(|v| &*v.name).collect();
+        assert_eq!(names, ["data", "quick", "config"]);
+        assert!(disk.on_disk.bytes >= before.bytes + 49_000, "{:?}", disk.on_disk);
     }
 
     #[tokio::test]

@@ -119,6 +119,7 @@ fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodDirs> {
         logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
         volumes: Vec::new(),
         in_memory: Vec::new(),
+        made: Vec::new(),
         other: vec![paths::pod(config, entry.uid())],
     })
 }
