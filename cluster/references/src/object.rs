@@ -95,6 +95,12 @@ impl fmt::Display for ObjectKey {
 // === impl Object ===
 
 impl Object {
+    /// The bytes of its keys and values.
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.data.iter().chain(&self.binary);
+        all.map(|(key, value)| key.len() + value.bytes().len()).sum()
+    }
+
     /// The value of `key`, as volumes show it.
     pub(crate) fn value(&self, key: &str) -> Option<&Hidden> {
         self.data.get(key).or_else(|| self.binary.get(key))

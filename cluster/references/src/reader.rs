@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -22,11 +23,17 @@ use winddown_api_client::refusal::{self, Refusal};
 /// How many objects of one pod are read at once.
 const MAX_CONCURRENT_READS: usize = 8;
 
+/// The most bytes of the objects of one pod that are in memory at once: a pod may name ten thousand of 1 MiB, and shows at
+/// most 96 MiB of them.
+const MOST_BYTES_OF_OBJECTS: usize = 128 << 20;
+
 /// Reads objects and services. Concurrent reads of the same thing share one request.
 pub(crate) struct Reader {
     client: Client,
     /// The timeout of one request.
     limit: Duration,
+    /// The most bytes of the objects of one pod.
+    most_bytes: usize,
     /// The maximum age of the `kubernetes` service, which every pod gets variables of.
     master_age: Duration,
     objects: SingleFlight<ObjectKey, FoundObject>,
@@ -49,6 +56,7 @@ impl Reader {
         Self {
             client,
             limit,
+            most_bytes: MOST_BYTES_OF_OBJECTS,
             master_age: keep / 2,
             objects: SingleFlight::new(keep),
             services: SingleFlight::new(keep),
@@ -56,14 +64,26 @@ impl Reader {
         }
     }
 
-    /// Reads the objects, each at most `max_age` old; zero always asks the API server.
+    /// Reads the objects of a pod, each at most `max_age` old; zero always asks the API server. Once they take more than a
+    /// pod may have in memory, no further one is read.
     pub(crate) async fn objects(
         &self,
         keys: BTreeSet<ObjectKey>,
         max_age: Duration,
     ) -> HashMap<ObjectKey, FoundObject> {
+        let taken = &AtomicUsize::new(0);
         let one = |key: ObjectKey| async move {
+            if taken.load(Ordering::Relaxed) > self.most_bytes {
+                let most = self.most_bytes >> 20;
+                let error = format!(
+                    "the objects that the pod names take more than {most} MiB: name fewer or smaller ones"
+                );
+                return (key, FoundObject::Unreadable { error: error.into(), after: None });
+            }
             let found = self.object(&key, max_age).await;
+            if let FoundObject::There(object) = &found {
+                taken.fetch_add(object.bytes(), Ordering::Relaxed);
+            }
             (key, found)
         };
         futures_util::stream::iter(keys)
@@ -230,7 +250,38 @@ impl Unread {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use winddown_apiserver::ApiServer;
+
     use super::*;
+
+    #[tokio::test]
+    async fn of_a_pod_that_names_thousands_of_objects_no_more_are_read_than_fit_into_memory() {
+        let server = ApiServer::in_memory().unwrap();
+        let names: Vec<String> = (0..100).map(|number| format!("m{number}")).collect();
+        for name in &names {
+            let metadata = json!({"name": name, "namespace": "shop"});
+            let data = json!({"k": "x".repeat(1 << 10)});
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+            server.apply(map).unwrap();
+        }
+        let client = Client::new(server.service(), "default");
+        let mut reader = Reader::new(client, Duration::from_secs(5), Duration::from_secs(1));
+        let key = |name: &String| ObjectKey::new(ObjectKind::ConfigMap, &Arc::from("shop"), name);
+        let keys: BTreeSet<ObjectKey> = names.iter().map(key).collect();
+        let all = reader.objects(keys.clone(), Duration::ZERO).await;
+        assert!(all.values().all(|found| matches!(found, FoundObject::There(_))));
+        server.forget_requests();
+        reader.most_bytes = 20 << 10;
+        let found = reader.objects(keys, Duration::ZERO).await;
+        let read = server.count("get", "configmaps");
+        assert!((20..=20 + MAX_CONCURRENT_READS).contains(&read), "{read}");
+        let refused = found.values().find_map(|one| match one {
+            FoundObject::Unreadable { error, .. } => Some(error),
+            FoundObject::There(_) | FoundObject::Missing => None,
+        });
+        assert!(refused.unwrap().contains("name fewer or smaller ones"));
+    }
 
     #[tokio::test]
     async fn a_name_that_no_object_can_have_is_not_asked_for() {
