@@ -23,7 +23,7 @@ use winddown_node::shared::{NodeHandle, NodePod, Plugin, PluginName, Pod, Termin
 use winddown_node::systemd::LogindInhibitor;
 use winddown_node::{
     BoxFuture, Eviction, Machine, Node, Preemption, Product, Settings, Shutdown, SystemdService,
-    shutdown,
+    block_on, shutdown,
 };
 
 /// A controller: ends pods that have run for longer than this, the oldest first.
@@ -70,7 +70,8 @@ fn main() -> ExitCode {
     let memory = options.next().unwrap_or_else(|| "100Mi".to_owned());
     let age = options.next().and_then(|seconds| seconds.parse().ok()).unwrap_or(86_400);
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    match agent(first.into(), memory, Duration::from_secs(age)) {
+    let agent = block_on(agent(first.into(), memory, Duration::from_secs(age)));
+    match agent.map_err(Into::into).and_then(|ended| ended) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("agent: {error}");
@@ -79,7 +80,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
 async fn agent(directory: PathBuf, memory: String, age: Duration) -> Result<(), Box<dyn Error>> {
     let product = Product::new("example-agent", env!("CARGO_PKG_VERSION"));
     let directory = std::path::absolute(directory)?;
@@ -118,7 +118,7 @@ async fn agent(directory: PathBuf, memory: String, age: Duration) -> Result<(), 
         .plugin(MaxAge(age))
         .start()?;
     node.serve(directory.join("agent.sock")).await?;
-    // Until SIGTERM. The pods continue for the next agent, unless the machine goes down.
-    service.run(&node, &handle).await;
-    Ok(())
+    // Until SIGTERM, or a task that the node depends on fails. The pods continue for the next agent, unless the machine
+    // goes down.
+    Ok(service.run(&node, &handle).await?)
 }

@@ -20,7 +20,7 @@ use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shi
 use winddown_shared::display::duration;
 use winddown_shared::{
     Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, ShutdownPoint,
-    ShutdownWork, TerminationSpec, WallTime,
+    ShutdownWork, TerminationSpec, WallTime, critical,
 };
 use winddown_shutdown::Policy;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
@@ -165,6 +165,8 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
         .plugin(MaxAge::new(oldest, directory.join("ages")))
         .start()?;
     node.serve(directory.join("agent.sock")).await?;
-    // Until it is killed. The pods continue for the next agent.
-    std::future::pending().await
+    // Until it is killed, or a task that the node depends on fails. The pods continue for the next agent.
+    let mut failures = critical::first_failure();
+    let failure = failures.wait_for(Option::is_some).await?.clone();
+    Err(failure.ok_or("no task has failed")?.into())
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use winddown_host::OneThread;
 use winddown_shared::{
     KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodRef, PodUid, Runtime,
-    StatusOverride, error_chain,
+    StatusOverride, critical, error_chain,
 };
 
 use crate::plugin::ShutdownAnswers;
@@ -47,7 +47,11 @@ impl<R: Runtime> HealthApi for Node<R> {
     fn health(&self) -> Health {
         // Taking the workers' lock proves that no step holds it.
         let _ = self.0.core.workers.has_restart_requests();
-        Health { checks: vec![Check::passed("workers")] }
+        let tasks = match &*critical::first_failure().borrow() {
+            Some(failure) => Check::failed("tasks", failure.to_string()),
+            None => Check::passed("tasks"),
+        };
+        Health { checks: vec![Check::passed("workers"), tasks] }
     }
 
     fn readiness(&self) -> Health {

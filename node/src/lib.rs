@@ -128,7 +128,7 @@ pub use product::Product;
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use registered_plugin::PluginError;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
-pub use service::SystemdService;
+pub use service::{SystemdService, block_on};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownHandle, reports};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
 use winddown_host::service_units::WayDown;
+use winddown_shared::critical::{self, TaskFailure};
 use winddown_shared::{Runtime, error_chain};
 use winddown_systemd::{InhibitorConfig, Notifier, shutdown_in_progress};
 
@@ -16,6 +18,13 @@ use crate::{Node, Product, ShutdownHandle};
 /// A login manager that has not been reached for this long counts as unavailable for now. The service is then ready
 /// without the lock, which is still tried for.
 pub const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// Number of threads for disk I/O. Each thread costs memory that the allocator does not return; with
+/// this many, a thread is left for the report even if several disks hang.
+const DISK_THREADS: usize = 8;
+
+/// How long the process waits at its exit for threads that are blocked on a disk.
+const LAST_THREADS: Duration = Duration::from_millis(500);
 
 /// The interval of ticks without a watchdog; one per hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
@@ -50,7 +59,7 @@ const STOP_SLACK: Duration = Duration::from_secs(25);
 ///     .product(product)
 ///     .plugin(shutdown)
 ///     .start()?;
-/// service.run(&node, &handle).await;
+/// service.run(&node, &handle).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -92,7 +101,16 @@ impl SystemdService {
     ///
     /// Tells systemd that the service is ready when the lock is held or known to be unavailable, and feeds the watchdog
     /// while the node makes progress.
-    pub async fn run<R: Runtime>(mut self, node: &Node<R>, shutdown: &ShutdownHandle) {
+    ///
+    /// # Errors
+    /// A task that the node depends on has failed. Let the process exit, so that systemd restarts it: the pods run on, and
+    /// the next agent resumes a shutdown.
+    pub async fn run<R: Runtime>(
+        mut self,
+        node: &Node<R>,
+        shutdown: &ShutdownHandle,
+    ) -> Result<(), TaskFailure> {
+        let mut failures = critical::first_failure();
         let mut lock = shutdown.lock();
         let mut watchdog = watchdog(&self.notifier);
         let mut patience = std::pin::pin!(sleep(UNAVAILABLE_AFTER));
@@ -104,6 +122,7 @@ impl SystemdService {
             }
             tokio::select! {
                 () = &mut patience, if !ready => {}
+                failure = failed(&mut failures) => return Err(failure),
                 changed = lock.changed(), if !ready => if changed.is_err() { break },
                 _ = watchdog.tick() => if node.health().ok() { self.notifier.watchdog_ping() },
                 _ = self.terminate.recv() => break,
@@ -111,7 +130,33 @@ impl SystemdService {
             }
         }
         end(&self.notifier, node, shutdown).await;
+        Ok(())
     }
+}
+
+/// Resolves when a critical task of the process has failed. Cancel-safe.
+async fn failed(failures: &mut watch::Receiver<Option<TaskFailure>>) -> TaskFailure {
+    let first = failures.wait_for(Option::is_some).await.ok().and_then(|first| first.clone());
+    match first {
+        Some(failure) => failure,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs `work`, an agent, on a runtime with two worker threads: one slow task must not delay a shutdown. Waits at most half
+/// a second afterwards for threads that are blocked on a disk: a dead one must not keep the process alive.
+///
+/// # Errors
+/// The threads cannot be started.
+pub fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(DISK_THREADS)
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(result)
 }
 
 /// Ticks as often as the service manager wants to hear that the service is alive.

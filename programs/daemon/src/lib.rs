@@ -11,8 +11,8 @@
 //!   is shown as failed and is tried again.
 //! * **In a task that the node depends on**: `shared::critical` starts the task with a name and reports its panic, or its
 //!   premature end, to the owner of the process. The agent (`programs/daemon/src/end_process.rs`) logs the name and exits with 9;
-//!   `Restart=always` without a start limit does the rest. An embedder installs its own handler; without one the panic is
-//!   only logged. Critical tasks are, among others, the pod workers and their timer, the intake and the desired pods, the
+//!   `Restart=always` without a start limit does the rest. An embedder's `SystemdService::run` fails, or
+//!   it installs a handler of its own; without either the panic is only logged. Critical tasks are, among others, the pod workers and their timer, the intake and the desired pods, the
 //!   shutdown controller, logind, notices, eviction, a drain, the control server, the manifests, the listeners of the
 //!   runtimes, and everything that keeps the API server up to date.
 //!
@@ -29,22 +29,13 @@ mod end_process;
 pub mod logging;
 pub mod service;
 
-use std::io;
-use std::time::Duration;
-
 use crate::logging::Log;
+use winddown_node::block_on;
 use winddown_shared::critical;
 
 use end_process::EndProcess;
 pub use end_process::TASK_LOST;
 use service::{ServiceOptions, StartError};
-
-/// Number of threads for disk I/O. Each thread costs memory that the allocator does not return; with
-/// this many, a thread is left for the report even if several disks hang.
-const DISK_THREADS: usize = 8;
-
-/// How long the process waits at its exit for threads that are blocked on a disk.
-const LAST_THREADS: Duration = Duration::from_millis(500);
 
 /// Runs the agent until the service manager or a signal stops it. Logs to the journal or standard error.
 ///
@@ -56,22 +47,6 @@ pub fn run(options: ServiceOptions) -> Result<(), StartError> {
     let ended = block_on(logged(&log, service::run(options))).map_err(StartError::Threads)?;
     log.flush();
     ended
-}
-
-/// Runs `work` on a runtime with two worker threads: one slow task must not delay a shutdown.
-///
-/// # Errors
-/// The threads cannot be started.
-fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .max_blocking_threads(DISK_THREADS)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(work);
-    // A thread that is blocked on a dead disk must not keep the process alive.
-    runtime.shutdown_timeout(LAST_THREADS);
-    Ok(result)
 }
 
 /// Runs `work`, and meanwhile writes the lines that the log holds back, when they are due.

@@ -3,7 +3,7 @@
 //! A panic in a tokio task ends only that task. Where the node depends on the task, a process that lives on without it
 //! is worse than one that exits: it is restarted, finds its pods, and resumes a shutdown in progress. So each such task
 //! is spawned here, with a name, and its failure is reported to the owner of the process, which decides what happens
-//! ([`on_failure`]): a library never exits the process.
+//! ([`on_failure`], [`first_failure`]): a library never exits the process.
 //!
 //! There is one handler per process, as with the panic hook, because the process is what exits.
 
@@ -11,14 +11,16 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 static HANDLER: OnceLock<Box<dyn OnTaskFailure>> = OnceLock::new();
+static FIRST: LazyLock<watch::Sender<Option<TaskFailure>>> = LazyLock::new(Default::default);
 
 /// Decides what happens to a process in which a critical task has failed.
 pub trait OnTaskFailure: Send + Sync + 'static {
@@ -36,6 +38,8 @@ pub struct TaskFailure {
     pub panic: Option<String>,
 }
 
+impl std::error::Error for TaskFailure {}
+
 impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.panic {
@@ -46,9 +50,14 @@ impl fmt::Display for TaskFailure {
 }
 
 /// Installs the failure handler of the process. Returns whether it was the first: a second one is
-/// not installed. Without a handler, a failure is logged and the process lives on.
+/// not installed. Without a handler, a failure is logged.
 pub fn on_failure(handler: impl OnTaskFailure) -> bool {
     HANDLER.set(Box::new(handler)).is_ok()
+}
+
+/// The first failure of a critical task of this process, once there is one.
+pub fn first_failure() -> watch::Receiver<Option<TaskFailure>> {
+    FIRST.subscribe()
 }
 
 /// Spawns a task that may end by itself, and whose panic is reported. Aborting it is not a failure.
@@ -121,6 +130,7 @@ impl<F: Future> Future for Supervised<F> {
 }
 
 fn report(failure: &TaskFailure) {
+    FIRST.send_if_modified(|first| first.is_none() && first.insert(failure.clone()) == failure);
     match HANDLER.get() {
         Some(handler) => handler.failed(failure),
         None => {
@@ -159,6 +169,7 @@ mod tests {
         let panicked = spawn("panics", async move { std::panic::panic_any(text) });
         assert!(panicked.await.unwrap_err().is_panic(), "and its handle says so, too");
         assert_eq!(failures_of("panics"), [Some("broken".to_owned())]);
+        let first = first_failure();
 
         let pending = std::future::pending::<()>;
         let stop = CancellationToken::new();
@@ -172,6 +183,8 @@ mod tests {
         aborted.abort();
         assert!(aborted.await.unwrap_err().is_cancelled());
         assert_eq!(spawn("answers", async { 7 }).await.unwrap(), 7);
+        let task = first.borrow().as_ref().map(|failure| failure.task);
+        assert_eq!((task, first.has_changed().unwrap()), (Some("panics"), false), "it stays");
         for quiet in ["is stopped", "is aborted", "answers"] {
             assert_eq!(failures_of(quiet), [], "{quiet}");
         }
