@@ -32,22 +32,8 @@ pub async fn pass<D: Driver>(
 ) -> Result<Option<Duration>, RuntimeError> {
     driver.termination_notices().refresh(entry);
     let rules = D::RunScope::rules(pod);
-    // Adopted containers have no prober yet.
     for rule in &rules {
-        let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
-        if is_adopted {
-            prober::begin(driver, entry, pod, &rule.name, true);
-        }
-        let left = entry.lock().container(&rule.name).and_then(|c| c.take_left_hook());
-        if let Some(id) = left {
-            let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
-            let (of, name) = (pod.clone(), Arc::clone(&rule.name));
-            in_background(pod, &rule.name, async move {
-                begin_run(&driver, &entry, &of, (&name, &id)).await;
-                Ok(())
-            })
-            .await?;
-        }
+        take_over(driver, entry, pod, &rule.name).await?;
     }
     let mut tried = vec![false; rules.len()];
     loop {
@@ -90,6 +76,31 @@ pub async fn pass<D: Driver>(
         let started = stream::iter(starts).buffered(at_once).collect::<Vec<_>>().await;
         started.into_iter().collect::<Result<(), RuntimeError>>()?;
     }
+}
+
+/// Begins the probes of an adopted container, which has none yet, and runs the postStart hook that an earlier agent did not
+/// see end.
+async fn take_over<D: Driver>(
+    driver: &Arc<D>,
+    entry: &Entry<D>,
+    pod: &Pod,
+    name: &Arc<str>,
+) -> Result<(), RuntimeError> {
+    let is_adopted = entry.lock().container(name).is_some_and(|c| c.is_adopted());
+    if is_adopted {
+        prober::begin(driver, entry, pod, name, true);
+    }
+    let left = entry.lock().container(name).and_then(|c| c.take_left_hook());
+    let Some(id) = left else { return Ok(()) };
+    let work = {
+        let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
+        let (pod, name) = (pod.clone(), Arc::clone(name));
+        async move {
+            begin_run(&driver, &entry, &pod, (&name, &id)).await;
+            Ok(())
+        }
+    };
+    in_background(pod, name, work).await
 }
 
 /// Starts the next attempt of a container, its postStart hook and its probes.
