@@ -25,7 +25,7 @@ const MANY: usize = 8;
 /// The time between two probes; none is sent if the server has answered something else meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum time for one request: the first answer may show that the server is back.
-pub(super) const FIRST_TRY: Duration = Duration::from_secs(1);
+const FIRST_TRY: Duration = Duration::from_secs(1);
 /// The longest time that a pod's end waits for an API server that answers, but does not accept it.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -56,6 +56,21 @@ fn remark_refusal(refused: &RefusedRequest) -> String {
     }
 }
 
+/// Whether a policy or a webhook refuses what was requested for this pod, and may agree later. What is refused for want
+/// of a right, or because the namespace is being deleted, is refused for good.
+fn is_denied(refused: &RefusedRequest) -> bool {
+    let Some(kube::Error::Api(status)) = &refused.source else { return false };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    match refused.refusal {
+        Refusal::NotAllowed => {
+            !status.message.contains(" is forbidden: User \"")
+                && !causes.any(|cause| cause.reason == "NamespaceTerminating")
+        }
+        Refusal::Invalid => [400, 422].contains(&status.code),
+        _ => false,
+    }
+}
+
 fn why_refused(refused: &RefusedRequest) -> String {
     refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text)
 }
@@ -287,6 +302,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 return self.vanished(pod).await;
             }
             self.note(&refused, now);
+            request.denied(is_denied(&refused));
             let (pod_ref, why) = (pod.pod_ref(), why_refused(&refused));
             if refused.refusal != Refusal::NoAnswer && request.deletion_refused(&why) {
                 tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {why}");

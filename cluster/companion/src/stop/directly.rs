@@ -98,9 +98,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         .await
                     && (self.kubelet.is_held() || self.runs_nothing(runtime_uid).await)
             }
-            StopStep::AfterKubelet => {
-                let why = "the kubelet did not terminate the pod in time";
-                self.stop_instead(pod, runtime_uid, grace, why, request).await
+            StopStep::DespiteKubelet(absence) => {
+                self.stop_instead(pod, runtime_uid, grace, &self.why(absence, request), request)
+                    .await
                     && self.runs_nothing(runtime_uid).await
             }
         }
@@ -136,6 +136,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
                 is_accepted: now.accepted.is_some(),
                 is_late: now.is_late,
+                is_denied: now.is_denied,
                 may_object: now.may_object,
                 has_hooks: facts::has_pre_stop(pod),
                 is_over: now.is_over,
@@ -167,7 +168,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             Absence::Kubelet if self.kubelet.was_gone() => "the kubelet is gone",
             Absence::Kubelet if !self.outage.fails() => "the kubelet is stopped",
             Absence::Kubelet => "the API server is unavailable",
-            Absence::Api => match request.refusal() {
+            Absence::Late => "the kubelet did not terminate the pod in time",
+            Absence::Api | Absence::Denied => match request.refusal() {
                 Some(text) => {
                     return format!("the API server refuses to delete it ({text})").into();
                 }

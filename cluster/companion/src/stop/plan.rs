@@ -8,6 +8,7 @@
 //! | answers | no preStop hook, something may object | winddown, as soon as the request is accepted |
 //! | answers | with a preStop hook | the kubelet, which runs the hook |
 //! | away | any | winddown, hooks included, and the kubelet is held before |
+//! | refuses this pod's end | any | winddown, hooks included, and again if the kubelet restarts them |
 //!
 //! So each hook is run by exactly one of the two: by the kubelet if it can have learnt of the request, otherwise by winddown.
 
@@ -32,6 +33,8 @@ pub(super) struct StopView {
     pub(super) is_accepted: bool,
     /// Whether the API server answers, and has not accepted the end for so long that it is not waited for.
     pub(super) is_late: bool,
+    /// Whether it refuses the end of this pod.
+    pub(super) is_denied: bool,
     /// Whether a budget, a responder or a controller may object to the end; `None` while that is not known.
     pub(super) may_object: Option<bool>,
     /// Whether the pod has preStop hooks.
@@ -49,8 +52,8 @@ pub(super) enum StopStep {
     BesideKubelet,
     /// The containers are stopped by a node that has no use of its kubelet, which is held before.
     InsteadOfKubelet(Absence),
-    /// The kubelet was told, and has not ended the pod in time.
-    AfterKubelet,
+    /// The containers are stopped although the kubelet runs, which other pods need. What it restarts is stopped again.
+    DespiteKubelet(Absence),
 }
 
 /// Why the kubelet does not end the pod.
@@ -60,8 +63,12 @@ pub(super) enum Absence {
     Unlisted,
     /// The API server does not answer.
     Api,
+    /// The API server refuses the end of this pod.
+    Denied,
     /// The kubelet is held.
     Kubelet,
+    /// It was told, and has not ended the pod in time.
+    Late,
 }
 
 /// What happens now to the pod's containers.
@@ -76,11 +83,15 @@ pub(super) fn next_step(view: StopView) -> StopStep {
         if view.is_kubelet_held {
             return StopStep::InsteadOfKubelet(Absence::Kubelet);
         }
-        if !view.is_accepted && (view.api == ApiVerdict::Away || view.is_late) {
+        let is_late = view.is_late && !view.is_denied;
+        if !view.is_accepted && (view.api == ApiVerdict::Away || is_late) {
             return StopStep::InsteadOfKubelet(Absence::Api);
         }
+        if !view.is_accepted && view.is_late {
+            return StopStep::DespiteKubelet(Absence::Denied);
+        }
         if view.is_over {
-            return StopStep::AfterKubelet;
+            return StopStep::DespiteKubelet(Absence::Late);
         }
     }
     let is_agreed =
@@ -110,6 +121,7 @@ mod tests {
         api: ApiVerdict::Answers,
         is_accepted: false,
         is_late: false,
+        is_denied: false,
         may_object: Some(false),
         has_hooks: false,
         is_over: false,
@@ -137,7 +149,7 @@ mod tests {
             (
                 "a hook, time over",
                 StopView { is_accepted: true, is_over: true, ..hooks },
-                AfterKubelet,
+                DespiteKubelet(Absence::Late),
             ),
             ("away", away, instead(Absence::Api)),
             ("away, with a hook", StopView { has_hooks: true, ..away }, instead(Absence::Api)),
@@ -155,6 +167,17 @@ mod tests {
             (
                 "answers, but does not accept",
                 StopView { is_late: true, ..asked },
+                instead(Absence::Api),
+            ),
+            ("refuses, not late", StopView { is_denied: true, ..asked }, Wait),
+            (
+                "refuses",
+                StopView { is_late: true, is_denied: true, ..hooks },
+                DespiteKubelet(Absence::Denied),
+            ),
+            (
+                "refused, away",
+                StopView { is_late: true, is_denied: true, ..away },
                 instead(Absence::Api),
             ),
             (

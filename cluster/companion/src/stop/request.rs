@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use winddown_shared::{Grace, LateRemark, Mutex};
 
-use crate::api_outage::{FIRST_TRY, patience};
+use crate::api_outage::patience;
 use crate::local_node::StoppedContainers;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
@@ -43,6 +43,8 @@ pub(super) struct StopProgress {
     pub(super) may_object: Option<bool>,
     /// Whether the API server has not accepted a deletion in the time that a stop waits for that.
     pub(super) is_late: bool,
+    /// Whether it refuses to delete this pod, as its newest answer says, and not for want of a right.
+    pub(super) is_denied: bool,
     /// Whether the grace period is over, and a kubelet that was told would have ended the pod.
     pub(super) is_over: bool,
 }
@@ -102,10 +104,10 @@ impl StopRequest {
 
     /// Records when the time of the API server and of the kubelet is over. Never returns.
     pub(super) async fn keep_time(&self, mut grace: Grace) -> Infallible {
-        let (begun, whole) = (Instant::now(), grace.remaining());
+        let rest = grace.clone();
         let late = async {
             self.until(|asked| asked.deleting.is_some()).await;
-            sleep_until((begun + patience(whole)).max(Instant::now() + FIRST_TRY)).await;
+            sleep(patience(rest.remaining())).await;
             self.asked.send_modify(|asked| asked.is_late = true);
         };
         let over = async {
@@ -115,6 +117,13 @@ impl StopRequest {
         };
         tokio::join!(late, over);
         std::future::pending().await
+    }
+
+    /// Records whether the API server refuses to delete this pod.
+    pub(super) fn denied(&self, is_denied: bool) {
+        self.asked.send_if_modified(|asked| {
+            std::mem::replace(&mut asked.is_denied, is_denied) != is_denied
+        });
     }
 
     /// Records that the API server refused to delete the pod. Returns whether this is the first time.

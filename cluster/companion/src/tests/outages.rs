@@ -198,6 +198,47 @@ async fn a_server_that_forbids_a_deletion_is_quoted_and_not_called_unavailable()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_a_policy_keeps_costs_no_other_pod_its_kubelet() {
+    let (world, core) = World::new([pod("web", json!({})), pod("other", json!({}))]).await;
+    world.set_budgets(json!([]));
+    world.state().takes = secs(1);
+    world.state().forbids_deletions = Some("policy keep denied the request");
+    world.set_going_down();
+    let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
+    assert!(remark.starts_with("the API server refuses to delete it"), "{remark}");
+    world.state().forbids_deletions = None;
+    stop(&core, "other", 9).await.1.unwrap();
+    // The kubelet restarts what it was not asked to stop.
+    sleep(secs(10)).await;
+    let log = world.log();
+    assert!(log.iter().any(|line| line.ends_with("stop uid-web 1")), "{log:?}");
+    assert!(log.iter().all(|line| !line.contains("stop the kubelet")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_concerns_all_pods_and_has_the_kubelet_stopped() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_budgets(json!([]));
+    let why = r#"pods "web" is forbidden: User "system:node:n1" cannot delete resource "pods""#;
+    world.state().forbids_deletions = Some(why);
+    world.set_going_down();
+    stop(&core, "web", 9).await.1.unwrap();
+    assert_eq!(world.first_ms("stop the kubelet"), Some(3000), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_after_a_budgets_refusals_has_its_own_time_to_be_accepted() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, Refusal::Busy { after: None });
+    world.state().answers_after = Duration::from_millis(1200);
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    let log = world.log();
+    assert!(log.iter().any(|line| line.contains("delete web")), "{log:?}");
+    assert!(log.iter().all(|line| !line.contains("stop the kubelet")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_refused_while_the_node_stays_up_is_no_outage() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.refuse(1, Refusal::NotAllowed);
