@@ -1,5 +1,5 @@
 //! Asks the API server to stop a pod: first an eviction, then a deletion, and another deletion whenever the grace
-//! period becomes shorter than the one that was sent.
+//! period becomes shorter than the one that was sent, unless that costs hooks and winddown can stop the containers itself.
 
 use super::*;
 use crate::api_outage::patience;
@@ -168,19 +168,29 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 ends = self.evict(pod, &mut grace, spent, request).await;
             }
         }
+        let mut going_down = self.config.going_down.clone();
         loop {
+            going_down.mark_unchanged();
             if ends.is_some() {
                 request.accepted();
             }
             let would_end = Instant::now() + self.told(pod, &grace);
-            if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
+            let is_sooner = ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends);
+            // A kubelet that is told of a shorter grace period cuts the hooks that it runs, and begins them again.
+            let costs_hooks = ends.is_some() && facts::has_pre_stop(pod);
+            let is_untold = is_sooner && costs_hooks && self.may_stop_containers();
+            request.untold(is_untold);
+            if is_sooner && !is_untold {
                 request.deleting();
                 match self.delete(pod, &grace, request, Retry::DELETION.delays()).await {
                     Ok(end) => ends = Some(end),
                     Err(error) => return error,
                 }
-            } else {
-                grace.changed().await;
+                continue;
+            }
+            tokio::select! {
+                () = grace.changed() => {}
+                Ok(()) = going_down.changed() => {}
             }
         }
     }

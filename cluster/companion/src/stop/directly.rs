@@ -139,6 +139,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 is_denied: now.is_denied,
                 may_object: now.may_object,
                 has_hooks: facts::has_pre_stop(pod),
+                is_untold: now.is_untold,
                 is_over: now.is_over,
             });
             if next != step {
@@ -168,6 +169,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             Absence::Kubelet if self.kubelet.was_gone() => "the kubelet is gone",
             Absence::Kubelet if !self.outage.fails() => "the kubelet is stopped",
             Absence::Kubelet => "the API server is unavailable",
+            Absence::Untold => "its grace was shortened while the kubelet ran its preStop hooks",
             Absence::Late => "the kubelet did not terminate the pod in time",
             Absence::Api | Absence::Denied => match request.refusal() {
                 Some(text) => {
@@ -205,7 +207,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request.runs_hooks(false);
         if let Ok(stopped) = &stopped {
             request.remark_hooks(stopped);
-            if is_concerned && is_told && stopped.ran && self.kubelet.is_held() {
+            let is_cut = self.kubelet.is_held() || request.now().is_untold;
+            if is_concerned && is_told && stopped.ran && is_cut {
                 let names = with_hook.join(", ");
                 request.remark(format!("the preStop hook of {names} may have been cut short"));
             }

@@ -39,7 +39,10 @@ pub(super) struct StopView {
     pub(super) may_object: Option<bool>,
     /// Whether the pod has preStop hooks.
     pub(super) has_hooks: bool,
-    /// Whether the grace period is over, and a kubelet that was told would have ended the pod.
+    /// Whether the kubelet was told a later end than that of the grace period.
+    pub(super) is_untold: bool,
+    /// Whether the grace period is over, and a kubelet that was told would have ended the pod; if it was told a later
+    /// end, whether just the time for the stop signal is left.
     pub(super) is_over: bool,
 }
 
@@ -69,6 +72,8 @@ pub(super) enum Absence {
     Kubelet,
     /// It was told, and has not ended the pod in time.
     Late,
+    /// It runs the pod's hooks, and was told a later end.
+    Untold,
 }
 
 /// What happens now to the pod's containers.
@@ -91,7 +96,8 @@ pub(super) fn next_step(view: StopView) -> StopStep {
             return StopStep::DespiteKubelet(Absence::Denied);
         }
         if view.is_over {
-            return StopStep::DespiteKubelet(Absence::Late);
+            let absence = if view.is_untold { Absence::Untold } else { Absence::Late };
+            return StopStep::DespiteKubelet(absence);
         }
     }
     let is_agreed =
@@ -124,6 +130,7 @@ mod tests {
         is_denied: false,
         may_object: Some(false),
         has_hooks: false,
+        is_untold: false,
         is_over: false,
     };
 
@@ -150,6 +157,11 @@ mod tests {
                 "a hook, time over",
                 StopView { is_accepted: true, is_over: true, ..hooks },
                 DespiteKubelet(Absence::Late),
+            ),
+            (
+                "a hook, a shorter grace that was not told",
+                StopView { is_accepted: true, is_untold: true, is_over: true, ..hooks },
+                DespiteKubelet(Absence::Untold),
             ),
             ("away", away, instead(Absence::Api)),
             ("away, with a hook", StopView { has_hooks: true, ..away }, instead(Absence::Api)),

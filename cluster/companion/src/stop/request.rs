@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use winddown_shared::{Grace, LateRemark, Mutex};
 
 use crate::api_outage::patience;
@@ -45,7 +45,10 @@ pub(super) struct StopProgress {
     pub(super) is_late: bool,
     /// Whether it refuses to delete this pod, as its newest answer says, and not for want of a right.
     pub(super) is_denied: bool,
-    /// Whether the grace period is over, and a kubelet that was told would have ended the pod.
+    /// Whether the kubelet was told a later end than that of the grace period.
+    pub(super) is_untold: bool,
+    /// Whether the grace period is over, and a kubelet that was told would have ended the pod; if it was told a later
+    /// end, whether just the time for the stop signal is left.
     pub(super) is_over: bool,
 }
 
@@ -111,8 +114,15 @@ impl StopRequest {
             self.asked.send_modify(|asked| asked.is_late = true);
         };
         let over = async {
-            grace.expired().await;
-            sleep(KUBELET_LAG).await;
+            loop {
+                let (end, is_untold) = (grace.kill_at(), self.now().is_untold);
+                let last_call = end.checked_sub(Grace::SHORTEST).filter(|_| is_untold);
+                tokio::select! {
+                    () = sleep_until(last_call.unwrap_or(end + KUBELET_LAG)) => break,
+                    () = grace.changed() => {}
+                    () = self.until(|asked| asked.is_untold != is_untold) => {}
+                }
+            }
             self.asked.send_modify(|asked| asked.is_over = true);
         };
         tokio::join!(late, over);
@@ -121,9 +131,12 @@ impl StopRequest {
 
     /// Records whether the API server refuses to delete this pod.
     pub(super) fn denied(&self, is_denied: bool) {
-        self.asked.send_if_modified(|asked| {
-            std::mem::replace(&mut asked.is_denied, is_denied) != is_denied
-        });
+        self.asked.send_modify(|asked| asked.is_denied = is_denied);
+    }
+
+    /// Records whether the kubelet was told a later end than that of the grace period.
+    pub(super) fn untold(&self, is_untold: bool) {
+        self.asked.send_modify(|asked| asked.is_untold = is_untold);
     }
 
     /// Records that the API server refused to delete the pod. Returns whether this is the first time.

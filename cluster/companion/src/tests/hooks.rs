@@ -144,6 +144,56 @@ async fn while_winddown_runs_hooks_a_kubelet_that_cannot_be_stopped_is_told_noth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shorter_grace_does_not_make_the_kubelet_begin_hooks_again_while_the_node_goes_down() {
+    for (takes, stopped, ended) in [(10, None, 10), (600, Some("29: stop uid-web 1"), 30)] {
+        let (world, core) = World::new([with_hook("web")]).await;
+        world.state().takes = secs(takes);
+        world.delete_by_others("web", secs(600));
+        sleep(Duration::from_millis(1)).await;
+        world.set_going_down();
+        let end = stop(&core, "web", 30).await.1;
+        assert_eq!(stops(&world, "web"), Vec::from_iter(stopped));
+        assert_eq!(world.elapsed_ms() / 1000, ended);
+        let log = world.log();
+        assert!(log.iter().all(|line| !line.contains("delete")), "{log:?}");
+        let remark = "its grace was shortened while the kubelet ran its preStop hooks: its containers were stopped \
+                      through the container runtime; the preStop hook of a may have been cut short";
+        assert_eq!(end.unwrap().remark.as_deref(), stopped.map(|_| remark));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_shortens_the_grace_of_a_drain_cuts_no_hook_before_its_time() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.state().takes = secs(600);
+    let begun = Instant::now();
+    let (sender, grace) = Grace::until(begun + secs(60));
+    let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
+    sleep(secs(5)).await;
+    world.set_going_down();
+    sender.shorten_to(begun + secs(30));
+    stopping.await.unwrap().unwrap();
+    let asked: Vec<_> = world.log().into_iter().filter(|line| !line.contains("hooks")).collect();
+    assert_eq!(asked, ["0: evict web 60", "29: stop uid-web 1"]);
+    assert_eq!(begun.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_grace_is_told_after_all_when_the_shutdown_is_called_off() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.state().takes = secs(600);
+    world.delete_by_others("web", secs(600));
+    sleep(Duration::from_millis(1)).await;
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 30).await });
+    sleep(secs(10)).await;
+    world.set_staying_up();
+    stopping.await.unwrap().1.unwrap();
+    let asked: Vec<_> = world.log().into_iter().filter(|line| !line.contains("hooks")).collect();
+    assert_eq!(asked, ["10: delete web 20"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_of_a_manifests_pod_that_did_not_run_is_named() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let etcd = api::Pod { spec: with_hook("etcd").spec, ..pod("etcd", mirror) };
