@@ -191,7 +191,7 @@ async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
         Fault::on("create", "pods/eviction").times(2).status(500),
         Fault::on("create", "pods/eviction").times(1).lose_answer(),
         Fault::on("create", "pods/eviction").times(1).reset(),
-        Fault::on("create", "pods/eviction").status(403),
+        Fault::on("create", "pods/eviction").times(1).status(422),
     ] {
         let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
         let uid = scene.uid("web");
@@ -199,4 +199,13 @@ async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
         stop(&scene, &uid, 30).await.unwrap();
         assert_eq!(scene.containers.count(), 0, "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_pod_is_deleted_where_the_right_to_evict_is_missing() {
+    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
+    scene.server.deny("create", "pods/eviction");
+    let remark = stop(&scene, &scene.uid("web"), 30).await.unwrap().remark.unwrap();
+    assert!(remark.starts_with("its eviction was refused, and it was deleted"), "{remark}");
+    assert_eq!(scene.containers.count(), 0);
 }

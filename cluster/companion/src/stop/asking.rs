@@ -5,7 +5,7 @@ use super::*;
 use crate::api_outage::patience;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::{Retries, display::in_seconds, seconds_up};
+use winddown_shared::{Retries, seconds_up};
 
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,15 +23,18 @@ pub(super) enum AskStep {
     Gone,
     /// Retry, because the server refused: not before this time, if it says so.
     Refused(Option<Duration>),
+    /// Retry, because a policy or a webhook refused: while the node stays up, until it agrees.
+    Denied,
     /// Retry, because the server did not answer, or not for good.
     Unanswered,
     /// Delete the pod: evictions do not work here.
     Delete,
 }
 
-pub(super) fn next_step(refusal: Refusal) -> AskStep {
-    match refusal {
+pub(super) fn next_step(refused: &RefusedRequest) -> AskStep {
+    match refused.refusal {
         refusal if refusal.is_gone() => AskStep::Gone,
+        _ if is_denied(refused) => AskStep::Denied,
         // A disruption budget refused, or the server is busy.
         Refusal::Busy { after } => AskStep::Refused(after),
         Refusal::NoAnswer | Refusal::Conflict => AskStep::Unanswered,
@@ -43,9 +46,12 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
 const SEVERAL_BUDGETS: &str = "the API server evicts no pod that more than one disruption budget selects, and it was \
                                deleted without consent";
 
-/// What is said of a pod that is deleted because its eviction is refused for good.
-fn remark_refusal(refused: &RefusedRequest) -> String {
-    match &refused.source {
+/// What is said of a pod whose eviction was refused for too long.
+const DELETED: &str = ", and it was deleted without consent";
+
+/// Says of a pod that it is deleted because its eviction is refused for good.
+fn give_up(pod: &Pod, refused: &RefusedRequest, request: &StopRequest) -> Option<Instant> {
+    let remark = match &refused.source {
         Some(kube::Error::Api(status)) if refusal::has_several_budgets(status) => {
             SEVERAL_BUDGETS.to_owned()
         }
@@ -53,7 +59,10 @@ fn remark_refusal(refused: &RefusedRequest) -> String {
             let why = why_refused(refused);
             format!("its eviction was refused, and it was deleted without consent: {why}")
         }
-    }
+    };
+    tracing::warn!(pod = %pod.pod_ref(), "{remark}");
+    request.remark(remark);
+    None
 }
 
 /// Whether a policy or a webhook refuses what was requested for this pod, and may agree later. What is refused for want
@@ -75,12 +84,11 @@ fn why_refused(refused: &RefusedRequest) -> String {
     refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text)
 }
 
-fn without_consent(by: &str, time: Duration) -> String {
-    format!("{by} refused for {}, and it was deleted without consent", in_seconds(time))
-}
-
-fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
+fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Option<Instant>) {
     let why = why_refused(refused);
+    let Some(deadline) = deadline else {
+        return tracing::warn!(pod = %pod.pod_ref(), "eviction refused, asking until it is allowed: {why}");
+    };
     tracing::info!(
         pod = %pod.pod_ref(),
         "eviction refused, deleting in {} s: {why}",
@@ -88,8 +96,12 @@ fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
     );
 }
 
-/// What refused an eviction: the budget that the API server names, or the server itself if it is busy.
+/// What refused an eviction: the budget that the API server names, the policy in its own words, or the server itself if
+/// it is busy.
 fn who_refused(refused: &RefusedRequest) -> String {
+    if is_denied(refused) {
+        return format!("the API server ({})", why_refused(refused));
+    }
     let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let mut named = causes.filter(|cause| cause.reason == "DisruptionBudget").map(|cause| {
@@ -224,38 +236,39 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
         let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
         let mut refused_by: Option<String> = None;
+        let (whole, mut is_denied) = (self.told(pod, grace), false);
         loop {
-            let left = self.told(pod, grace);
-            let now = Instant::now();
-            let until =
-                (now + self.answer_time(grace)).min(deadline.max(now + LAST_ANSWER_TIMEOUT));
-            let answer = answer(self.api.evict(pod.pod_ref(), left), until, "evict the pod").await;
+            let is_kept = is_denied && !self.is_going_down();
+            let left = if is_kept { whole } else { self.told(pod, grace) };
+            let sent = Instant::now();
+            let latest = deadline.max(sent + LAST_ANSWER_TIMEOUT);
+            let until = latest.min(sent + self.answer_time(grace));
+            let answer = self.evict_once(pod, left, until).await;
             drop(turn);
-            let refused = match answer {
-                Ok(()) => {
-                    self.outage.worked();
-                    if let Some(by) = &refused_by {
-                        request.remark(format!("{by} refused for {}", in_seconds(now - begun)));
-                    }
-                    return Some(now + left);
+            let Err(refused) = answer else {
+                request.remark_refusals(refused_by.as_deref(), sent - begun, "");
+                if is_kept {
+                    *grace = grace.clone().at_least(left);
                 }
-                Err(refused) => refused,
+                return Some(sent + left);
             };
-            self.note(&refused, now);
-            let (retries, asked) = match next_step(refused.refusal) {
+            let step = next_step(&refused);
+            is_denied = step == AskStep::Denied || (is_denied && step == AskStep::Unanswered);
+            let is_kept = is_denied && !self.is_going_down();
+            if is_kept {
+                // As `kubectl drain` does: what a policy protects stays until that agrees, and has its whole grace then.
+                deadline = deadline.max(Instant::now() + 2 * REQUEST_TIMEOUT);
+            }
+            let (retries, asked) = match step {
                 AskStep::Gone => return self.vanished(pod).await,
-                AskStep::Delete => {
-                    let remark = remark_refusal(&refused);
-                    tracing::warn!(pod = %pod.pod_ref(), "{remark}");
-                    request.remark(remark);
-                    return None;
-                }
+                AskStep::Delete => return give_up(pod, &refused, request),
                 AskStep::Refused(asked) => (&mut refusals, asked),
+                AskStep::Denied => (&mut refusals, None),
                 AskStep::Unanswered => (&mut silences, None),
             };
-            if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
+            if refused_by.is_none() && step != AskStep::Unanswered {
                 refused_by = Some(who_refused(&refused));
-                log_refusal(pod, &refused, deadline);
+                log_refusal(pod, &refused, (!is_kept).then_some(deadline));
             }
             if let Some(ends) = self.deletion_ends(pod) {
                 return Some(ends);
@@ -263,14 +276,27 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             // The last attempt is made exactly at the deadline.
             let left = deadline.saturating_duration_since(Instant::now());
             let Some(delay) = retries.after(asked, left) else {
-                if let Some(by) = &refused_by {
-                    request.remark(without_consent(by, begun.elapsed()));
-                }
+                request.remark_refusals(refused_by.as_deref(), begun.elapsed(), DELETED);
                 return None;
             };
             self.pause(delay, grace, &mut deadline).await;
             turn = self.turns.acquire().await;
         }
+    }
+
+    async fn evict_once(
+        &self,
+        pod: &Pod,
+        grace: Duration,
+        until: Instant,
+    ) -> Result<(), RefusedRequest> {
+        let sent = Instant::now();
+        let answer = answer(self.api.evict(pod.pod_ref(), grace), until, "evict the pod").await;
+        match &answer {
+            Ok(()) => self.outage.worked(),
+            Err(refused) => self.note(refused, sent),
+        }
+        answer
     }
 
     /// Waits for this long, or until the grace period is shortened, which leaves less time for consent. Cancel-safe.
@@ -373,23 +399,43 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn refused(status: serde_json::Value) -> RefusedRequest {
+        let status = serde_json::from_value(status).unwrap();
+        RefusedRequest::of("evict the pod", kube::Error::Api(Box::new(status)))
+    }
 
     #[test]
     fn an_eviction_that_is_not_granted_is_asked_for_again_or_given_up() {
         let secs = Duration::from_secs;
-        for (refusal, wanted) in [
-            (Refusal::NotFound, AskStep::Gone),
-            (Refusal::OtherUid, AskStep::Gone),
-            (Refusal::Busy { after: None }, AskStep::Refused(None)),
-            (Refusal::Busy { after: Some(secs(7)) }, AskStep::Refused(Some(secs(7)))),
-            (Refusal::NoAnswer, AskStep::Unanswered),
-            (Refusal::Conflict, AskStep::Unanswered),
-            (Refusal::NotAllowed, AskStep::Delete),
-            (Refusal::Invalid, AskStep::Delete),
+        let right = r#"pods "a" is forbidden: User "n1" cannot create resource "pods/eviction" in API group """#;
+        let terminating = json!({"causes": [{"reason": "NamespaceTerminating"}]});
+        let hook = r#"admission webhook "db" denied the request: the primary cannot be moved"#;
+        let several = "This pod has more than one PodDisruptionBudget";
+        for (status, wanted) in [
+            (json!({"code": 404, "reason": "NotFound"}), AskStep::Gone),
+            (json!({"code": 422, "message": "UID in precondition"}), AskStep::Gone),
+            (json!({"code": 429}), AskStep::Refused(None)),
+            (
+                json!({"code": 429, "details": {"retryAfterSeconds": 7}}),
+                AskStep::Refused(Some(secs(7))),
+            ),
+            (json!({"code": 409, "reason": "Conflict"}), AskStep::Unanswered),
+            (json!({"code": 401}), AskStep::Unanswered),
+            (json!({"code": 403, "message": right}), AskStep::Delete),
+            (json!({"code": 403, "details": terminating}), AskStep::Delete),
+            (json!({"code": 405}), AskStep::Delete),
+            (json!({"code": 500, "message": several}), AskStep::Delete),
+            (json!({"code": 403, "message": hook}), AskStep::Denied),
+            (json!({"code": 400, "message": hook}), AskStep::Denied),
+            (json!({"code": 422, "reason": "Invalid", "message": hook}), AskStep::Denied),
         ] {
-            assert_eq!(next_step(refusal), wanted, "{refusal:?}");
+            assert_eq!(next_step(&refused(status.clone())), wanted, "{status}");
         }
+        assert_eq!(next_step(&RefusedRequest::silent("evict the pod")), AskStep::Unanswered);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
+use winddown_shared::display::in_seconds;
 use winddown_shared::{Grace, LateRemark, Mutex};
 
 use crate::api_outage::patience;
@@ -155,6 +156,13 @@ impl StopRequest {
     /// Adds a remark for users.
     pub(super) fn remark(&self, text: String) {
         self.remarks.lock().push(text);
+    }
+
+    /// Remarks who refused the pod's eviction for so long, if anyone did, and what was done `then`.
+    pub(super) fn remark_refusals(&self, by: Option<&str>, time: Duration, then: &str) {
+        if let Some(by) = by {
+            self.remark(format!("{by} refused for {}{then}", in_seconds(time)));
+        }
     }
 
     /// Remarks which preStop hooks did not run.

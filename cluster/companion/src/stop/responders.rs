@@ -71,10 +71,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
                 Err(refused) => {
                     self.note(&refused, sent);
-                    after = match next_step(refused.refusal) {
+                    after = match next_step(&refused) {
                         AskStep::Refused(asked) => asked,
                         AskStep::Unanswered => None,
-                        AskStep::Gone | AskStep::Delete => return Err(refusal::chain(&refused)),
+                        AskStep::Gone | AskStep::Denied | AskStep::Delete => {
+                            return Err(refusal::chain(&refused));
+                        }
                     };
                 }
             }

@@ -76,6 +76,56 @@ async fn a_server_that_asks_for_time_gets_it_and_one_that_forbids_evictions_is_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_that_is_against_it_has_the_time_of_a_budget_when_the_node_goes_down() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, Refusal::Invalid);
+    world.set_going_down();
+    let remark = stop(&core, "web", 60).await.1.unwrap().remark;
+    let wanted = "the API server (admission webhook \"db\" denied the request: it is the primary) refused for 10 s, \
+                  and it was deleted without consent";
+    assert_eq!(remark.as_deref(), Some(wanted));
+    assert!(world.log().contains(&"10: delete web 50".to_owned()), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_against_it_keeps_a_pod_on_a_node_that_stays_up_and_its_whole_grace() {
+    for timeout in [None, Some(secs(0))] {
+        let pods = [pod("web", json!({}))];
+        let (world, core) = World::with(pods, |config| config.eviction_timeout = timeout).await;
+        world.state().takes = secs(20);
+        world.refuse(1000, Refusal::Invalid);
+        let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+        sleep(secs(100)).await;
+        // An answer that is late is no consent.
+        world.state().silent = true;
+        sleep(secs(100)).await;
+        world.state().silent = false;
+        world.state().refuses.clear();
+        let (took, stopped) = stopping.await.unwrap();
+        assert!(took > 200, "{took}");
+        let log = world.log();
+        assert!(log.iter().all(|line| line.ends_with("evict web 60")), "{log:?}");
+        let remark = stopped.unwrap().remark.unwrap();
+        assert!(remark.starts_with("the API server (admission webhook"), "{remark}");
+        assert!(!remark.contains("without consent"), "{remark}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_policy_keeps_is_terminated_when_the_node_goes_down_after_all() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.refuse(1000, Refusal::Invalid);
+    let (sender, grace) = Grace::until(Instant::now() + secs(600));
+    let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
+    sleep(secs(100)).await;
+    world.set_going_down();
+    sender.shorten_to(Instant::now() + secs(30));
+    let stopped = stopping.await.unwrap().unwrap();
+    assert!(stopped.remark.unwrap().ends_with("and it was deleted without consent"));
+    assert!(world.elapsed_ms() < 130_000, "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_against_it() {
     for blocked in [false, true] {
         let (world, core) = World::new([pod("web", json!({}))]).await;

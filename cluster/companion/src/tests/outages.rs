@@ -190,7 +190,7 @@ async fn a_server_that_forbids_a_deletion_is_quoted_and_not_called_unavailable()
     world.set_going_down();
     let remark = stop(&core, "web", 9).await.1.unwrap().remark.unwrap();
     for part in [
-        "its eviction was refused, and it was deleted without consent: the API server answered 429",
+        "its eviction was refused, and it was deleted without consent: pods \"web\" is forbidden: User",
         "the API server refuses to delete it (policy keep denied the request): its containers",
     ] {
         assert!(remark.contains(part), "{remark}");

@@ -498,7 +498,7 @@ impl EndPods for World {
         self.answer(pod).await?;
         let next = self.state().refuses.pop_front();
         if let Some(refusal) = next {
-            let source = Some(kube::Error::Api(Box::new(against(&pod.name))));
+            let source = Some(kube::Error::Api(Box::new(answer(refusal, &pod.name))));
             return Err(RefusedRequest { source, ..refused(refusal) });
         }
         self.begin(&pod.uid, grace);
@@ -712,6 +712,21 @@ fn inside(object: &api::Pod) -> PodUid {
 
 fn refused(refusal: Refusal) -> RefusedRequest {
     RefusedRequest { what: "terminate the pod", refusal, source: None }
+}
+
+/// The API server's answer to an eviction that is refused.
+fn answer(refusal: Refusal, pod: &str) -> Status {
+    let says = |code, message: String| Status { code, message, ..Status::default() };
+    match refusal {
+        Refusal::NotAllowed => {
+            let right = r#"User "n1" cannot create resource "pods/eviction" in API group """#;
+            says(403, format!("pods \"{pod}\" is forbidden: {right}"))
+        }
+        Refusal::Invalid => {
+            says(422, "admission webhook \"db\" denied the request: it is the primary".to_owned())
+        }
+        _ => against(pod),
+    }
 }
 
 /// The API server's answer if a budget with the pod's name refuses.
