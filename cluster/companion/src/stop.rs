@@ -46,6 +46,8 @@ pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_CONCURRENT_STOPS: usize = 100;
 /// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
+/// How long after the API server has accepted a pod's end a kubelet may take to learn of it, and starts nothing then.
+const KUBELET_LEARNS: Duration = Duration::from_secs(2);
 /// Why a mirror pod is not stopped while the node stays up.
 const STAYS: &str = "the kubelet runs it from a manifest file, and only removing that file \
                      terminates it while the node stays up";
@@ -193,7 +195,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Resolves when the pod's containers have stopped for good: the API server reports it and the container
     /// runtime agrees; or a kubelet that was asked to stop the pod has stopped its sandbox, of which the
     /// API server learns a second or two later. While the node goes down, it is enough that its containers have stopped
-    /// after the API server accepted the request: where many pods stop, the sandboxes take as long again.
+    /// after the API server accepted the request: where many pods stop, the sandboxes take as long again. A pod of which
+    /// nothing ran has nothing to be stopped once the kubelet has learnt of the request.
     /// `ran`: whether a container of the pod ran before.
     async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, mut ran: bool, request: &StopRequest) {
         let mut ran_when_accepted = false;
@@ -216,10 +219,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         let is_accepted = is_after(request.now().accepted);
                         let runs = !running.is_empty();
                         ran_when_accepted = runs || (ran_when_accepted && is_accepted);
-                        ran |= runs;
+                        ran |= runs || has_sandbox;
+                        let learnt = request.now().accepted.map(|at| at + KUBELET_LEARNS);
+                        let was_none = !ran && self.is_going_down() && is_after(learnt);
                         let has_ended = ran_when_accepted && self.is_going_down();
                         let is_taken_down = ran && !has_sandbox && is_accepted;
-                        if !runs && (has_ended || is_taken_down || is_after(said_at)) {
+                        if !runs && (has_ended || is_taken_down || was_none || is_after(said_at)) {
                             return;
                         }
                     }

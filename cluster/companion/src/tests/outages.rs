@@ -317,6 +317,33 @@ async fn an_api_that_goes_away_after_it_was_told_leaves_the_kubelet_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_that_goes_away_after_it_was_told_keeps_no_pod_waiting_of_which_nothing_runs() {
+    for (has_sandbox, wanted) in [(true, 5), (false, 2)] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        let mut waiting = running();
+        waiting["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        world.apply(pod("web", json!({"status": {"containerStatuses": [waiting]}})));
+        world.set_budgets(json!([]));
+        world.state().takes = secs(5);
+        world.state().running.remove(&uid("web"));
+        if !has_sandbox {
+            world.state().sandboxes.remove(&uid("web"));
+        }
+        sleep(Duration::from_millis(1)).await;
+        world.set_going_down();
+        let stopping = tokio::spawn(async move { stop(&core, "web", 30).await });
+        sleep(Duration::from_millis(500)).await;
+        world.set_api_away(true);
+        let (took, stopped) = stopping.await.unwrap();
+        assert_eq!((took, stopped.unwrap().remark), (wanted, None), "{has_sandbox}");
+        // The kubelet had not learnt of it, and starts it late.
+        world.runs_inside("uid-web");
+        sleep(secs(3)).await;
+        assert!(!world.has_running("web"), "{:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_given_up_fails_the_stop() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     let known = core.known.look(&uid("web")).unwrap().pod;

@@ -71,7 +71,7 @@ pub(super) struct State {
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
     pub(super) kubelet_stopped: bool,
-    sandboxes: HashSet<PodUid>,
+    pub(super) sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
     /// The names of the pods of manifests by the UIDs that the runtime knows.
     manifests: HashMap<PodUid, String>,
