@@ -88,6 +88,7 @@ for target in "$@"; do
         need dbus-daemon dbus-daemon
         need dbus-send dbus-bin
         need nsenter util-linux
+        need btrfs btrfs-progs
         need sha256sum coreutils
         # Real containers, in a directory of their own: whatever containerd runs here is not touched.
         need containerd containerd

@@ -12,7 +12,8 @@
 //! * [`kernel`]: files that nobody can replace.
 //! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
 //! * [`replace()`]: readers and crashes see the old content or the new one, never a part; [`replace_private`]: nobody
-//!   else reads it. [`removal`]: a directory that others write to is removed, and nothing outside it.
+//!   else reads it. [`removal`]: a directory that others write to is removed, and nothing outside it, nor what is mounted
+//!   in it ([`FilePlace`]).
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile. [`SharedWatch`]: the same, for any number of readers of
 //!   files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
@@ -43,6 +44,7 @@ mod capacity;
 mod cgroup;
 mod connection_limiter;
 mod file;
+mod file_place;
 mod free_space;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -82,6 +84,7 @@ pub use cgroup::{
 };
 pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use file::{ReadError, Roots};
+pub use file_place::FilePlace;
 pub use free_space::FreeSpace;
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};

@@ -6,10 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use crate::regular;
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat,
-};
+use crate::{FilePlace, regular};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
@@ -19,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 /// Removes a directory with its content, or a file or link. Blocking.
 ///
 /// # Errors
-/// Something could not be removed, or is on another file system than `path`, or there is nothing at `path`.
+/// Something could not be removed, or something is mounted in `path`, or there is nothing at `path`.
 pub fn tree(path: &Path) -> io::Result<()> {
     match contents(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(path),
@@ -51,21 +49,13 @@ pub fn tree_below(directory: &Path, name: &Path) -> io::Result<()> {
 /// meantime. Blocking.
 ///
 /// # Errors
-/// Something could not be removed, or is on another file system than `directory`.
+/// Something could not be removed, or something is mounted in `directory`.
 pub fn contents(directory: &Path) -> io::Result<()> {
     empty(openat(CWD, directory, OPEN, Mode::empty())?.as_fd())
 }
 
 fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
-    let device = fstat(top)?.st_dev;
-    let mut removal = Removal { top, device, moved: 0 };
-    loop {
-        let before = removal.moved;
-        removal.empty(top, 0)?;
-        if removal.moved == before {
-            return Ok(());
-        }
-    }
+    Removal { top, subvolume: None, place: FilePlace::of(top, c"")?, moved: 0 }.empty()
 }
 
 /// How a directory of a pod is opened: never through a link.
@@ -74,13 +64,31 @@ pub const OPEN: OFlags =
 
 struct Removal<'a> {
     top: BorrowedFd<'a>,
-    device: u64,
-    /// How many directories were moved up to `top`, or would have been.
+    /// The subvolume in `top` that is removed, of all below `top` one at a time: only a subvolume itself can be moved to
+    /// another one, so what is too deep in it is moved up no further than to it.
+    subvolume: Option<BorrowedFd<'a>>,
+    /// Of the subvolume, or of `top`.
+    place: FilePlace,
+    /// How many directories were moved up, or would have been.
     moved: u64,
 }
 
-impl Removal<'_> {
-    fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+impl<'a> Removal<'a> {
+    fn empty(&mut self) -> io::Result<()> {
+        loop {
+            let before = self.moved;
+            self.empty_directory(self.home(), 0)?;
+            if self.moved == before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn home(&self) -> BorrowedFd<'a> {
+        self.subvolume.unwrap_or(self.top)
+    }
+
+    fn empty_directory(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         for entry in Dir::read_from(directory)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -100,24 +108,45 @@ impl Removal<'_> {
             return gone(unlinkat(parent, name, AtFlags::empty()));
         }
         if depth == MAX_DEPTH {
-            return self.move_up(parent, name);
+            return self.move_up(parent, name, self.home());
         }
         let below = openat(parent, name, OPEN, Mode::empty())?;
-        if fstat(&below)?.st_dev != self.device {
+        let place = FilePlace::of(below.as_fd(), c"")?;
+        if !place.is_on_mount_of(self.place) {
             let name = name.to_string_lossy();
             let what = format!("{name} in it is on another file system: unmount that first");
             return Err(io::Error::new(io::ErrorKind::CrossesDevices, what));
         }
-        self.empty(below.as_fd(), depth + 1)?;
+        if place.is_on_device_of(self.place) {
+            self.empty_directory(below.as_fd(), depth + 1)?;
+        } else if depth == 0 && self.subvolume.is_none() {
+            let mut inner = Removal { subvolume: Some(below.as_fd()), place, ..*self };
+            let emptied = inner.empty();
+            self.moved = inner.moved;
+            emptied?;
+        } else {
+            // The next pass finds it there, and enters no subvolume from within another.
+            return self.move_up(parent, name, self.top);
+        }
         gone(unlinkat(parent, name, AtFlags::REMOVEDIR))
     }
 
-    /// Moves a directory up to `top`, where the next pass removes it, under a name that nothing there has.
-    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    /// Removes a directory that is empty, as is what a snapshot has in place of a subvolume, which cannot be moved. Moves
+    /// others up, where the next pass removes them, under a name that nothing there has.
+    fn move_up(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        to: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+            removed => return gone(removed),
+        }
         loop {
             let free = format!(".{}", self.moved);
             self.moved += 1;
-            match renameat(parent, name, self.top, free) {
+            match renameat(parent, name, to, free) {
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
                 moved => return gone(moved),
             }

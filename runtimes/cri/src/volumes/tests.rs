@@ -61,13 +61,17 @@ fn a_host_path_must_be_what_its_type_says() {
     assert_eq!(check("a/b/new", "DirectoryOrCreate"), Err("it is not a directory".to_owned()));
 }
 
-/// Names a directory on which debugfs is mounted. The kernel mounts its `tracing` on demand.
-const DEBUGFS: &str = "WINDDOWN_TEST_DEBUGFS";
+/// Names a directory on which a file system is mounted for a test.
+const MOUNTED: &str = "WINDDOWN_TEST_MOUNTED";
 
 #[test]
 fn a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into() {
     let test = "a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into";
-    let Some(debugfs) = std::env::var_os(DEBUGFS) else { return in_a_namespace(test) };
+    let Some(debugfs) = std::env::var_os(MOUNTED) else {
+        // The kernel mounts its `tracing` on demand.
+        let mount = "mount -t debugfs debugfs \"$0\"";
+        return in_a_namespace(test, &["debugfs", "tracefs"], mount);
+    };
     let tracing = Path::new(&debugfs).join("tracing");
     let mounted = || {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -87,24 +91,90 @@ fn a_host_path_that_is_mounted_on_demand_is_mounted_and_looked_into() {
     assert!(mounted(), "the directory below it is not what is on it");
 }
 
-/// Runs the test again, in a new mount namespace that contains debugfs.
-fn in_a_namespace(test: &str) {
+#[tokio::test]
+async fn a_subvolume_that_a_pod_makes_in_a_volume_counts_and_is_removed_with_its_pod() {
+    let test = "a_subvolume_that_a_pod_makes_in_a_volume_counts_and_is_removed_with_its_pod";
+    let Some(btrfs) = std::env::var_os(MOUNTED) else {
+        let mount = "truncate -s 256M \"$0/disk\" && mkfs.btrfs -q \"$0/disk\" && \
+                     mount -o loop \"$0/disk\" \"$0\"";
+        return in_a_namespace(test, &["btrfs"], mount);
+    };
+    let mut config = below(Path::new(&btrfs));
+    config.paths.proc = "/proc".into();
+    let uid = PodUid::new("u");
+    let volume = dirs::volumes(&config, &uid).join("data");
+    fs::create_dir_all(&volume).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("btrfs");
+        let done = command.arg("subvolume").args(arguments).current_dir(&volume).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    run(&["create", "a"]);
+    // Deeper than directories are entered before they are moved.
+    let deep = format!("a{}", "/d".repeat(100));
+    fs::create_dir_all(volume.join(&deep)).unwrap();
+    let deep = format!("{deep}/e");
+    run(&["create", &deep]);
+    for subvolume in ["a", &deep] {
+        // Both have the same inode number.
+        let file = volume.join(subvolume).join("file");
+        fs::write(&file, vec![1; 1_000_000]).unwrap();
+        fs::hard_link(&file, file.with_extension("again")).unwrap();
+    }
+    // Has an empty directory, which nobody can move, in place of the other subvolume.
+    run(&["snapshot", "a", "s"]);
+    run(&["create", "n"]);
+    run(&["create", "n/n"]);
+    run(&["create", "n/n/n"]);
+
+    let disk = winddown_engine::stats::DiskCache::default();
+    let pod = winddown_engine::stats::PodDirs {
+        uid: uid.clone(),
+        logs: Vec::new(),
+        volumes: vec![("data".into(), volume)],
+        in_memory: Vec::new(),
+        made: Vec::new(),
+        other: Vec::new(),
+    };
+    disk.refresh(vec![pod], std::time::Duration::ZERO).await;
+    let mut stats = winddown_shared::PodStats::default();
+    disk.enter(&uid, &mut stats);
+    let used = stats.volumes[0].used;
+    // The volume, 100 directories and a file twice, two subvolumes in the first and what is left of one in its snapshot.
+    assert_eq!((used.inodes, used.is_partial), (1 + 2 * (1 + 100 + 1 + 1) + 1 + 3, false));
+    assert!(used.bytes >= 3_000_000, "{used:?}");
+    remove(&config, &uid).unwrap();
+    assert!(!dirs::pod(&config, &uid).exists());
+}
+
+/// Runs the test again, in a new mount namespace in which `mount` has mounted one of these file systems at `$0`.
+fn in_a_namespace(test: &str, file_systems: &[&str], mount: &str) {
+    let command = |program: &str| {
+        let mut command = std::process::Command::new(program);
+        command.stdin(std::process::Stdio::null());
+        command
+    };
+    // Where they are modules that are not loaded yet.
+    let _ = command("modprobe").arg("--all").args(file_systems).output();
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
-    let lacks = ["debugfs", "tracefs"].into_iter().find(|name| !known.contains(name));
+    let lacks = file_systems.iter().find(|name| !known.contains(**name)).copied();
     let lacks = lacks.or_else(|| (!rustix::process::geteuid().is_root()).then_some("root"));
+    let has = |program: &str| command(program).arg("--version").output().is_ok();
+    let tools = (file_systems == ["btrfs"]).then_some(["btrfs", "mkfs.btrfs"]);
+    let lacks = lacks.or_else(|| tools.into_iter().flatten().find(|program| !has(program)));
     if let Some(lacks) = lacks {
         println!("SKIPPED: {test}: needs {lacks}");
         assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "skipped: {test}: {lacks}");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let script = "mount -t debugfs debugfs \"$0\" && exec \"$@\"";
-    let output = std::process::Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+    let output = command("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg(format!("{mount} && exec \"$@\""))
         .arg(dir.path())
         .arg(std::env::current_exe().unwrap())
         .args([test, "--nocapture"])
-        .env(DEBUGFS, dir.path())
+        .env(MOUNTED, dir.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

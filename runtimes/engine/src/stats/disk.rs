@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, openat, statat};
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
+use winddown_host::FilePlace;
 use winddown_host::removal::OPEN;
 
 /// How long walks may take.
@@ -27,7 +28,7 @@ const MAX_REMEMBERED: usize = 500_000;
 /// How many directories are kept open, from the root on. A pod can nest more than the agent has file descriptors.
 const MAX_OPEN_DIRECTORIES: usize = 64;
 
-/// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
+/// Adds up `root` and everything below it, but not what is mounted there. A symbolic link counts as itself and is not
 /// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist, or
 /// cannot be read. Blocks.
 ///
@@ -47,14 +48,13 @@ pub(crate) fn walk(root: &Path, budget: &mut WalkBudget) -> Option<DiskUse> {
 /// A walk from directory to directory, without paths: a pod can make a tree that is deeper than a path can be long.
 struct Walk<'a> {
     budget: &'a mut WalkBudget,
-    device: u64,
     total: DiskUse,
     /// The number of entries so far.
     entries: u64,
     /// How much more it may remember.
     room: usize,
     /// The files with several hard links.
-    seen: HashSet<u64>,
+    seen: HashSet<FileId>,
     /// From the root to the directory that was entered last. Empty when the walk is over.
     levels: Vec<Level>,
     /// The directories of the first levels.
@@ -63,8 +63,15 @@ struct Walk<'a> {
     deep: Option<OwnedFd>,
 }
 
-struct Level {
+/// Each subvolume has its own inode numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FileId {
+    device: u64,
     inode: u64,
+}
+
+struct Level {
+    id: FileId,
     /// The directories in it that were not entered yet.
     left: Vec<CString>,
 }
@@ -73,7 +80,6 @@ impl<'a> Walk<'a> {
     fn new(root: &Stat, budget: &'a mut WalkBudget) -> Self {
         Self {
             budget,
-            device: root.st_dev,
             total: used(root),
             entries: 0,
             room: MAX_REMEMBERED,
@@ -120,11 +126,14 @@ impl<'a> Walk<'a> {
                 return;
             }
             let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if self.budget.read(found).is_some_and(|found| self.count(&found)) && self.remembers() {
+            let Some(found) = self.budget.read(found) else { continue };
+            // Asks once more only where something may be mounted.
+            let is_elsewhere = found.st_dev != own.st_dev && self.is_mounted(&directory, name);
+            if !is_elsewhere && self.count(&found) && self.remembers() {
                 left.push(name.to_owned());
             }
         }
-        self.levels.push(Level { inode: own.st_ino, left });
+        self.levels.push(Level { id: FileId::of(&own), left });
         if self.open.len() < MAX_OPEN_DIRECTORIES {
             self.open.push(directory);
         } else {
@@ -132,20 +141,24 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether `name` is on another mount than the directory. What cannot be looked at is.
+    fn is_mounted(&mut self, directory: &OwnedFd, name: &CStr) -> bool {
+        let place = |name| FilePlace::of(directory.as_fd(), name);
+        let same = place(c"").and_then(|own| Ok(place(name)?.is_on_mount_of(own)));
+        !self.budget.read(same).unwrap_or(false)
+    }
+
     /// Returns whether it is a directory to enter.
     fn count(&mut self, found: &Stat) -> bool {
-        if found.st_dev != self.device {
-            return false;
-        }
         let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        if is_dir || found.st_nlink < 2 || self.is_first_link(found.st_ino) {
+        if is_dir || found.st_nlink < 2 || self.is_first_link(FileId::of(found)) {
             self.total = self.total.and(used(found));
         }
         is_dir
     }
 
-    fn is_first_link(&mut self, inode: u64) -> bool {
-        !self.seen.contains(&inode) && self.remembers() && self.seen.insert(inode)
+    fn is_first_link(&mut self, id: FileId) -> bool {
+        !self.seen.contains(&id) && self.remembers() && self.seen.insert(id)
     }
 
     /// Whether there is room to remember something more.
@@ -179,11 +192,17 @@ impl<'a> Walk<'a> {
         let Some(level) = self.levels.get(MAX_OPEN_DIRECTORIES..).and_then(<[_]>::last) else {
             return;
         };
-        let is_above = |fd: &OwnedFd| fstat(fd).is_ok_and(|found| found.st_ino == level.inode);
+        let is_above = |fd: &OwnedFd| fstat(fd).is_ok_and(|found| FileId::of(&found) == level.id);
         match openat(below, c"..", OPEN, Mode::empty()).ok().filter(is_above) {
             Some(above) => self.deep = Some(above),
             None => self.levels.truncate(MAX_OPEN_DIRECTORIES),
         }
+    }
+}
+
+impl FileId {
+    fn of(found: &Stat) -> Self {
+        Self { device: found.st_dev, inode: found.st_ino }
     }
 }
 
