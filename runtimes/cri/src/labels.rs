@@ -32,6 +32,9 @@ const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
 const IMAGE: &str = "io.winddown.container.image";
 
+/// The greatest length of all preStop hooks of a pod, as JSON, that are kept in annotations.
+const MAX_HOOK_BYTES: usize = 128 * 1024;
+
 /// The policy that takes the message from the log if the file is empty and the container failed.
 pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
@@ -145,14 +148,27 @@ pub(crate) fn container_annotations(
     if let Some(grace) = pod.termination_grace_period() {
         say(POD_GRACE, grace.as_secs().to_string());
     }
-    let pre_stop = container.lifecycle.as_ref().and_then(|l| l.pre_stop.as_ref());
-    if let Some(Ok(json)) = pre_stop.map(serde_json::to_string) {
+    if let Some(json) = pre_stop(container).filter(|_| has_short_hooks(pod)) {
         say(PRE_STOP, json);
     }
     if let Some(Ok(json)) = container.ports.as_ref().map(serde_json::to_string) {
         say(PORTS, json);
     }
     all
+}
+
+/// A container's preStop hook as JSON.
+fn pre_stop(container: &k8s::Container) -> Option<String> {
+    let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+    serde_json::to_string(hook).ok()
+}
+
+/// Whether the pod's preStop hooks are short enough for annotations, which are part of what the runtime answers about all
+/// pods. Longer ones run only where the pod itself is known.
+fn has_short_hooks(pod: &Pod) -> bool {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    containers.filter_map(pre_stop).map(|json| json.len()).sum::<usize>() <= MAX_HOOK_BYTES
 }
 
 /// The path of the termination message file in the container.
@@ -251,6 +267,22 @@ mod tests {
         assert_eq!(facts.grace, Some(Duration::from_secs(7)));
         assert_eq!(facts.spec.ports, spec.ports);
         assert_eq!(facts.spec.lifecycle, spec.lifecycle);
+    }
+
+    #[test]
+    fn pre_stop_hooks_that_are_long_together_are_not_kept_in_annotations() {
+        for (length, expected) in [(MAX_HOOK_BYTES / 4, true), (MAX_HOOK_BYTES, false)] {
+            let hook = |length| json!({"preStop": {"exec": {"command": ["x".repeat(length)]}}});
+            let containers = json!([{"name": "main", "lifecycle": hook(1)},
+                {"name": "other", "lifecycle": hook(length)}]);
+            let object = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"},
+                "spec": {"containers": containers}});
+            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let main = &pod.spec.as_ref().unwrap().containers[0];
+            let place = (ContainerKind::Regular, 0);
+            let notes = container_annotations(&pod, main, place, 0, Duration::ZERO, None);
+            assert_eq!(notes.contains_key(PRE_STOP), expected, "{length}");
+        }
     }
 
     #[test]

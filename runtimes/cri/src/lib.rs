@@ -77,6 +77,7 @@ use winddown_shared::{
 
 mod api;
 mod begun_hooks;
+mod by_pod;
 mod cgroup;
 mod client;
 mod config;
@@ -192,6 +193,8 @@ struct Listing {
     /// Pods whose last sync failed since the runtime was last reachable.
     failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
+    /// Whether the runtime was asked about single pods, because it has too much to say of all.
+    by_pod: AtomicBool,
     /// Held during the first listing; contains the time and the error of the last one that failed.
     adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
     /// Held during a full listing. A second one running next to it would skip the pods that the first has just found,

@@ -4,19 +4,23 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use winddown_engine::disk_notes::NotedRun;
 use winddown_shared::{
     CONFIG_SPEC_ANNOTATION, EndCause, PodUid, PodUidMap, RuntimeError, error_chain,
 };
 
+use super::client::CallError;
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{CriContext, api, dirs, exits, health, observe, sandbox};
+use super::{CriContext, api, by_pod, dirs, exits, health, observe, sandbox};
 
 /// Number of containers whose status is requested at the same time.
 pub(super) const MAX_CONCURRENT_QUERIES: usize = 8;
+
+/// What a listing is for.
+const LISTING: &str = "listing what the container runtime has";
 
 /// A listing's sandboxes and containers of one pod.
 #[derive(Debug, Default)]
@@ -59,7 +63,8 @@ pub(super) async fn list_all(context: &Arc<CriContext>) -> Result<(), RuntimeErr
         health::note_unreachable(context, &error);
         error.during("asking the container runtime for its name")
     })?;
-    let mut listed = list(context, labels::managed()).await?;
+    let all = by_pod::ask_all(context, LISTING, |selector| list(context, selector)).await?;
+    let mut listed: HashMap<String, Listed> = all.into_iter().flatten().collect();
     let mut entries = Vec::new();
     for (uid, &starts) in &before {
         let Some(entry) = context.pods.get(uid) else { continue };
@@ -90,42 +95,43 @@ pub(super) async fn list_pod(
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid().as_str();
     let starts = entry.lock().starts;
-    let mut listed = list(context, labels::of_pod(uid)).await?;
+    let listed = list(context, labels::of_pod(uid)).await;
+    let mut listed = listed.map_err(|error| {
+        health::note_unreachable(context, &error);
+        error.during(LISTING)
+    })?;
     let found = listed.remove(uid).unwrap_or_default();
     take(context, Arc::clone(entry), starts, found).await;
     Ok(())
 }
 
-async fn list(
+/// What the runtime has with these labels, by the UID of the pod.
+fn list(
     context: &CriContext,
     selector: HashMap<String, String>,
-) -> Result<HashMap<String, Listed>, RuntimeError> {
+) -> BoxFuture<'_, Result<HashMap<String, Listed>, CallError>> {
     let filter = api::PodSandboxFilter { label_selector: selector.clone(), id: String::new() };
     let sandboxes = api::ListPodSandboxRequest { filter: Some(filter) };
     let filter = api::ContainerFilter { label_selector: selector, id: String::new() };
     let containers = api::ListContainersRequest { filter: Some(filter) };
-    // Containers first: if one is created in between, its sandbox is then listed as well.
-    let answers = async {
+    let answers = async move {
+        // Containers first: if one is created in between, its sandbox is then listed as well.
         let containers = context.client.list_containers(containers).await?;
         let sandboxes = context.client.list_pod_sandbox(sandboxes).await?;
-        Ok((sandboxes, containers))
+        let mut pods = HashMap::<String, Listed>::new();
+        for sandbox in sandboxes.items {
+            if let Some(uid) = sandbox.labels.get(labels::POD_UID) {
+                pods.entry(uid.clone()).or_default().sandboxes.push(sandbox);
+            }
+        }
+        for container in containers.containers {
+            if let Some(uid) = container.labels.get(labels::POD_UID) {
+                pods.entry(uid.clone()).or_default().containers.push(container);
+            }
+        }
+        Ok(pods)
     };
-    let (sandboxes, containers) = answers.await.map_err(|error: super::client::CallError| {
-        health::note_unreachable(context, &error);
-        error.during("listing what the container runtime has")
-    })?;
-    let mut pods = HashMap::<String, Listed>::new();
-    for sandbox in sandboxes.items {
-        if let Some(uid) = sandbox.labels.get(labels::POD_UID) {
-            pods.entry(uid.clone()).or_default().sandboxes.push(sandbox);
-        }
-    }
-    for container in containers.containers {
-        if let Some(uid) = container.labels.get(labels::POD_UID) {
-            pods.entry(uid.clone()).or_default().containers.push(container);
-        }
-    }
-    Ok(pods)
+    answers.boxed()
 }
 
 /// Records a listing of one pod that was requested when `starts` starts had begun, and asks the runtime about what

@@ -70,6 +70,11 @@ impl CallError {
         self.code() == Some(Code::Unimplemented)
     }
 
+    /// Whether the answer is longer than the runtime sends (Go's gRPC), or than this client reads (tonic).
+    pub(crate) fn is_too_long(&self) -> bool {
+        matches!(self.code(), Some(Code::ResourceExhausted | Code::OutOfRange))
+    }
+
     /// Whether the runtime reports that its own work took too long.
     pub(crate) fn is_deadline_of_the_runtime(&self) -> bool {
         self.code() == Some(Code::DeadlineExceeded)
@@ -187,6 +192,15 @@ mod tests {
         status.set_source(Arc::new(broken));
         let error = CallError::of("PullImage", status, "/run/cri.sock");
         assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_is_longer_than_either_side_allows_is_known_as_that() {
+        let of = |status| CallError::of("ListContainers", status, "/run/cri.sock").is_too_long();
+        let too_long = "grpc: trying to send message larger than max (16882231 vs. 16777216)";
+        assert!(of(Status::resource_exhausted(too_long)));
+        assert!(of(Status::out_of_range("Error, decoded message length too large")));
+        assert!(!of(Status::unknown("the database is locked")));
     }
 
     /// What the libraries below say has layers of its own, and structures of the protocol.

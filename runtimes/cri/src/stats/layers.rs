@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use winddown_engine::stats::Figures;
 use winddown_shared::{DiskUse, Mutex, error_chain};
 
-use super::super::{CriContext, api, labels};
+use super::super::{CriContext, api, by_pod};
 use super::Measured;
 
 /// The runtime's last report, by container ID; none if it failed.
@@ -32,13 +32,16 @@ impl Layers {
         if asked.is_some_and(|at| at.elapsed() < age) {
             return;
         }
-        let filter = api::ContainerStatsFilter {
-            label_selector: labels::managed(),
-            ..api::ContainerStatsFilter::default()
+        let ask = |label_selector| {
+            let filter = api::ContainerStatsFilter { label_selector, ..Default::default() };
+            let request = api::ListContainerStatsRequest { filter: Some(filter) };
+            context.client.list_container_stats(request)
         };
-        let request = api::ListContainerStatsRequest { filter: Some(filter) };
-        let told = match context.client.list_container_stats(request).await {
-            Ok(answer) => Some(answer.stats.into_iter().filter_map(layer_use).collect()),
+        let told = match by_pod::ask_all(context, "asking what containers use", ask).await {
+            Ok(all) => {
+                let stats = all.into_iter().flat_map(|answer| answer.stats);
+                Some(stats.filter_map(layer_use).collect())
+            }
             Err(error) => {
                 let why = error_chain(&error);
                 let is_news = asked.is_none() || self.known.lock().is_some();

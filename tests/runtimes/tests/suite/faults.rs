@@ -269,6 +269,31 @@ async fn nothing_is_started_before_it_is_known_what_runs() {
 }
 
 #[tokio::test]
+async fn pods_with_more_annotations_than_fit_into_an_answer_are_known_to_the_next_agent() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pods: Vec<Pod> = (0..6).map(|n| long(&format!("web-{n}"), 3_000_000)).collect();
+    for pod in &pods {
+        run(&runtime, pod).await;
+    }
+    drop(runtime);
+    let runtime = stage.open_now().await;
+    let listed = runtime.list_pods().await.unwrap();
+    assert_eq!((listed.len(), listed.iter().all(|pod| pod.running)), (6, true), "{listed:?}");
+    run(&runtime, &polite("late")).await;
+    assert_eq!(stage.cri.most_starts(), 1, "something was started again");
+    stop(&runtime, &pods[0], 5).await;
+    assert_eq!(stage.cri.running().len(), 6);
+}
+
+/// A pod with so many bytes of annotations.
+fn long(name: &str, bytes: usize) -> Pod {
+    let mut object = serde_json::to_value(&*polite(name)).unwrap();
+    object["metadata"]["annotations"] = json!({"notes": "x".repeat(bytes)});
+    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+#[tokio::test]
 async fn a_stop_asks_the_runtime_nothing_before_it_ends_the_containers() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
