@@ -534,15 +534,7 @@ impl<R: Runtime> Intake<R> {
             if is_removed {
                 continue;
             }
-            let mut state = self.admit(&pod, others);
-            match &mut state {
-                AdmissionState::Admitted => self.start(&pod, true),
-                AdmissionState::PendingPreemption { again } => *again = true,
-                AdmissionState::WaitingForTurn | AdmissionState::Refused(_) => {}
-            }
-            if let Some(desired) = self.desired.get_mut(pod.uid()) {
-                desired.state = state;
-            }
+            self.retry(&pod, true, others);
         }
     }
 

@@ -52,7 +52,6 @@ mod volumes;
 
 use completion::Unended;
 pub use observer::WorkerObserver;
-pub(crate) use places::Occupants;
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;

@@ -78,10 +78,10 @@ fn a_pod_that_asks_for_no_memory_may_tolerate_the_want_of_it() {
 fn the_refusal_passes_with_the_condition_and_says_what_the_kubelet_says() {
     let (sender, conditions) = watch::channel(under(&[PressureCondition::Memory]));
     let gate = PressureGate::new(conditions, watch::Sender::new(Arc::default()).subscribe());
-    let refused = gate.admit(&best_effort(), &OtherPods::none()).unwrap_err();
+    let refused = gate.admit(&best_effort(), &OtherPods::new(Vec::new)).unwrap_err();
     assert_eq!(&*refused.reason, "Evicted");
     assert_eq!(&*refused.message, "The node had condition: [MemoryPressure]. ");
     assert!(refused.retryable);
     sender.send_replace(Conditions::NONE);
-    assert_eq!(gate.admit(&best_effort(), &OtherPods::none()), Ok(()));
+    assert_eq!(gate.admit(&best_effort(), &OtherPods::new(Vec::new)), Ok(()));
 }

@@ -109,7 +109,7 @@ impl<R: Runtime> Rooms<R> {
             // Only a critical pod can wait for those that are terminating.
             let in_time = workers.others_in_time(&others);
             let others = if pod.is_critical() { &in_time } else { &others };
-            let failures = fit_failures(pod, &found.view, &others.used_without(pod));
+            let failures = fit_failures(pod, &found.view, &others.used_without(pod, &found.view));
             let short = failures.iter().filter_map(|failure| failure.shortfall());
             let lacking: Vec<(ResourceName, i64)> =
                 short.map(|(name, amount)| (name.clone(), amount)).collect();

@@ -405,6 +405,25 @@ async fn the_plan_gives_away_no_room_that_is_reserved_and_waits_for_what_termina
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_before_and_after_the_held_one_starts_is_admitted_as_planned() {
+    let b = small_node(|_| {});
+    let (web, dns) = (asking("web", 0, 1000), asking("dns", CRITICAL, 1500));
+    b.runtime.stop_takes(web.uid(), secs(20));
+    b.want(&[&web]).await;
+    b.want(&[&web, &dns]).await;
+    let asked = |cpu| plan(&b, Some(&manifest("late", CRITICAL, cpu))).pod.unwrap();
+    let more = asked(501);
+    assert_eq!(more.verdict, RoomVerdict::Rejected, "{more:?}");
+    assert_eq!(more.insufficient[0].amount, 1);
+    let fits = asked(500);
+    assert_eq!(fits.verdict, RoomVerdict::Starts, "{fits:?}");
+    let late = from_api(&asking("late", 0, 500));
+    b.want(&[&web, &dns, &late]).await;
+    assert_eq!(refused(&b), []);
+    assert!(b.runtime.starts().contains(late.uid()) && !b.runtime.starts().contains(dns.uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_plan_counts_a_pod_that_should_have_terminated_and_one_without_a_manifest() {
     let b = small_node(|_| {});
     let (stuck, lost) = (asking("stuck", 0, 1500), pod("lost", 0, 30));

@@ -72,7 +72,7 @@ impl<N: NodeSource> NodeFit<N> {
             return Err(rejection("InvalidNodeInfo", "Kubelet cannot get node info.", true));
         };
         platform_fits(pod, &node)?;
-        let used = others.used_without(pod);
+        let used = others.used_without(pod, &node);
         let mut failures = fit_failures(pod, &node, &used);
         if failures.is_node_affinity_only()
             && let Some(fresh) = self.node.fresh()

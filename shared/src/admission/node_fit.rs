@@ -46,6 +46,12 @@ impl NodeUse {
         self.ports.add(pod);
     }
 
+    /// Raises each amount to that of `other`, which uses no further ports.
+    pub(super) fn raise_to(&mut self, other: &Self) {
+        self.pods = self.pods.max(other.pods);
+        self.requests.raise_to(&other.requests);
+    }
+
     /// The same usage for a pod that requests these host ports: all other ports are left out.
     pub(super) fn for_ports(&self, asked: &[i32]) -> Self {
         let Self { pods, requests, ports } = self;

@@ -4,7 +4,10 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use super::node_fit::NodeUse;
+use tokio::time::Instant;
+
+use super::node_fit::{NodeUse, fit_failures};
+use super::node_view::NodeView;
 use super::ports;
 use crate::{Pod, PodUid, UidHasher};
 
@@ -19,19 +22,22 @@ pub struct OtherPods {
     reserved: Vec<Pod>,
 }
 
-/// The pods that occupy a place on the node.
+/// The pods that occupy a place on the node, in no particular order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OccupiedPlaces {
     /// Pods that were not requested to terminate.
     pub(crate) non_terminating: Vec<Pod>,
-    /// Pods that are terminating and still count.
-    pub(crate) ending: Vec<Pod>,
+    /// Pods that are no choice for others, and do not leave by themselves.
+    pub(crate) staying: Vec<Pod>,
+    /// Pods that should have terminated by now. When they will is unknown.
+    pub(crate) stuck: Vec<Pod>,
+    /// Pods that are terminating within their time, and when that is over: their places will become free.
+    pub(crate) leaving: Vec<(Pod, Instant)>,
 }
 
 #[derive(Debug)]
 struct Summed {
-    non_terminating: Vec<Pod>,
-    ending: Vec<Pod>,
+    places: OccupiedPlaces,
     known: HashSet<PodUid, BuildHasherDefault<UidHasher>>,
     used: NodeUse,
     /// The number of pods visited for the sum.
@@ -44,13 +50,7 @@ struct Summed {
 impl OtherPods {
     /// The pods that `list` returns when it is first needed.
     pub fn new(list: impl Fn() -> Vec<Pod> + Send + 'static) -> Self {
-        Self::of(move || OccupiedPlaces { non_terminating: list(), ending: Vec::new() })
-    }
-
-    /// An empty node.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::new(Vec::new)
+        Self::of(move || OccupiedPlaces { non_terminating: list(), ..OccupiedPlaces::default() })
     }
 
     pub(crate) fn of(read: impl Fn() -> OccupiedPlaces + Send + 'static) -> Self {
@@ -59,7 +59,7 @@ impl OtherPods {
 
     /// The pods that may be preempted: those that were not requested to terminate yet.
     pub fn non_terminating(&self) -> &[Pod] {
-        &self.summed().non_terminating
+        &self.summed().places.non_terminating
     }
 
     /// The usage of all of them, without what is reserved.
@@ -67,22 +67,39 @@ impl OtherPods {
         &self.summed().used
     }
 
-    /// The usage that matters for `new`, including pods that are terminating. Excludes `new`
+    /// The usage of `node` that matters for `new`: of each resource the most from now on. What is reserved counts once it
+    /// is free: a pod that is terminating and the one that waits for its room never count together. Excludes `new`
     /// itself, and room that is reserved for pods that `new` may preempt.
     ///
     /// Valid for `new` only: ports that it does not request are left out.
     #[must_use]
-    pub fn used_without(&self, new: &Pod) -> NodeUse {
+    pub fn used_without(&self, new: &Pod, node: &NodeView) -> NodeUse {
         let summed = self.summed();
+        let places = &summed.places;
         let mut used = if summed.known.contains(new.uid()) {
             // The pod is checked again while it is here: rare enough to compute the sum again.
             summed.visited(summed.known.len());
-            NodeUse::without(new, summed.non_terminating.iter().chain(&summed.ending))
+            NodeUse::without(new, places.all())
         } else {
             summed.used.for_ports(&ports::numbers(new))
         };
-        let reserved = self.reserved.iter().filter(|pod| pod.uid() != new.uid());
-        reserved.filter(|pod| !new.may_preempt(pod)).for_each(|pod| used.add(pod));
+        let counts = |pod: &&Pod| pod.uid() != new.uid() && !new.may_preempt(pod);
+        let mut reserved = self.reserved.iter().filter(counts).peekable();
+        if reserved.peek().is_some() {
+            let staying = places.non_terminating.iter().chain(&places.staying);
+            let mut at_last = NodeUse::without(new, staying);
+            let mut in_time = NodeUse::without(new, places.in_time());
+            for pod in reserved {
+                // One that does not fit beside the stuck pods waits for them, too.
+                if fit_failures(pod, node, &in_time).is_empty() {
+                    in_time.add(pod);
+                }
+                at_last.add(pod);
+                used.ports.add(pod);
+            }
+            used.raise_to(&in_time);
+            used.raise_to(&at_last);
+        }
         used
     }
 
@@ -93,7 +110,7 @@ impl OtherPods {
         if summed.known.insert(pod.uid().clone()) {
             summed.used.add(pod);
             summed.visited(1);
-            summed.non_terminating.push(pod.clone());
+            summed.places.non_terminating.push(pod.clone());
         }
     }
 
@@ -121,28 +138,37 @@ impl OtherPods {
 
 impl std::fmt::Debug for OtherPods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OtherPods")
-            .field("places", &self.places)
-            .field("promised", &self.reserved)
-            .finish_non_exhaustive()
+        write!(f, "OtherPods({:?}, {} reserved)", self.places, self.reserved.len())
+    }
+}
+
+// === impl OccupiedPlaces ===
+
+impl OccupiedPlaces {
+    fn all(&self) -> impl Iterator<Item = &Pod> {
+        self.in_time().chain(self.leaving.iter().map(|(pod, _)| pod))
+    }
+
+    /// Those that are still there when those within their time have left.
+    fn in_time(&self) -> impl Iterator<Item = &Pod> {
+        [&self.non_terminating, &self.staying, &self.stuck].into_iter().flatten()
     }
 }
 
 // === impl Summed ===
 
 impl Summed {
-    fn new(OccupiedPlaces { non_terminating, ending }: OccupiedPlaces) -> Self {
+    fn new(places: OccupiedPlaces) -> Self {
         let mut used = NodeUse::default();
         let mut known = HashSet::default();
-        for pod in non_terminating.iter().chain(&ending) {
+        for pod in places.all() {
             known.insert(pod.uid().clone());
             used.add(pod);
         }
         let summed = Self {
             #[cfg(test)]
             visits: std::cell::Cell::default(),
-            non_terminating,
-            ending,
+            places,
             known,
             used,
         };

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::admission::OccupiedPlaces;
-use crate::workers::Occupants;
 use crate::{
     Admission, KillReason, OtherPods, Pod, PodSyncer, PodWorkers, Rejection, Verdict, VictimPlan,
 };
@@ -41,8 +40,8 @@ impl<S: PodSyncer> PodWorkers<S> {
             Verdict::Refused(rejection) => rejection,
         };
         // Pods that have not terminated in time are the only remaining hope.
-        let at_last = self.after_the_ends(|_| Vec::new()).with_reservations_of(others);
-        match admission.decide(pod, &at_last) {
+        let at_last = self.others_once(|all| (all.leaving, all.stuck) = Default::default());
+        match admission.decide(pod, &at_last.with_reservations_of(others)) {
             Verdict::Refused(_) => Outlook::Refused(rejection),
             Verdict::Admitted | Verdict::Waiting(_) => Outlook::Waits(self.what_ends()),
         }
@@ -50,38 +49,32 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// The pods on the node.
     pub fn others(&self) -> OtherPods {
-        self.after_the_ends(|occupants| {
-            let leaving = occupants.leaving.into_iter().map(|(pod, _)| pod);
-            leaving.chain(occupants.stuck).collect()
-        })
+        self.others_once(|_| ())
     }
 
     /// The same once those that are terminating in time have left it, with the reservations of `others`.
     pub fn others_in_time(&self, others: &OtherPods) -> OtherPods {
-        self.after_the_ends(|occupants| occupants.stuck).with_reservations_of(others)
+        self.others_once(|places| places.leaving.clear()).with_reservations_of(others)
     }
 
-    /// The pods on the node once the terminating ones have left it, except for those that `stay` returns. Those that the
-    /// runtime would not stop for a preemption keep their places, as if they were terminating.
-    fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> OtherPods {
+    /// The pods on the node once those have left it that `leave` removes. Those that the runtime would not stop for a
+    /// preemption stay.
+    fn others_once(&self, leave: fn(&mut OccupiedPlaces)) -> OtherPods {
         let workers = self.clone();
         OtherPods::of(move || {
-            let mut occupants = workers.places();
-            let non_terminating = std::mem::take(&mut occupants.non_terminating);
-            let stays = |pod: &Pod| {
+            let mut places = workers.places();
+            let stays = |pod: &mut Pod| {
                 workers.syncer().refuses_stop(pod.uid(), KillReason::Preemption).is_some()
             };
-            let (refused, non_terminating): (Vec<_>, _) =
-                non_terminating.into_iter().partition(stays);
-            let mut ending = std::mem::take(&mut occupants.without_source);
-            ending.extend(stay(occupants).into_iter().chain(refused));
-            OccupiedPlaces { non_terminating, ending }
+            places.staying.extend(places.non_terminating.extract_if(.., stays));
+            leave(&mut places);
+            places
         })
     }
 
     /// Names some of the pods that are terminating.
     fn what_ends(&self) -> Arc<str> {
-        let Occupants { leaving, stuck, .. } = self.places();
+        let OccupiedPlaces { leaving, stuck, .. } = self.places();
         let ending = leaving.iter().map(|(pod, _)| pod).chain(&stuck);
         let mut names: Vec<String> = ending.map(|pod| pod.pod_ref().to_string()).collect();
         names.sort_unstable();

@@ -103,9 +103,9 @@ impl PendingPreemption {
     /// Waits for the termination of all terminating pods. The wait for a pod that is within its
     /// time ends with that time, so that an overrun is noticed.
     fn watch<S: PodSyncer>(&mut self, workers: &PodWorkers<S>) {
-        let occupants = workers.places();
-        let leaving = occupants.leaving.into_iter().map(|(pod, until)| (pod, Some(until)));
-        let stuck = occupants.stuck.into_iter().map(|pod| (pod, None));
+        let places = workers.places();
+        let leaving = places.leaving.into_iter().map(|(pod, until)| (pod, Some(until)));
+        let stuck = places.stuck.into_iter().map(|pod| (pod, None));
         for (pod, until) in leaving.chain(stuck) {
             if self.awaited.insert(pod.uid().clone(), ()).is_some() {
                 continue;
@@ -193,7 +193,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Tries a pod again that was not admitted before; `again`: it ran before that under the same UID.
+    /// Tries a desired pod that does not run; `again`: it ran before under the same UID.
     pub(super) fn retry(&mut self, pod: &Pod, again: bool, others: &mut OtherPods) {
         let mut state = self.admit(pod, others);
         match &mut state {

@@ -13,9 +13,9 @@ use crate::status::StatusStore;
 use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, Event, GateReason,
-    GateState, Grace, KillReason, KillRequest, NodeEndListener, OtherPods, PluginName, Pod,
-    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, RestartCondition, Runtime, RuntimeSyncer,
-    StatusOverride, VictimLock, WallClock, WallTime,
+    GateState, Grace, KillReason, KillRequest, NodeEndListener, NodeView, OtherPods, PluginName,
+    Pod, PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, RestartCondition, Runtime,
+    RuntimeSyncer, StatusOverride, VictimLock, WallClock, WallTime,
 };
 
 struct Node {
@@ -499,7 +499,7 @@ struct Used;
 
 impl AdmitHandler for Used {
     fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
-        if others.used_without(pod).pods == 0 {
+        if others.used_without(pod, &NodeView::default()).pods == 0 {
             return Ok(());
         }
         Err(Rejection { reason: "OutOfpods".into(), message: "full".into(), retryable: true })
@@ -960,7 +960,7 @@ struct Looking(Arc<AtomicUsize>);
 
 impl AdmitHandler for Looking {
     fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
-        let _ = others.used_without(pod);
+        let _ = others.used_without(pod, &NodeView::default());
         self.0.store(others.visits(), Ordering::Relaxed);
         Ok(())
     }

@@ -131,15 +131,21 @@ impl Requests {
 
     /// Adds the requests of another pod, saturating, for the sum over a node.
     pub fn accumulate(&mut self, more: &Self) {
-        self.cpu_milli = self.cpu_milli.saturating_add(more.cpu_milli);
-        self.memory = self.memory.saturating_add(more.memory);
-        self.ephemeral_storage = self.ephemeral_storage.saturating_add(more.ephemeral_storage);
+        self.join(more, i64::saturating_add);
+    }
+
+    /// Raises each amount to that of `other`.
+    pub fn raise_to(&mut self, other: &Self) {
+        self.join(other, i64::max);
+    }
+
+    fn join(&mut self, more: &Self, joined: impl Fn(i64, i64) -> i64) {
+        self.cpu_milli = joined(self.cpu_milli, more.cpu_milli);
+        self.memory = joined(self.memory, more.memory);
+        self.ephemeral_storage = joined(self.ephemeral_storage, more.ephemeral_storage);
         for (name, amount) in &more.other {
             match self.other.binary_search_by(|(other, _)| other.cmp(name)) {
-                Ok(index) => {
-                    let sum = &mut self.other[index].1;
-                    *sum = sum.saturating_add(*amount);
-                }
+                Ok(index) => self.other[index].1 = joined(self.other[index].1, *amount),
                 Err(index) => self.other.insert(index, (name.clone(), *amount)),
             }
         }

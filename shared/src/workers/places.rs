@@ -7,38 +7,27 @@ use tokio::time::Instant;
 
 use super::record::Record;
 use super::{PodWorkers, default_deadline};
+use crate::admission::OccupiedPlaces;
 use crate::workers::syncer::PodSyncer;
 use crate::{Pod, PodUid};
 
-/// The pods that occupy a place on the node, in no particular order.
-#[derive(Debug, Default)]
-pub(crate) struct Occupants {
-    /// Pods that were not requested to terminate.
-    pub(crate) non_terminating: Vec<Pod>,
-    /// Pods that are terminating within their time, and when that is over: their places will become free.
-    pub(crate) leaving: Vec<(Pod, Instant)>,
-    /// Pods that should have terminated by now. When they will is unknown.
-    pub(crate) stuck: Vec<Pod>,
-    /// Pods that run and are in no source. They are no choice for others, and do not leave by themselves.
-    pub(crate) without_source: Vec<Pod>,
-}
-
 impl<S: PodSyncer> PodWorkers<S> {
-    pub(crate) fn places(&self) -> Occupants {
+    /// Those that run and are in no source stay.
+    pub(crate) fn places(&self) -> OccupiedPlaces {
         let now = Instant::now();
-        let mut occupants = Occupants::default();
+        let mut places = OccupiedPlaces::default();
         let state = self.inner.state.lock();
-        occupants.without_source.extend(state.unrecorded().map(Pod::of_runtime));
+        places.staying.extend(state.unrecorded().map(Pod::of_runtime));
         for record in state.records.values().filter(|r| r.may_run()) {
             let left_over = || record.observed.runtime_pod.as_deref().map(Pod::of_runtime);
             let Some(pod) = record.pod().cloned().or_else(left_over) else { continue };
             match end_by(record) {
-                None => occupants.non_terminating.push(pod),
-                Some(until) if until > now => occupants.leaving.push((pod, until)),
-                Some(_) => occupants.stuck.push(pod),
+                None => places.non_terminating.push(pod),
+                Some(until) if until > now => places.leaving.push((pod, until)),
+                Some(_) => places.stuck.push(pod),
             }
         }
-        occupants
+        places
     }
 
     /// A counter that is incremented when a pod has terminated, so that waiters check again.

@@ -27,7 +27,7 @@ fn admitted(world: &World) -> [bool; 3] {
         object.spec.as_mut().unwrap().containers = vec![container("main", &memory, &memory)];
     });
     [guaranteed, pod(NEVER[1], 0, &memory), pod(NEVER[2], 0, &[])]
-        .map(|pod| gate.admit(&pod, &OtherPods::none()).is_ok())
+        .map(|pod| gate.admit(&pod, &OtherPods::new(Vec::new)).is_ok())
 }
 
 /// The values for a scenario that takes one condition through all its stages.

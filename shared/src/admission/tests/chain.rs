@@ -32,7 +32,7 @@ impl AdmitHandler for Gate {
 }
 
 fn no_others() -> OtherPods {
-    OtherPods::none()
+    OtherPods::new(Vec::new)
 }
 
 fn too_large(uid: &str) -> Pod {

@@ -1,6 +1,7 @@
 //! The sum over the pods on the node.
 
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 use super::*;
 use crate::admission::OccupiedPlaces;
@@ -50,32 +51,70 @@ fn a_pod_that_is_added_before_the_list_is_read_counts_once() {
     });
     others.add(&one);
     others.add(&one);
-    assert_eq!(others.used_without(&ranked("new", 0, "1m")).requests.cpu_milli(), 2);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m"), &machine1()).requests.cpu_milli(), 2);
     others.add(&one);
-    assert_eq!(others.used_without(&ranked("new", 0, "1m")).pods, 1);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m"), &machine1()).pods, 1);
 }
 
 #[test]
 fn ending_pods_count_and_cannot_be_chosen() {
     let (stays, ends) = (ranked("stays", 0, "2m"), ranked("ends", 0, "3m"));
-    let places =
-        move || OccupiedPlaces { non_terminating: vec![stays.clone()], ending: vec![ends.clone()] };
+    let places = move || OccupiedPlaces {
+        non_terminating: vec![stays.clone()],
+        stuck: vec![ends.clone()],
+        ..OccupiedPlaces::default()
+    };
     let others = OtherPods::of(places);
     assert_eq!(names(others.non_terminating()), ["stays"]);
-    assert_eq!(others.used_without(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m"), &machine1()).requests.cpu_milli(), 5);
 }
 
 #[test]
 fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
-    let mut others = OtherPods::none();
+    let mut others = OtherPods::new(Vec::new);
     let waits = ranked("waits", 2_000_000_000, "4m");
     others.reserve(&waits);
-    let used = |pod: &Pod| others.used_without(pod).requests.cpu_milli();
+    let used = |pod: &Pod| others.used_without(pod, &machine1()).requests.cpu_milli();
     assert_eq!(used(&ranked("ordinary", 10, "1m")), 4);
     assert_eq!(used(&ranked("equal", 2_000_000_000, "1m")), 4);
     assert_eq!(used(&ranked("higher", 2_000_001_000, "1m")), 0);
     assert_eq!(used(&waits), 0, "it does not compete with itself");
     assert!(others.non_terminating().is_empty(), "and does not run, so that it could be chosen");
+}
+
+/// How much cpu counts for an ordinary pod beside one pod that is `leaving`, one that is `stuck`, and one that waits.
+fn counted(leaving: &str, stuck: &str, waits: &str) -> i64 {
+    let [leaving, stuck] = [("leaving", leaving), ("stuck", stuck)].map(|(u, c)| ranked(u, 0, c));
+    let mut others = OtherPods::of(move || OccupiedPlaces {
+        stuck: vec![stuck.clone()],
+        leaving: vec![(leaving.clone(), Instant::now())],
+        ..OccupiedPlaces::default()
+    });
+    others.reserve(&ranked("waits", 2_000_000_000, waits));
+    others.used_without(&ranked("new", 0, "1m"), &machine1()).requests.cpu_milli()
+}
+
+#[test]
+fn a_pod_that_is_terminating_and_the_one_that_waits_for_its_room_count_one_after_the_other() {
+    assert_eq!(counted("6m", "0", "8m"), 8, "the later one needs more");
+    assert_eq!(counted("8m", "0", "6m"), 8, "the earlier one does");
+    assert_eq!(counted("6m", "3m", "7m"), 10, "it waits for the first only");
+    assert_eq!(counted("1m", "5m", "7m"), 7, "it waits for both");
+}
+
+#[test]
+fn the_place_and_the_ports_of_a_pod_that_waits_count_too() {
+    let ports = |uid: &str, port: u16| {
+        let ports = json!([{"containerPort": 1, "hostPort": port}]);
+        pod(uid, &json!({"priority": 9, "containers": [{"name": "c", "ports": ports}]}))
+    };
+    let mut others = OtherPods::new(|| vec![ranked("there", 0, "1m")]);
+    others.reserve(&ports("waits", 80));
+    let (same, other) = (ports("same", 80), ports("other", 81));
+    assert!(others.used_without(&same, &machine1()).ports.conflict(&same));
+    let used = others.used_without(&other, &machine1());
+    assert!(!used.ports.conflict(&other));
+    assert_eq!(used.pods, 2);
 }
 
 proptest! {
@@ -103,7 +142,7 @@ proptest! {
         for (i, pod) in pods.iter().enumerate() {
             // Pods that are already there are checked again, the others are new.
             let here = &pods[..i.max(split)];
-            let (sum, all) = (others.used_without(pod), NodeUse::without(pod, here));
+            let (sum, all) = (others.used_without(pod, &machine1()), NodeUse::without(pod, here));
             prop_assert_eq!(sum.pods, all.pods);
             prop_assert_eq!(&sum.requests, &all.requests);
             prop_assert_eq!(sum.ports.conflict(pod), all.ports.conflict(pod));

@@ -227,9 +227,56 @@ async fn no_other_pod_waits_while_one_is_held() {
     c.takes(&a, 20);
     c.node.want(&[&a, &b]).await;
     c.node.want(&[&a, &b, &dns]).await;
-    let fits = ordinary("fits", 0);
+    let fits = ordinary("fits", 1);
     c.node.want(&[&a, &b, &dns, &fits]).await;
     assert!(c.runs(&fits) && !c.runs(&dns));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_beside_what_terminates_and_beside_the_held_pod_starts_at_once() {
+    let c = crowded();
+    let (a, dns) = (ordinary("a", 5), critical("dns", 6));
+    c.takes(&a, 20);
+    c.node.want(&[&a]).await;
+    c.node.want(&[&a, &dns]).await;
+    let (api, file, late) = (ordinary("api", 2), asks("file", None, 2), ordinary("late", 1));
+    c.node.want(&[&a, &dns, &api, &file]).await;
+    assert!(c.runs(&api) && c.runs(&file) && !c.runs(&dns));
+    c.node.want(&[&a, &dns, &api, &file, &late]).await;
+    assert_eq!(c.reason(&late), "OutOfcpu", "it fits only until the held pod starts");
+    tokio::time::sleep(secs(21)).await;
+    assert!(c.runs(&dns));
+    assert_eq!(c.used(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_for_one_that_does_not_terminate_keeps_none_from_what_is_free() {
+    let c = crowded();
+    let (a, dns, fits) = (ordinary("a", 8), critical("dns", 8), ordinary("fits", 2));
+    c.node.runtime.stop_fails(a.uid(), u32::MAX);
+    c.node.want(&[&a]).await;
+    c.node.want(&[&a, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(c.reason(&dns), WAITING_FOR_PREEMPTION);
+    c.node.want(&[&a, &dns, &fits]).await;
+    assert!(c.runs(&fits));
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_comes_in_time_is_reserved_though_another_pod_does_not_terminate() {
+    let c = crowded();
+    let (a, b, dns, late) =
+        (ordinary("a", 3), ordinary("b", 4), critical("dns", 6), ordinary("late", 2));
+    c.node.runtime.stop_fails(a.uid(), u32::MAX);
+    c.takes(&b, 20);
+    c.node.want(&[&a, &b]).await;
+    c.node.want(&[&b]).await;
+    tokio::time::sleep(secs(60)).await;
+    c.node.want(&[&b, &dns]).await;
+    c.node.want(&[&b, &dns, &late]).await;
+    assert_eq!(c.reason(&late), "OutOfcpu");
+    tokio::time::sleep(secs(21)).await;
+    assert!(c.runs(&a) && c.runs(&dns));
 }
 
 #[tokio::test(start_paused = true)]
