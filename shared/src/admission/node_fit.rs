@@ -20,10 +20,8 @@ pub struct NodeUse {
 }
 
 impl NodeUse {
-    /// The usage of `pods` that matters for `new`. `new` itself is excluded: it does not compete
-    /// with itself when it is checked again. Terminating pods still count.
-    ///
-    /// Valid for `new` only: ports that it does not request are left out. Visits every pod, so it
+    /// The usage of `pods` that matters for `new`: without `new` itself, which does not compete with itself when it is
+    /// checked again, and without ports that it does not request. Terminating pods still count. Visits every pod, so it
     /// takes time proportional to their number.
     #[must_use]
     pub fn without<'a>(new: &Pod, pods: impl IntoIterator<Item = &'a Pod>) -> Self {

@@ -11,10 +11,8 @@ use super::node_view::NodeView;
 use super::ports;
 use crate::{Pod, PodUid, UidHasher};
 
-/// The pods that occupy a place on the node, for checking several new pods in turn.
-///
-/// They are read and summed up once, when a check first needs them; a pod that is admitted is added
-/// to the sum. So checking all pods takes linear rather than quadratic time.
+/// The pods that occupy a place on the node, for checking several new pods in turn: read and summed up once, when a
+/// check first needs them. A pod that is admitted is added to the sum, so checking all takes linear time.
 pub struct OtherPods {
     read: Box<dyn Fn() -> OccupiedPlaces + Send>,
     places: OnceCell<Summed>,
@@ -67,11 +65,9 @@ impl OtherPods {
         &self.summed().used
     }
 
-    /// The usage of `node` that matters for `new`: of each resource the most from now on. What is reserved counts once it
-    /// is free: a pod that is terminating and the one that waits for its room never count together. Excludes `new`
-    /// itself, and room that is reserved for pods that `new` may preempt.
-    ///
-    /// Valid for `new` only: ports that it does not request are left out.
+    /// The usage of `node` that matters for `new`: of each resource the most from now on. What is reserved counts once
+    /// it is free: a pod that is terminating and the one that waits for its room never count together. Excludes `new`
+    /// itself, room that is reserved for pods that `new` may preempt, and ports that `new` does not request.
     #[must_use]
     pub fn used_without(&self, new: &Pod, node: &NodeView) -> NodeUse {
         let summed = self.summed();
