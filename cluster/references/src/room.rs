@@ -41,7 +41,7 @@ pub struct RoomTurn<'a> {
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct RoomRequest {
     what: &'static str,
     amounts: Amounts,
     is_small: bool,
@@ -71,11 +71,11 @@ impl MemoryRoom {
         if !is_in_memory(directory)? {
             return Ok(RoomTurn { _records: records });
         }
-        let found = Found::of(directory, &records)?;
+        let found = FoundRoom::of(directory, &records)?;
         let amounts = Amounts::of(files, found.block);
         let before = || Amounts::taken(volume, found.block);
         let of_pod = || volume.parent().map(|all| Amounts::taken(all, found.block));
-        let mut wanted = Wanted { what: "volume", amounts, is_small: false };
+        let mut wanted = RoomRequest { what: "volume", amounts, is_small: false };
         if wanted.fits(&found) || amounts.are_within(before()) {
             return Ok(RoomTurn { _records: records });
         }
@@ -101,7 +101,7 @@ impl MemoryRoom {
         let mut records = self.0.lock();
         let before = records.get(uid).copied();
         let found = match is_in_memory(directory) {
-            Ok(true) => Found::of(directory, &records).ok(),
+            Ok(true) => FoundRoom::of(directory, &records).ok(),
             Ok(false) | Err(_) => None,
         };
         if let (Some(found), Ok(mount)) = (found, mount_of(directory))
@@ -110,7 +110,7 @@ impl MemoryRoom {
             let blocks = bytes.saturating_mul(1 + COPIES).div_ceil(found.block);
             let amounts = Amounts { blocks, inodes: 1 };
             let wanted =
-                Wanted { what: "pod with its variables", amounts, is_small: bytes <= SMALL };
+                RoomRequest { what: "pod with its variables", amounts, is_small: bytes <= SMALL };
             if !wanted.fits(&found) {
                 let what = no_room(wanted, &found, &mount);
                 return Err(PrepareError::Unavailable { what, after: None });
@@ -133,14 +133,14 @@ impl MemoryRoom {
 
 /// A memory file system, and what is free in it.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct FoundRoom {
     all: Amounts,
     free: Amounts,
     /// Bytes of a block.
     block: u64,
 }
 
-impl Found {
+impl FoundRoom {
     fn of(directory: &Path, records: &Records) -> io::Result<Self> {
         let found = rustix::fs::statvfs(directory)?;
         let block = found.f_frsize.max(1);
@@ -158,16 +158,16 @@ impl Found {
     }
 }
 
-// === impl Wanted ===
+// === impl RoomRequest ===
 
-impl Wanted {
+impl RoomRequest {
     /// One part in so many stays free.
     fn free_part(self) -> u64 {
         if self.is_small { 4 } else { 2 }
     }
 
     /// Whether as much is free with this as has to be. A file system without a bound reports none.
-    fn fits(self, Found { all, free, .. }: &Found) -> bool {
+    fn fits(self, FoundRoom { all, free, .. }: &FoundRoom) -> bool {
         self.fits_in(all.blocks, free.blocks, self.amounts.blocks)
             && self.fits_in(all.inodes, free.inodes, self.amounts.inodes)
     }
@@ -179,15 +179,15 @@ impl Wanted {
 
 /// Says that something finds no room in the file system mounted at `mount`, and what to do: whether it is too large by
 /// itself, or others take the room, of pods or not.
-fn no_room(wanted: Wanted, found: &Found, mount: &Path) -> String {
-    let (mount, Found { all, free, block }) = (mount.display(), *found);
+fn no_room(wanted: RoomRequest, found: &FoundRoom, mount: &Path) -> String {
+    let (mount, FoundRoom { all, free, block }) = (mount.display(), *found);
     let part = if wanted.is_small { "three quarters" } else { "half" };
     let may = |all: u64| all / wanted.free_part() * (wanted.free_part() - 1);
     let (most, size, count) = match wanted.fits_in(all.blocks, free.blocks, wanted.amounts.blocks) {
         false => (format!("{} MiB", may(all.blocks.saturating_mul(block)) >> 20), "size", ""),
         true => (format!("{} files", may(all.inodes)), "nr_inodes", "--inodes "),
     };
-    let next = match wanted.fits(&Found { free: all, ..*found }) {
+    let next = match wanted.fits(&FoundRoom { free: all, ..*found }) {
         false => format!(
             "this {} alone takes more: refer to fewer keys, or allow more \
              (`mount -o remount,{size}=… {mount}`)",
@@ -310,14 +310,14 @@ mod tests {
         Amounts { blocks, inodes }
     }
 
-    fn wanted(amounts: Amounts, is_small: bool) -> Wanted {
-        Wanted { what: "volume", amounts, is_small }
+    fn wanted(amounts: Amounts, is_small: bool) -> RoomRequest {
+        RoomRequest { what: "volume", amounts, is_small }
     }
 
     #[test]
     fn pods_may_take_blocks_and_inodes_until_half_is_in_use_and_with_little_three_quarters() {
         let fits = |amounts, free, is_small| {
-            let found = Found { all: of(100, 100), free, block: 4096 };
+            let found = FoundRoom { all: of(100, 100), free, block: 4096 };
             wanted(amounts, is_small).fits(&found)
         };
         for (wanted, free, fit) in [
@@ -333,7 +333,7 @@ mod tests {
             assert_eq!(fits(wanted, free, false), fit, "{wanted:?} of {free:?}");
         }
         assert!(fits(of(5, 2), of(30, 100), true) && !fits(of(6, 2), of(30, 100), true));
-        let unbounded = Found { all: of(0, 100), free: of(0, 100), block: 4096 };
+        let unbounded = FoundRoom { all: of(0, 100), free: of(0, 100), block: 4096 };
         assert!(wanted(of(1 << 40, 2), false).fits(&unbounded), "no bound in bytes");
         assert_eq!(Amounts::of(&files(3, 4097), 4096), of(6, 6));
         assert_eq!(Amounts::of(&files(3, 0), 4096), of(0, 6));
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_is_advised_fits_what_takes_the_room() {
         let said = |amounts, free, is_small| {
-            let found = Found { all: of(512, 512), free, block: 4096 };
+            let found = FoundRoom { all: of(512, 512), free, block: 4096 };
             no_room(wanted(amounts, is_small), &found, Path::new("/run"))
         };
         let (used, full, empty) = (of(260, 260), of(128, 128), of(512, 512));
