@@ -29,7 +29,7 @@ use winddown_cluster::node::{
 };
 use winddown_cluster::pods::{
     Judge, Judgement, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
-    Refusals,
+    RefusedPods,
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
@@ -113,7 +113,7 @@ pub(crate) struct PodSide {
     resolver: Resolver,
     controller: PodControllerHandle,
     /// Refuses the pods that were judged before anything was resolved for them.
-    refusals: Refusals,
+    refusals: RefusedPods,
 }
 
 impl<R: Runtime> NodePlugin<R> for Cluster {

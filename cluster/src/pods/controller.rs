@@ -9,7 +9,7 @@ use winddown_api_client::outage::Outage;
 use winddown_shared::{ActiveDeadlines, DesiredPods, Pod, PodUidMap};
 
 use super::config::PodControllerConfig;
-use super::judgement::Refusals;
+use super::judgement::RefusedPods;
 use super::known::KnownPods;
 use super::parts::{Parts, Queues};
 use super::queue::{QueueCounts, WorkerPanicked};
@@ -138,7 +138,7 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
     }
 
     /// The admission check of the node that goes with [`PodControllerConfig::judge`].
-    pub fn refusals(&self) -> Refusals {
+    pub fn refusals(&self) -> RefusedPods {
         self.setup.refusals()
     }
 
@@ -185,8 +185,8 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
         self.known.wanted()
     }
 
-    pub(crate) fn refusals(&self) -> Refusals {
-        Refusals::of(&self.known)
+    pub(crate) fn refusals(&self) -> RefusedPods {
+        RefusedPods::of(&self.known)
     }
 
     pub(crate) fn handle(&self) -> PodControllerHandle {

@@ -17,21 +17,21 @@ pub enum Judgement {
     Resolve,
     /// It can be neither admitted nor refused yet. The text says why.
     HoldBack(&'static str),
-    /// The node refuses it. It is given as it is, and [`Refusals`] make sure that it is not admitted so.
+    /// The node refuses it. It is given as it is, and [`RefusedPods`] make sure that it is not admitted so.
     Refused(Rejection),
 }
 
 /// The admission check that refuses the pods for which a [`Judge`] said so: what they refer to was not resolved.
 #[derive(Clone, Debug)]
-pub struct Refusals(Arc<KnownPods>);
+pub struct RefusedPods(Arc<KnownPods>);
 
-impl Refusals {
+impl RefusedPods {
     pub(super) fn of(known: &Arc<KnownPods>) -> Self {
         Self(Arc::clone(known))
     }
 }
 
-impl AdmitHandler for Refusals {
+impl AdmitHandler for RefusedPods {
     fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         self.0.rejection(pod.uid()).map_or(Ok(()), Err)
     }

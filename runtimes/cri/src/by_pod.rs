@@ -11,8 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use winddown_shared::{PodUid, RuntimeError};
 
-use super::client::CallError;
-use super::list::MAX_CONCURRENT_QUERIES;
+use super::client::{CallError, MAX_CONCURRENT_QUERIES};
 use super::{CriContext, blocking, caused, dirs, health, labels};
 
 /// Makes the call `ask`, whose argument are the labels of what the answer is to have, for everything that this agent

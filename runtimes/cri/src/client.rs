@@ -25,6 +25,9 @@ pub use error::RuntimeEndpointError;
 /// Maximum size of an answer, in bytes; a listing of many containers is long.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
+/// Number of queries about single containers or pods that are made at the same time.
+pub(crate) const MAX_CONCURRENT_QUERIES: usize = 8;
+
 /// A connection to the runtime. It is opened on first use, and again after it broke.
 #[derive(Debug)]
 pub(crate) struct CriClient {

@@ -10,8 +10,7 @@ use tokio::sync::Semaphore;
 use winddown_host::{cgroups_of, ready::Ready};
 use winddown_shared::{Mutex, PodUid};
 
-use super::client::CriClient;
-use super::list::MAX_CONCURRENT_QUERIES;
+use super::client::{CriClient, MAX_CONCURRENT_QUERIES};
 use super::{api, labels, observe};
 
 #[derive(Debug)]

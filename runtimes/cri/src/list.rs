@@ -11,13 +11,10 @@ use winddown_shared::{
     CONFIG_SPEC_ANNOTATION, EndCause, PodUid, PodUidMap, RuntimeError, error_chain,
 };
 
-use super::client::CallError;
+use super::client::{CallError, MAX_CONCURRENT_QUERIES};
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{CriContext, api, by_pod, dirs, exits, health, observe, sandbox};
-
-/// Number of containers whose status is requested at the same time.
-pub(super) const MAX_CONCURRENT_QUERIES: usize = 8;
 
 /// What a listing is for.
 const LISTING: &str = "listing what the container runtime has";
