@@ -15,7 +15,8 @@
 //! * CPU and memory limits are enforced in cgroups that were delegated to the agent ([`CgroupParent`]); without such
 //!   cgroups, pods with limits are refused.
 //! * If a supervisor is killed, the remaining processes of its container are found through the container's cgroup or,
-//!   without one, through their environment; a process that cleared its environment is missed.
+//!   without one, through their environment; a process that cleared its environment is missed, and any user can have one
+//!   taken for the container's.
 //! * A pod that runs as root can leave its cgroup, as it can do anything else on the host.
 
 use std::sync::Arc;

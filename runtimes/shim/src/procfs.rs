@@ -155,19 +155,23 @@ pub fn boot_id(proc_root: &Path) -> String {
 /// Only for use when the supervisor is gone: a process that cleared its environment is not found here, whereas the
 /// supervisor, as its subreaper, finds it.
 ///
+/// Every user can read the names in the marks and give them to processes. If the container has `cgroups`, only root can
+/// have taken a process out of them, so processes of other users than this program's do not count. Without any, all do.
+///
 /// # Errors
 /// The processes cannot be listed.
 pub fn marked(
     proc_root: &Path,
-    pod_uid: &str,
-    container: &str,
+    (pod_uid, container): (&str, &str),
+    cgroups: &[PathBuf],
 ) -> io::Result<Vec<ProcessIdentity>> {
     let pod = format!("{POD_MARK}={pod_uid}");
     let container = format!("{CONTAINER_MARK}={container}");
     let is_marked = |pid: &i32| {
         let Some(environ) = environ(proc_root, *pid) else { return false };
         let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
-        has(&pod) && has(&container)
+        let may_be_ours = || cgroups.is_empty() || is_own(&proc_root.join(pid.to_string()));
+        has(&pod) && has(&container) && may_be_ours()
     };
     let (mut looked_at, mut found) = (BTreeSet::new(), Vec::new());
     // Includes processes that started during the search: one of them may be the child of a process that was gone before
@@ -189,17 +193,21 @@ pub fn marked(
 /// # Errors
 /// The processes cannot be listed.
 pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(ProcessIdentity, PathBuf)>> {
-    let user = rustix::process::geteuid().as_raw();
     let of = |pid: i32| {
         let dir = proc_root.join(pid.to_string());
         let line = kernel::read(dir.join("cmdline")).ok()?;
         let mut words = line.strip_suffix(b"\0")?.rsplit(|&byte| byte == 0);
         let attempt = PathBuf::from(OsStr::from_bytes(words.next()?));
-        let is_own = || Users::of(&dir).is_ok_and(|users| users.are_all(user)) && !is_setuid(&dir);
-        let is_one = words.next()? == b"run" && is_own();
+        let is_one = words.next()? == b"run" && is_own(&dir);
         is_one.then_some((living(proc_root, pid)?.0, attempt))
     };
     Ok(pids(proc_root)?.filter_map(of).collect())
+}
+
+/// Whether this program's user started the process, and not another user by a setuid program.
+fn is_own(process: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    Users::of(process).is_ok_and(|users| users.are_all(user)) && !is_setuid(process)
 }
 
 /// The oldest child of a process: a supervisor's is its container's main process.
@@ -353,16 +361,40 @@ mod tests {
         ] {
             let proc_root = tempfile::tempdir().unwrap();
             enter(proc_root.path(), "", 'S', 0, 99);
-            let dir = proc_root.path().join("42");
-            let ids = format!("Uid:\t{real}\t{own}\t{own}\t{own}\n");
-            std::fs::write(dir.join("status"), ids).unwrap();
-            std::fs::write(dir.join("cmdline"), arguments).unwrap();
-            std::fs::write(dir.join("exe"), "").unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(dir.join("exe"), mode).unwrap();
+            of_user(proc_root.path(), (real, own), mode);
+            std::fs::write(proc_root.path().join("42/cmdline"), arguments).unwrap();
             let found = supervisors(proc_root.path()).unwrap();
             assert_eq!(!found.is_empty(), expected, "{arguments}");
         }
+    }
+
+    #[test]
+    fn another_users_process_with_the_marks_is_none_of_a_container_with_cgroups() {
+        let own = rustix::process::geteuid().as_raw();
+        let cgroups = [PathBuf::from("/sys/fs/cgroup/pod-u/main.0")];
+        for (user, mode, cgroups, expected) in [
+            (own, 0o755, &cgroups[..], true),
+            (own + 1, 0o755, &cgroups[..], false),
+            (own, 0o4755, &cgroups[..], false),
+            // A container that runs as root may have children of any user, and there is nothing else to know them by.
+            (own + 1, 0o755, &[], true),
+        ] {
+            let proc_root = tempfile::tempdir().unwrap();
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            of_user(proc_root.path(), (user, user), mode);
+            let found = marked(proc_root.path(), ("u", "main"), cgroups).unwrap();
+            assert_eq!(!found.is_empty(), expected, "{user} {mode:o} {cgroups:?}");
+        }
+    }
+
+    /// Gives process 42 its real and its other users, and its program's mode.
+    fn of_user(proc_root: &Path, (real, other): (u32, u32), mode: u32) {
+        let dir = proc_root.join("42");
+        let ids = format!("Uid:\t{real}\t{other}\t{other}\t{other}\n");
+        std::fs::write(dir.join("status"), ids).unwrap();
+        std::fs::write(dir.join("exe"), "").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(dir.join("exe"), mode).unwrap();
     }
 
     #[test]
@@ -370,7 +402,7 @@ mod tests {
         let proc_root = tempfile::tempdir().unwrap();
         enter(proc_root.path(), "", 'R', 0, 0);
         let marked = std::thread::scope(|scope| {
-            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            let search = scope.spawn(|| marked(proc_root.path(), ("u", "main"), &[]).unwrap());
             enter(proc_root.path(), "", 'R', 0, 0);
             enter(proc_root.path(), MARKS, 'S', 0, 99);
             search.join().unwrap()
@@ -388,7 +420,7 @@ mod tests {
         std::fs::remove_file(&environ).unwrap();
         nix::unistd::mkfifo(&environ, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let marked = std::thread::scope(|scope| {
-            let search = scope.spawn(|| marked(proc_root.path(), "u", "main").unwrap());
+            let search = scope.spawn(|| marked(proc_root.path(), ("u", "main"), &[]).unwrap());
             // Blocks until the search reads it, which is after it listed the processes.
             let turn = std::fs::File::options().write(true).open(&environ).unwrap();
             enter(proc_root.path(), MARKS, 'S', 0, 99);

@@ -122,7 +122,7 @@ impl Held {
     fn remaining(&self, context: &Context) -> io::Result<Vec<ProcessIdentity>> {
         let proc_root = &context.config.proc_root;
         let mut left = procfs::descendants(proc_root, self.supervisor.pid())?;
-        left.extend(procfs::marked(proc_root, self.uid.as_str(), &self.name)?);
+        left.extend(procfs::marked(proc_root, (self.uid.as_str(), &self.name), &self.cgroups)?);
         left.sort_unstable();
         left.dedup();
         Ok(left)

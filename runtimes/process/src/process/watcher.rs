@@ -55,7 +55,7 @@ pub(crate) fn end_leftovers(
     let open = |seen| Process::open(&config.proc_root, seen).ok().flatten();
     members::end(cgroups)
         && members::end_all(
-            || procfs::marked(&config.proc_root, uid.as_str(), name),
+            || procfs::marked(&config.proc_root, (uid.as_str(), name), cgroups),
             |left| left.into_iter().filter_map(open).collect(),
         )
 }

@@ -1,4 +1,6 @@
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use winddown_runtimes::process::{CgroupParent, OpenError, ProcessRuntime};
 use winddown_shared::{Runtime as _, RuntimeError};
@@ -72,6 +74,32 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     stop(&runtime, &pod, 100).await;
     // A cgroup that a container created in its own must not prevent the cleanup.
     std::fs::create_dir_all(root.join(format!("besteffort/pod-{}/main.0/own", pod.uid()))).unwrap();
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    drop(runtime);
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
+    std::fs::remove_dir(&root).unwrap();
+}
+
+/// The names in the marks are public: everybody can read them in the path of the container's cgroup.
+#[tokio::test]
+async fn a_process_of_another_user_that_carries_a_containers_marks_is_none_of_it() {
+    let bed = Bed::new();
+    let Some(root) = delegated(&bed) else {
+        return skip("marks of another user", "needs a cgroup v2 that can be written");
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let dies = [sh("main", "kill -9 $PPID; sleep 1000")];
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": dies}));
+    let mut other = Command::new("sleep");
+    other.arg("1000").uid(65534);
+    other.env("WINDDOWN_POD_UID", pod.uid().as_str()).env("WINDDOWN_CONTAINER", "main");
+    let mut other = other.spawn().unwrap();
+    sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(other.try_wait().unwrap(), None, "it was killed");
+    other.kill().unwrap();
+    other.wait().unwrap();
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
     std::fs::remove_dir(root.join("besteffort")).unwrap();
