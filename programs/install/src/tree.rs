@@ -234,12 +234,15 @@ impl Tree {
 
     /// Returns an error if something is mounted below the directory, because the mounted files are not ours.
     pub(super) fn refuse_mounts(&self, path: &str) -> Result<(), InstallError> {
-        let directory = self.resolve(path)?;
-        let mut mounts = mounts::below(Path::new("/proc"), &directory);
-        match mounts.pop() {
-            Some(mount) => Err(InstallError::Mounted { directory, mount }),
+        match self.mount_below(path)? {
+            Some(mount) => Err(InstallError::Mounted { directory: self.resolve(path)?, mount }),
             None => Ok(()),
         }
+    }
+
+    /// Returns a mount point below the directory, if there is one.
+    pub(super) fn mount_below(&self, path: &str) -> Result<Option<PathBuf>, InstallError> {
+        Ok(mounts::below(Path::new("/proc"), &self.resolve(path)?).pop())
     }
 
     /// Returns the sorted names in a directory; empty if it does not exist.

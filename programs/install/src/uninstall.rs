@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use winddown_config::{AccessSettings, Config, LAST_IN_FORCE};
-use winddown_host::{machine, regular};
+use winddown_host::{machine, path_word, regular};
 use winddown_notices::drain_of_boot;
 
 use super::assets::{
@@ -317,8 +317,12 @@ fn purge(
     // Whatever else a directory of the operator's choice holds is not ours to delete.
     let chosen = [(&access.state_directory, STATE), (&access.pod_logs_dir, LOGS)];
     for (path, _) in chosen.into_iter().filter(|(path, default)| *path != Path::new(default)) {
-        let path = path.display();
-        report.notes.push(format!("{path} stays: the configuration chose it; delete it yourself"));
+        let mount = path.to_str().map(|path| tree.mount_below(path)).transpose()?.flatten();
+        let first = mount.map(|mount| format!("`umount {}`, then ", path_word(mount)));
+        let (path, first) = (path.display(), first.unwrap_or_default());
+        report
+            .notes
+            .push(format!("{path} stays: the configuration chose it; {first}delete it yourself"));
     }
     let manifests = tree.names_in(MANIFESTS)?.len();
     if manifests > 0 {

@@ -88,3 +88,25 @@ tell_of_kubelet() {
     echo "winddown: So that the kubelet terminates them itself, do this before the next shutdown:"
     printf '%s\n' "$steps"
 }
+
+# What is mounted below a directory is not the package's: volumes that pods use, or an operator's disk.
+# The kernel writes a blank in a path as \040, so that the fifth word is the whole mount point.
+mounts_below() {
+    directory=$(realpath -m "$1")
+    while read -r _ _ _ _ point _; do
+        case $point in
+        "$directory"/*) printf '%s\n' "$point" ;;
+        esac
+    done </proc/self/mountinfo
+}
+
+# rpm has no purge that could refuse: who removes the directories by hand would delete what is mounted below them.
+tell_of_mounts() {
+    [ -r /proc/self/mountinfo ] || return 0
+    for kept in /var/lib/winddown /var/log/winddown; do
+        mounts_below "${DPKG_ROOT:-}$kept" | while read -r point; do
+            echo "winddown: WARNING: $point is mounted below $kept: 'rm -r' there deletes what is mounted."
+            echo "winddown: End the pods, and 'umount $point' before you remove that directory."
+        done
+    done
+}

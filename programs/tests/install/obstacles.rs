@@ -296,6 +296,21 @@ fn programs_stay_in_the_directory_that_was_chosen_for_them() {
 }
 
 #[test]
+fn what_is_mounted_in_a_directory_that_a_purge_leaves_to_be_deleted_is_named() {
+    let test = "what_is_mounted_in_a_directory_that_a_purge_leaves_to_be_deleted_is_named";
+    let image = Image::new();
+    image.install().unwrap();
+    let chosen = format!("{LONG}stateDirectory: /srv/state\n");
+    fs::write(image.path("etc/winddown/config.yaml"), chosen).unwrap();
+    let volume = image.path("srv/state/cri/pods/u/subpaths/db/0");
+    let Some(_mount) = Mount::over(test, &volume, "size=512k") else { return };
+    let report = uninstall_on(&image.removal(true), None).unwrap().to_string();
+    let line =
+        format!("/srv/state stays: the configuration chose it; `umount {}`", volume.display());
+    assert!(report.contains(&line), "{report}");
+}
+
+#[test]
 fn a_full_disk_is_named_and_the_next_install_goes_on() {
     let test = "a_full_disk_is_named_and_the_next_install_goes_on";
     let image = Image::new();
@@ -311,6 +326,31 @@ fn a_full_disk_is_named_and_the_next_install_goes_on() {
     image.install().unwrap();
     image.uninstall(true);
     assert_eq!(image.tree(), ["usr/ 755"]);
+}
+
+/// rpm cannot purge, and removes the agent that would unmount what pods have mounted.
+#[test]
+fn an_erased_rpm_names_what_is_mounted_where_somebody_may_now_delete() {
+    let test = "an_erased_rpm_names_what_is_mounted_where_somebody_may_now_delete";
+    let image = Image::new();
+    let volume = image.path("var/lib/winddown/cri/pods/u/subpaths/db/0");
+    let Some(mount) = Mount::over(test, &volume, "size=512k") else { return };
+    let scripts =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/scripts").canonicalize().unwrap();
+    let of = |name: &str| fs::read_to_string(scripts.join(name)).unwrap();
+    let script =
+        format!("journalctl() {{ :; }}\n{}{}", of("shared.sh"), of("rpm/post_uninstall.sh"));
+    let erase = || {
+        let mut sh = Command::new("sh");
+        sh.args(["-ec", &script, "sh", "0"]).env("DPKG_ROOT", image.path(""));
+        let done = sh.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let said = erase();
+    assert!(said.contains(&format!("umount {}", volume.display())), "{said}");
+    drop(mount);
+    assert_eq!(erase(), "");
 }
 
 /// A tmpfs over a directory, for as long as it lives.

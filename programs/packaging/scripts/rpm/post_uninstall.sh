@@ -9,6 +9,7 @@ if [ "$1" = 0 ]; then
     remove_agents_drop_ins
     # The configuration that it belongs to is moved away as well (.rpmsave).
     remove_installs_drop_ins
+    tell_of_mounts
     journalctl --update-catalog || true
     reload_logind
 fi

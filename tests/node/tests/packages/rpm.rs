@@ -51,8 +51,14 @@ async fn an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod() -> Test
         "only the configuration is not as the package has it: {changed:#?}"
     );
 
+    // As a part of a volume is, which the agent unmounts when its pod terminates.
+    let volume = "/var/lib/winddown/volume";
+    let mount = "mkdir $0; mount -t tmpfs none $0";
+    scenario.node.run(&["sh", "-ec", mount, volume]).await?;
     let said = rpm(&scenario.node, &["--erase"], None).await?;
     println!("{said}");
+    assert!(said.contains(&format!("umount {volume}")), "{said}");
+    scenario.node.run(&["umount", volume]).await?;
     for pod in &scenario.pods {
         assert!(said.contains(&format!("default/{}", pod.name)), "{} is not named", pod.name);
     }
