@@ -89,11 +89,16 @@ impl Bed {
         std::fs::read_to_string(log(self.root())).expect("the log")
     }
 
-    /// Replaces `old` with `new` in the configuration, and has the agent read it again.
-    pub(crate) fn reload(&self, old: &str, new: &str) {
+    /// Replaces `old` with `new` in the configuration, which the agent does not read yet.
+    pub(crate) fn configure(&self, old: &str, new: &str) {
         let file = self.root().join("etc/winddown/config.yaml");
         let text = std::fs::read_to_string(&file).expect("read").replace(old, new);
         std::fs::write(&file, text).expect("written");
+    }
+
+    /// Replaces `old` with `new` in the configuration, and has the agent read it again.
+    pub(crate) fn reload(&self, old: &str, new: &str) {
+        self.configure(old, new);
         let id = i32::try_from(self.agent.id()).expect("a pid");
         kill_process(Pid::from_raw(id).expect("a pid"), Signal::HUP).expect("sent");
     }

@@ -313,7 +313,7 @@ const TROUBLES: [(&str, Option<&str>); 16] = [
     ("the container runtime is not ready", Some("programs/tests/mistakes/agent.txt")),
     ("cannot start container", Some("tests/runtimes/tests/suite/services.rs")),
     ("checking the manifests periodically", None),
-    ("stays as it was until", Some("programs/tests/mistakes/agent.txt")),
+    ("takes effect after", Some("programs/tests/mistakes/agent.txt")),
     ("the configuration stays as it was", Some("programs/tests/mistakes/agent.txt")),
     ("the shutdown report is lost", None),
     ("cannot serve metrics over TCP", Some("programs/tests/mistakes/agent.txt")),

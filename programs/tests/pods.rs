@@ -98,3 +98,26 @@ fn who_follows_the_log_of_a_container_that_has_not_started_yet_gets_its_first_li
     follower.kill().expect("killed");
     follower.wait().expect("gone");
 }
+
+/// Otherwise the pods would run on without an agent, and a second time in the other runtime.
+#[test]
+fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
+    let pod = manifest("web", "", "command: [sh, -c, 'echo started >>$HOME/starts; exec sleep 1000']");
+    let home = tempfile::tempdir().expect("a directory");
+    let pod = format!("{pod}    env: [{{name: HOME, value: {}}}]\n", home.path().display());
+    let mut bed = Bed::start("", &[("web", pod)]);
+    until(&bed, &["status"], "Running");
+    bed.without_agent(|bed| bed.configure("runtime: process", "runtime: cri"));
+    let status = until(&bed, &["status"], "runtime was changed");
+    let drained = "takes effect after `winddown drain`, `winddown install --runtime …`";
+    assert!(status.contains(drained), "{status}");
+    until(&bed, &["status"], "Running");
+    assert!(said(&bed, &["config", "show", "--running"]).contains("runtime: process"));
+    let starts = std::fs::read_to_string(home.path().join("starts")).expect("the pod wrote it");
+    assert_eq!(starts.lines().count(), 1, "it was started once");
+
+    said(&bed, &["drain", "--timeout", "2s"]);
+    bed.restart();
+    until(&bed, &["config", "show", "--running"], "runtime: cri");
+    assert!(!said(&bed, &["status"]).contains("runtime was changed"));
+}

@@ -5,6 +5,7 @@ mod cluster;
 mod companion;
 mod configured;
 mod control_loop;
+mod former_runtime;
 mod host;
 mod kubelet;
 mod node_api;
@@ -159,6 +160,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
     warn_of_others(&configuration);
     keep(&options.root, loaded);
+    let configuration = former_runtime::kept(configuration, &wall).await;
+    let config = Arc::clone(&configuration.config);
     let name = config.node_name_or(&node_name());
     let identity = NodeIdentity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);

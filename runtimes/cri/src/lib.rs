@@ -132,6 +132,7 @@ pub use client::RuntimeEndpointError;
 pub use config::{CgroupDriver, CgroupSettings, CriConfig, CriPaths, CriTimes, Dns, Logs, Starts};
 pub use foreign_containers::{ForeignPod, ForeignStop, PodContainers};
 pub use health::CriHealth;
+pub use offline_stop::has_running;
 pub use open::CriOpenError;
 pub use slices::PodSlices;
 pub use support::check_supported;

@@ -6,6 +6,7 @@
 //! runs. What the kernel does not show stays unknown, and is an error.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,6 +101,15 @@ fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[F
         let process = observe::FirstProcess { pid: note.pid, is_plain: true };
         exits::watch(context, entry, (name, &note.id), &process, note.signal.as_deref());
     }
+}
+
+/// Whether containers run that an agent with these settings has started, as far as its notes and the kernel show. The
+/// runtime is not asked. Blocking.
+///
+/// # Errors
+/// The notes cannot be listed.
+pub fn has_running(config: &CriConfig) -> io::Result<bool> {
+    Ok(dirs::uids(config)?.iter().any(|uid| !running(config, uid).is_empty()))
 }
 
 /// The containers of the pod whose noted process still belongs to them. Blocking.

@@ -19,6 +19,8 @@
 //!   taken for the container's.
 //! * A pod that runs as root can leave its cgroup, as it can do anything else on the host.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use winddown_engine::driver::StopTarget;
 use winddown_engine::machine_lock::MachineLock;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
+use winddown_shim::procfs;
 
 mod adopt;
 pub(crate) mod cgroup;
@@ -75,6 +78,15 @@ impl ProcessRuntime {
     pub async fn open(config: ProcessConfig) -> Result<Self, OpenError> {
         adopt::open(config).await
     }
+}
+
+/// Whether containers run that an agent of this state directory ([`ProcessConfig::state_dir`]) has started. Blocking.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn has_running(proc_root: &Path, state_dir: &Path) -> io::Result<bool> {
+    let pods = state_dir.join("pods");
+    Ok(procfs::supervisors(proc_root)?.iter().any(|(_, attempt)| attempt.starts_with(&pods)))
 }
 
 impl ProgramDriver for Supervisors {

@@ -50,8 +50,9 @@ pub use winddown_host::service_units as units;
 
 pub use open::SystemdOpenError;
 
+use names::UnitRole;
 use unit_cache::UnitCache;
-use units::ServiceUnits;
+use units::{ServiceUnits, UnitError, UnitPhase};
 
 use crate::process::cgroup::Unenforced;
 use crate::programs::config::ProcessConfig;
@@ -94,6 +95,18 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
         ));
     }
     found
+}
+
+/// Whether containers run that an agent has started as services.
+///
+/// # Errors
+/// The service manager does not list the units.
+pub async fn has_running(units: &impl ServiceUnits) -> Result<bool, UnitError> {
+    let listed = units.list(names::PREFIX).await?;
+    let is_container = |unit: &str| {
+        names::parse(unit).is_some_and(|named| matches!(named.role, UnitRole::Main(_)))
+    };
+    Ok(listed.iter().any(|(unit, view)| view.phase != UnitPhase::Over && is_container(unit)))
 }
 
 impl<U> Services<U> {

@@ -111,11 +111,9 @@ impl ControlLoop {
                 }
                 for change in &changes.needs_restart {
                     let field = &change.field;
-                    tracing::warn!(
-                        field,
-                        "reload: {field} stays as it was until `systemctl restart winddown`"
-                    );
-                    new.warnings.push(at_restart(&change.field));
+                    let warning = at_restart(field);
+                    tracing::warn!(field, "reload: {warning}");
+                    new.warnings.push(warning);
                 }
                 if changes.is_empty() {
                     tracing::info!("reload: nothing has changed");
@@ -152,7 +150,8 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 const KEPT: &str =
     "the configuration was read again and cannot be used, so the one before it is in effect: ";
 
-fn at_restart(field: &str) -> String {
+/// Says when the change of a field takes effect that a reload does not apply.
+pub(super) fn at_restart(field: &str) -> String {
     let then = match field {
         // Runtimes have different units, and a restart would leave the pods of the old runtime to the new one.
         "runtime" => {
