@@ -7,6 +7,7 @@ mod image;
 mod layouts;
 mod obstacles;
 
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -482,6 +483,10 @@ fn a_second_uninstallation_on_a_machine_has_nothing_to_do() {
         fn kubelet_holds_lock(&self) -> Option<bool> {
             None
         }
+
+        fn has_processes(&self, _: &Path) -> Option<bool> {
+            None
+        }
     }
     let report = uninstall_on(&Image::new().removal(false), Some(&Without)).unwrap().to_string();
     assert_eq!(report, "Nothing to do.\n");
@@ -495,7 +500,7 @@ fn a_drop_in_of_the_tarball_makes_way_for_a_packages_and_back() {
     let config = image.path("etc/winddown/config.yaml");
     image.package();
     fs::remove_file(&config).unwrap();
-    let host = Recorder::default();
+    let host = Recorder(RefCell::default(), true);
     let options = InstallOptions { runtime: Runtime::Cri, start: true, ..image.options() };
     install_on(&options, Some(&host)).unwrap();
     assert_eq!(fs::read_link(&drop_in).unwrap(), Path::new("/dev/null"));
@@ -527,20 +532,23 @@ fn the_time_of_systemd_follows_the_configuration() {
 #[test]
 fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() {
     let image = Image::new();
-    let host = Recorder::default();
+    let host = Recorder(RefCell::default(), true);
     image.install().unwrap();
     fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
     let options = InstallOptions { start: true, runtime: Runtime::Cri, ..image.options() };
     let report = install_on(&options, Some(&host)).unwrap();
-    let asked = "systemctl is-active --quiet winddown.service";
-    assert_eq!(host.0.take(), [asked, "systemctl daemon-reload"]);
+    assert_eq!(host.0.take(), ["systemctl daemon-reload"]);
     let next = "winddown drain && systemctl restart winddown && winddown undrain";
     assert_eq!(&*report.next[0], next);
 
-    // Nor does the next installation, if this one failed after the files.
-    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
-    image.install().unwrap();
-    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    // Nor does a later one that changes nothing, or only the programs; by then the drop-in is long gone.
+    for programs in ["first", "second"] {
+        image.programs(programs);
+        let report = install_on(&options, Some(&host)).unwrap();
+        assert_eq!(&*report.next[0], next, "{report}");
+    }
+    // Nor the next one, if this one failed after the files.
+    image.programs("third");
     install_on(&options, Some(&Broken("systemctl daemon-reload"))).unwrap_err();
     install_on(&options, Some(&host)).unwrap();
     let done = host.0.take();
@@ -548,28 +556,13 @@ fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() 
 }
 
 #[test]
-fn changing_to_a_container_runtime_where_no_agent_runs_drains_nothing() {
-    struct Stopped;
-    impl Host for Stopped {
-        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
-            let (command, status) =
-                (format!("{program} {}", args.join(" ")), ExitStatus::from_raw(3 << 8));
-            match args[0] {
-                "is-active" => Err(HostError::Failed { command, status, output: String::new() }),
-                _ => Ok(()),
-            }
-        }
-
-        fn kubelet_holds_lock(&self) -> Option<bool> {
-            None
-        }
-    }
+fn changing_to_a_container_runtime_where_no_pod_runs_drains_nothing() {
     for start in [false, true] {
         let image = Image::new();
         image.install().unwrap();
         fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
         let options = InstallOptions { start, runtime: Runtime::Cri, ..image.options() };
-        let report = install_on(&options, Some(&Stopped)).unwrap();
+        let report = install_on(&options, Some(&Recorder::default())).unwrap();
         let said = report.to_string();
         assert!(!said.contains("drain"), "{said}");
         let next = report.next.iter().map(|step| &**step);
@@ -593,6 +586,10 @@ impl Host for Broken {
     }
 
     fn kubelet_holds_lock(&self) -> Option<bool> {
+        None
+    }
+
+    fn has_processes(&self, _: &Path) -> Option<bool> {
         None
     }
 }

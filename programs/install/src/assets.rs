@@ -122,6 +122,8 @@ pub(super) struct Choices {
     pub(super) given: Option<CopySource>,
     /// The longest time that the configuration allows for a shutdown.
     pub(super) budget: Duration,
+    /// The configured directory of the agent's records.
+    pub(super) state: PathBuf,
 }
 
 /// A program to install.

@@ -24,6 +24,10 @@ pub trait Host {
     /// Whether logind lists a kubelet's lock that delays shutdowns; `None` if that cannot be seen. A kubelet that was just
     /// restarted gets some seconds for it.
     fn kubelet_holds_lock(&self) -> Option<bool>;
+
+    /// Whether pods of the process runtime run that an agent with this state directory has started; `None` if that cannot
+    /// be seen.
+    fn has_processes(&self, state: &Path) -> Option<bool>;
 }
 
 /// The host that this process runs on. Commands time out after two minutes, and are then killed.
@@ -71,6 +75,12 @@ impl Host for LiveHost {
             let _ = rustix::event::poll(&mut [], Some(&BETWEEN_LOOKS));
         }
         Some(false)
+    }
+
+    fn has_processes(&self, state: &Path) -> Option<bool> {
+        // Others see only their own.
+        let state = is_root().then(|| state.join("process"))?;
+        winddown_runtimes::process::has_running(Path::new("/proc"), &state).ok()
     }
 }
 

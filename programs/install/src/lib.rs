@@ -168,12 +168,9 @@ pub fn install_on(
     let is_old = |change: &PathChange| found.get(&change.path) == Some(&FoundPath::Directory);
     report.changes =
         changes.filter(|change| change.action != ChangeAction::Kept || !is_old(change)).collect();
-    // While an installation is unfinished, its record still has the drop-in that it removed.
-    let was_other = record.unfinished
-        && options.runtime != Runtime::Process
-        && record.entries.contains_key(PROCESS_DROP_IN);
-    let ends_pods =
-        host.is_some_and(|host| restart_ends_pods(host, choices.packaged, was_other, &report));
+    // Whatever this run has changed: the unit is set up for another runtime. What cannot be seen may be there.
+    let ends_pods = options.runtime != Runtime::Process
+        && host.is_some_and(|host| host.has_processes(&choices.state).unwrap_or(true));
     match host {
         Some(host) => reload_systemd(host, options, ends_pods, record.unfinished, &mut report)?,
         None => report
@@ -225,16 +222,17 @@ fn choices(
     let programs = PROGRAMS.iter().map(|name| program(&options.programs, name));
     let programs = programs.collect::<Result<_, _>>()?;
     let given = options.config.as_deref().map(given).transpose()?;
-    let (config, budget) = configuration(tree, options, given.as_ref(), beside, report)?;
+    let (text, config) = configuration(tree, options, given.as_ref(), beside, report)?;
     Ok(Choices {
         packaged: tree.is_packaged()?,
         runtime: options.runtime,
         enable: options.enable,
         bin_dir: bin_dir(tree, options, record)?,
         programs,
-        config,
+        config: text,
         given,
-        budget,
+        budget: stop_budget(&config.shutdown),
+        state: config.access.state_directory,
     })
 }
 
@@ -298,15 +296,14 @@ fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
     }
 }
 
-/// Returns the initial text of the configuration, the owner of that file, and the shutdown time of the configuration
-/// that will be in force.
+/// Returns the initial text of the configuration, the owner of that file, and the configuration that will be in force.
 fn configuration(
     tree: &Tree,
     options: &InstallOptions,
     given: Option<&CopySource>,
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
-) -> Result<((String, FileOwner), Duration), InstallError> {
+) -> Result<((String, FileOwner), Config), InstallError> {
     let containers = Containers::of(&options.root);
     let text = match (given, beside) {
         (_, Some(beside)) => beside.text.clone(),
@@ -355,7 +352,7 @@ fn configuration(
     if config.node.mode != Mode::Companion {
         report.notes.extend(companion::overlooked(&options.root));
     }
-    Ok(((text, owner), stop_budget(&config.shutdown)))
+    Ok(((text, owner), config))
 }
 
 /// Returns the time of a shutdown that bypasses logind: as much as the agent wants from logind.
@@ -493,26 +490,6 @@ fn reload_systemd(
         }
     }
     Ok(())
-}
-
-/// Whether an agent runs that had the process runtime, but the unit is now for another one: a restart would kill its
-/// pods, which must be drained first.
-fn restart_ends_pods(
-    host: &dyn Host,
-    packaged: bool,
-    was_other: bool,
-    report: &InstallReport,
-) -> bool {
-    // A package's drop-in stays, but is masked by a link, which may take the place of a file.
-    let is_gone = |action| match packaged {
-        true => !matches!(action, ChangeAction::Kept | ChangeAction::Removed),
-        false => action == ChangeAction::Removed,
-    };
-    let is_other =
-        was_other || report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && is_gone(c.action));
-    let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
-    // If the query fails, assume that the agent runs.
-    is_other && !matches!(is_active(), Err(HostError::Failed { .. }))
 }
 
 /// What to type so that the unit as it is now takes effect.

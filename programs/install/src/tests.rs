@@ -26,6 +26,7 @@ fn choices() -> Choices {
         config: ("text".to_owned(), FileOwner::Operator),
         given: None,
         budget: Duration::from_secs(30),
+        state: PathBuf::from(assets::STATE),
     }
 }
 

@@ -101,9 +101,9 @@ fn walk(root: &Path, dir: &Path, all: &mut BTreeSet<String>) {
     }
 }
 
-/// Records what it is asked to run.
+/// Records what it is asked to run, and says whether pods run below the agent.
 #[derive(Default)]
-pub(crate) struct Recorder(pub(crate) RefCell<Vec<String>>);
+pub(crate) struct Recorder(pub(crate) RefCell<Vec<String>>, pub(crate) bool);
 
 /// A machine on which logind lists these locks of kubelets.
 pub(crate) struct Locks(pub(crate) Option<bool>);
@@ -116,6 +116,10 @@ impl Host for Locks {
     fn kubelet_holds_lock(&self) -> Option<bool> {
         self.0
     }
+
+    fn has_processes(&self, _: &Path) -> Option<bool> {
+        Some(false)
+    }
 }
 
 impl Host for Recorder {
@@ -126,5 +130,9 @@ impl Host for Recorder {
 
     fn kubelet_holds_lock(&self) -> Option<bool> {
         None
+    }
+
+    fn has_processes(&self, state: &Path) -> Option<bool> {
+        Some(self.1 && state == Path::new("/var/lib/winddown"))
     }
 }

@@ -35,6 +35,14 @@ const OF_PLAIN_NODE: [NextStepKind; 5] = [
     NextStepKind::ShowStatus,
 ];
 
+/// The runtime is changed while a pod of the one before runs, and only the second installation is read.
+const CHANGED_TWICE: &str = r#"
+    echo '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"hostNetwork": true,
+        "containers": [{"name": "a", "image": "host", "command": ["/bin/sleep", "1d"]}]}}' >/etc/winddown/pods/web.yaml
+    until winddown status | grep -q Running; do sleep 0.1; done
+    sed -i '/^runtime/d; 1a runtime: systemd' /etc/winddown/config.yaml
+    winddown install --runtime systemd >&2; winddown install --runtime systemd"#;
+
 #[tokio::test]
 async fn what_an_installation_says_to_do_next_is_typed_as_it_is() -> TestResult {
     let test = "what_an_installation_says_to_do_next_is_typed_as_it_is";
@@ -46,11 +54,7 @@ async fn what_an_installation_says_to_do_next_is_typed_as_it_is() -> TestResult 
         ("/srv/new/winddown install --no-enable", "winddown status"),
         ("/srv/new/winddown install", "winddown status"),
         ("winddown install", "winddown status"),
-        (
-            "sed -i '/^runtime/d; 1a runtime: systemd' /etc/winddown/config.yaml
-             winddown install --runtime systemd",
-            "winddown status",
-        ),
+        (CHANGED_TWICE, "winddown status"),
         ("winddown uninstall", ""),
     ] {
         let next = type_next(&node, install, "Next:\n", &mut seen).await?;
