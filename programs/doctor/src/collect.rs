@@ -19,7 +19,7 @@ use winddown_systemd::{Bus, drop_in};
 
 use super::facts::{
     ApiFacts, BeyondAgent, Clock, ConfigFact, ConfigRead, ContainerRuntimeFacts, Fact, Facts,
-    FileFacts, KILLERS, KubeletOnDisk, NotObserved, OutOfReach,
+    FileFacts, KILLERS, KubeletOnDisk, NotObserved, OutOfReach, runtime_in_use,
 };
 use winddown_companion::kubelet::processes::{self, KubeletProcess};
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
@@ -167,12 +167,14 @@ async fn unenforced(
     config: &Config,
     agent: &Fact<Status>,
 ) -> Fact<Vec<String>> {
-    let pid = match agent {
+    let pid = match (runtime_in_use(agent, config), agent) {
         _ if !place.live => return Fact::not_live(),
-        _ if config.node.runtime == RuntimeKind::Cri => return Fact::Known(Vec::new()),
-        _ if config.node.runtime == RuntimeKind::Systemd => None,
-        Fact::Known(status) => Some(status.node.pid),
-        Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
+        (RuntimeKind::Cri, _) => return Fact::Known(Vec::new()),
+        (RuntimeKind::Systemd, _) => None,
+        (RuntimeKind::Process, Fact::Known(status)) => Some(status.node.pid),
+        (RuntimeKind::Process, Fact::Unknown(kind, why)) => {
+            return Fact::Unknown(*kind, why.clone());
+        }
     };
     let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));
     blocking(place.patience, "the control groups", move || {

@@ -222,6 +222,15 @@ pub struct Installed {
     pub runtime_units: Vec<&'static str>,
 }
 
+/// The runtime that has the pods, by what the running agent says, or else the configuration.
+pub(super) fn runtime_in_use(agent: &Fact<Status>, config: &Config) -> RuntimeKind {
+    let configured = config.node.runtime;
+    let Some(status) = agent.known() else { return configured };
+    let own = [RuntimeKind::Process, RuntimeKind::Systemd];
+    // The other one is called by its container runtime's name.
+    own.into_iter().find(|kind| kind.to_string() == status.runtime.name).unwrap_or(configured)
+}
+
 /// The prefix of the scopes of Docker's containers, those of cri-dockerd among them.
 pub(super) const DOCKERS_SCOPES: &str = "docker-";
 
@@ -366,6 +375,11 @@ impl Facts {
     pub(super) fn unit_can_start(&self) -> bool {
         !matches!(self.config.read, ConfigRead::Invalid(_))
             && self.bus.service.known().is_some_and(|service| service.load_state == "loaded")
+    }
+
+    /// The runtime that has the pods: a change of the file's takes effect when they have terminated.
+    pub(super) fn runtime_in_use(&self) -> RuntimeKind {
+        runtime_in_use(&self.agent, &self.config.config)
     }
 
     /// Whether a kubelet runs the pods, and the agent ends them.

@@ -91,12 +91,12 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "without control groups of their own pods with limits are refused, and one pod can exhaust the node",
     );
-    let advice = match facts.config.config.node.runtime {
+    let runtime = facts.runtime_in_use();
+    let advice = match runtime {
         RuntimeKind::Process => format!(
-            "give each pod a service of its own: set `runtime: systemd` in {}, then: `winddown drain && {} \
-             && winddown undrain`",
-            facts.config.file.display(),
-            facts.install("--runtime systemd --start")
+            "give each pod a service of its own: set `runtime: systemd` in {}, then: \
+             `winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain`",
+            facts.config.file.display()
         ),
         RuntimeKind::Systemd => {
             "start the kernel with these controllers: without `cgroup_disable=` on its command line"
@@ -107,7 +107,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     };
     // If unknown, the reason is reported by another check.
     let missing = facts.beyond.unenforced.known()?;
-    if missing.is_empty() && facts.config.config.node.runtime != RuntimeKind::Process {
+    if missing.is_empty() && runtime != RuntimeKind::Process {
         return None;
     }
     Some(if missing.is_empty() {

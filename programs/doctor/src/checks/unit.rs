@@ -291,10 +291,10 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
         "an agent that fails must come back at once, with the lock and the pods as they were",
     );
     let service = loaded(facts)?;
-    let kills_pods = facts.config.config.node.runtime == RuntimeKind::Process
+    let kills_pods = facts.runtime_in_use() == RuntimeKind::Process
         && !matches!(service.kill_mode.as_str(), "process" | "none" | "");
     if kills_pods {
-        return Some(restart_kills_pods(CHECK, service));
+        return Some(restart_kills_pods(CHECK, service, facts.config.config.node.runtime));
     }
     let mut weak = Vec::new();
     if service.fd_store_max == 0 {
@@ -329,10 +329,16 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn restart_kills_pods(check: Check, service: &ServiceView) -> Finding {
+fn restart_kills_pods(check: Check, service: &ServiceView, configured: RuntimeKind) -> Finding {
     let found = check
         .problem("a restart of the agent would kill the pods")
         .saw(format!("{UNIT}: KillMode={}, pods are its children", service.kill_mode));
+    if configured != RuntimeKind::Process {
+        // The unit is as it has to be, once these pods have terminated.
+        return found
+            .saw(format!("the configuration says `runtime: {configured}`, and the pods run without"))
+            .advise("`winddown drain && systemctl restart winddown && winddown undrain`");
+    }
     let is_ours = |path: &&String| path.ends_with("/winddown.service.d/10-process-runtime.conf");
     // Once the drop-in of the installation is there, something else overrides it.
     let other = foreign_drop_in(service)

@@ -248,6 +248,24 @@ fn the_order_is_that_of_the_runtime_in_use() {
     }
 }
 
+/// From the change of the file until their drain and a restart, the pods are still the children of an agent whose unit may
+/// kill them.
+#[test]
+fn a_restart_that_kills_the_pods_of_the_runtime_before_a_changed_one_is_found() {
+    let mut facts = healthy();
+    known(&mut facts.agent).runtime.name = "process".to_owned();
+    facts.config.config.node.runtime = RuntimeKind::Systemd;
+    known(&mut facts.bus.service).kill_mode = "mixed".to_owned();
+    let crash = finding(&facts, "crash").unwrap();
+    assert_eq!((crash.severity, crash.fix_id), (Problem, None), "{crash:?}");
+    let line = "`winddown drain && systemctl restart winddown && winddown undrain`";
+    assert_eq!(crash.advice, [line]);
+    facts.beyond.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
+    assert_eq!(finding(&facts, "limits").unwrap().severity, Warning);
+    known(&mut facts.agent).runtime.name = "systemd".to_owned();
+    assert_eq!(finding(&facts, "crash").unwrap().severity, Well);
+}
+
 /// k3s and RKE2 have their sockets in the same place.
 #[test]
 fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there() {

@@ -60,8 +60,13 @@ fn how(line: &str) -> How {
             Filled("winddown config default > /etc/winddown/config.yaml")
         }
         "winddown drain --deadline" => Filled("winddown drain --deadline 90s"),
-        "winddown drain && {} && winddown undrain" => {
-            Filled("winddown drain && systemctl restart winddown && winddown undrain")
+        "winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain" => {
+            Filled(
+                "sed -i '/^runtime/d; 1a runtime: systemd' /etc/winddown/config.yaml
+                 winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain &&
+                 winddown config show --running | grep -x 'runtime: systemd' && cp /root/kept.yaml /etc/winddown/config.yaml &&
+                 winddown install --runtime process && winddown drain && systemctl restart winddown && winddown undrain",
+            )
         }
         "winddown drill" => Filled("winddown drill # exit code 5"),
         "winddown drill DIR" | "winddown drill --twice {}" => {
