@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_node_tests::packages::repository;
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{Flavour, Node, Suite, programs};
+use winddown_node_tests::{Flavour, Node, Suite, base_or_skip, programs};
 
 use super::walkthroughs::lay_out;
 use super::with_a_kubelet::{
@@ -75,6 +75,38 @@ async fn the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_m
     node.write("/root/site.yaml", &other, 0o644)?;
     let refused = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
     assert!(refused.contains("This would leave the running pods to no agent"), "{refused}");
+    Ok(())
+}
+
+/// Without a kubelet `winddown_config` is the whole file, and a field that is left out has its default.
+#[tokio::test]
+async fn the_role_for_ansible_leaves_no_running_pod_to_an_agent_of_another_runtime() -> TestResult {
+    let test = "the_role_for_ansible_leaves_no_running_pod_to_an_agent_of_another_runtime";
+    let tools = Suite::Trixie.with(Flavour::Tools);
+    let Some(base) = base_or_skip(test, tools).await? else { return Ok(()) };
+    let node = Node::boot(&base).await?;
+    node.install_programs(&programs().await?, "/root/programs")?;
+    let role = repository().join("programs/packaging/ansible/winddown");
+    lay_out(&node, &role, std::path::Path::new("/root/roles/winddown"))?;
+    let alone = PLAYBOOK.replace("    winddown_companion: true\n", "");
+    for (config, is_refused) in [
+        ("runtime: systemd", false),
+        ("reportsKept: 11", true),
+        ("runtime: systemd\n      reportsKept: 12", false),
+        ("runtime: systemd\n      mode: cluster", true),
+    ] {
+        node.write("/root/site.yaml", alone.replace("reportsKept: 10", config), 0o644)?;
+        let played = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
+        let refused = played.contains("This would leave the running pods to no agent");
+        assert_eq!((refused, played.contains("failed=0")), (is_refused, !is_refused), "{played}");
+    }
+    // A file that was edited by hand, whose runtime the running agent does not have.
+    let file = alone.replace("    winddown_config:\n      reportsKept: 10\n", "");
+    node.write("/root/site.yaml", file, 0o644)?;
+    node.run(&["sed", "-i", "s/^runtime: systemd/runtime: cri/", "/etc/winddown/config.yaml"])
+        .await?;
+    let played = node.exec(&PLAY, Duration::from_secs(120)).await?.stdout;
+    assert!(played.contains("This would leave the running pods to no agent"), "{played}");
     Ok(())
 }
 
