@@ -6,11 +6,14 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use pods::RunningAgent;
+
 use super::args::TextFormat;
 use super::{
     CommandError, Exit, GlobalArgs, Output, OutputFormat, PlanShutdownArgs, PlanStartArgs, ask,
     cases, config, status,
 };
+use winddown_config::Config;
 use winddown_control::Client;
 use winddown_control::api::{ApiAnswer, Envelope, ShutdownPlan, StartPlan};
 use winddown_host::path_word;
@@ -23,6 +26,9 @@ use winddown_shutdown::{Policy, plan, plan_within};
 /// The warning for a disabled shutdown: a plan without groups does not mean that there is no pod to stop.
 const OFF: &str = "graceful shutdown is off: a shutdown would terminate all pods at once; set \
                    shutdownGracePeriod to protect them";
+
+/// How long the agent may take to say who it is: without its answer, manifests are planned all the same.
+const AGENT_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -52,7 +58,7 @@ pub(super) fn run(
     };
     let (config, notes) = config::load_config(global)?;
     let policy: Policy = policy_of(&config.shutdown);
-    let given = pods::read(file, manifest, &config)?;
+    let given = pods::read(file, manifest, &config, running_agent(global, &config)?)?;
     let mut plan = planned(&given.pods, &policy, args.deadline);
     if !policy.is_enabled() {
         plan.warnings.extend(notes.iter().map(ToString::to_string));
@@ -84,12 +90,28 @@ pub(super) fn start(
         });
     };
     let (config, _) = config::load_config(global)?;
-    let given = pods::read(file, io::stdin().lock(), &config)?;
+    let agent = running_agent(global, &config)?;
+    let given = pods::read(file, io::stdin().lock(), &config, agent)?;
     let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
     let mut plan = start_view(&plan, config.shutdown.start_group_timeout);
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
     show(&plan, out)?;
     Ok(given.exit())
+}
+
+/// The agent of this machine, if one answers that has the configured runtime.
+fn running_agent(
+    global: &GlobalArgs,
+    config: &Config,
+) -> Result<Option<RunningAgent>, CommandError> {
+    let asked = ask::block_on(async {
+        let client = Client::new(&global.socket);
+        Ok(tokio::time::timeout(AGENT_PATIENCE, client.status()).await)
+    });
+    let Ok(Ok(status)) = asked? else { return Ok(None) };
+    let runtime = config.node.runtime;
+    let is_its = runtime.to_string() == status.runtime.name;
+    Ok(is_its.then_some(RunningAgent { pid: status.node.pid, runtime }))
 }
 
 /// Plans the shutdown of `pods`; with `within`, for a node that goes away after that time.

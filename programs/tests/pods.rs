@@ -102,7 +102,8 @@ fn who_follows_the_log_of_a_container_that_has_not_started_yet_gets_its_first_li
 /// Otherwise the pods would run on without an agent, and a second time in the other runtime.
 #[test]
 fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
-    let pod = manifest("web", "", "command: [sh, -c, 'echo started >>$HOME/starts; exec sleep 1000']");
+    let pod =
+        manifest("web", "", "command: [sh, -c, 'echo started >>$HOME/starts; exec sleep 1000']");
     let home = tempfile::tempdir().expect("a directory");
     let pod = format!("{pod}    env: [{{name: HOME, value: {}}}]\n", home.path().display());
     let mut bed = Bed::start("", &[("web", pod)]);
@@ -120,4 +121,24 @@ fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
     bed.restart();
     until(&bed, &["config", "show", "--running"], "runtime: cri");
     assert!(!said(&bed, &["status"]).contains("runtime was changed"));
+}
+
+/// Whether a machine enforces them is known to the agent only; a file that is planned is one that its agent admits.
+#[test]
+fn a_plan_of_a_manifest_refuses_the_limits_that_the_agent_refuses() {
+    let limited = manifest(
+        "limited",
+        "",
+        "command: [sleep, '1000']\nresources: {limits: {memory: 512Mi, cpu: '1'}}",
+    );
+    let bed = Bed::start("", &[("limited", limited)]);
+    until(&bed, &["status"], "limited-n1");
+    let admitted = said(&bed, &["status"]);
+    let file = bed.root().join("etc/winddown/pods/limited.yaml");
+    let file = file.to_str().expect("a path");
+    let refused = "spec.containers[0].resources.limits.cpu: cannot be enforced";
+    for plan in ["shutdown", "start"] {
+        let planned = said(&bed, &["plan", plan, "-f", file]);
+        assert_eq!(planned.contains(refused), admitted.contains(refused), "{planned}{admitted}");
+    }
 }

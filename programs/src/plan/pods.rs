@@ -25,11 +25,22 @@ impl PlannedInput {
     }
 }
 
-/// Reads the pods of a manifest, of a directory, or of `stdin` if the path is `-`.
+/// What only the machine knows of the pods that are refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunningAgent {
+    /// The PID of the agent.
+    pub(super) pid: u32,
+    /// Its runtime.
+    pub(super) runtime: RuntimeKind,
+}
+
+/// Reads the pods of a manifest, of a directory, or of `stdin` if the path is `-`. Without the agent of this machine,
+/// limits that the machine does not enforce are not found.
 pub(super) fn read(
     path: &Path,
     stdin: impl Read,
     config: &Config,
+    agent: Option<RunningAgent>,
 ) -> Result<PlannedInput, CommandError> {
     let node = config.node_name_or(&winddown_host::machine::node_name());
     let mut given = match path {
@@ -39,7 +50,8 @@ pub(super) fn read(
     };
     let PlannedInput { pods, left_out } = &mut given;
     pods.retain(|pod| {
-        let why = unsupported(config, pod);
+        let mut why = unsupported(config, pod);
+        why.extend(agent.and_then(|agent| refused_limit(agent, pod)));
         let told: Vec<String> =
             why.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
         if !told.is_empty() {
@@ -94,6 +106,17 @@ fn unsupported(config: &Config, pod: &Pod) -> Vec<UnsupportedField> {
     }
 }
 
+/// Returns the limit of the pod for which this agent refuses it.
+fn refused_limit(agent: RunningAgent, pod: &Pod) -> Option<UnsupportedField> {
+    let pid = match agent.runtime {
+        RuntimeKind::Process => Some(agent.pid),
+        RuntimeKind::Systemd => None,
+        RuntimeKind::Cri => return None,
+    };
+    let (proc_root, cgroups) = (Path::new("/proc"), Path::new("/sys/fs/cgroup"));
+    winddown_runtimes::process::refused_limit(proc_root, cgroups, pid, pod)
+}
+
 fn refused(error: ManifestError) -> CommandError {
     let exit = match &error {
         ManifestError::Read { .. } | ManifestError::NotRegular { .. } => Exit::Failure,
@@ -109,7 +132,7 @@ mod tests {
     use super::*;
 
     fn read(path: &Path, config: &Config) -> Result<PlannedInput, CommandError> {
-        super::read(path, std::io::empty(), config)
+        super::read(path, std::io::empty(), config, None)
     }
 
     const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: true\n  \

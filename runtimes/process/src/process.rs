@@ -39,7 +39,7 @@ mod running;
 mod start;
 mod watcher;
 
-pub use cgroup::unenforced;
+pub use cgroup::{refused_limit, unenforced};
 pub use winddown_engine::EnvironmentFacts;
 pub use winddown_engine::container_plan::CrashBackoff;
 /// The supervisor of one container.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_host::{cgroup_number, kernel};
-use winddown_shared::{Pod, PodUid, QosClass, RuntimeError};
+use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField};
 use winddown_shim::members::{self, PROCS};
 
 use crate::programs::config::{CgroupParent, ProcessConfig};
@@ -39,6 +39,8 @@ pub(crate) use unenforced::Unenforced;
 
 /// The magic number of cgroup v2 in statfs.
 const CGROUP2: i64 = 0x6367_7270;
+/// What to do about a limit that only a service of its own can have.
+const BY_SYSTEMD: &str = "use `runtime: systemd`, or leave it out";
 const BEST_EFFORT: &str = "besteffort";
 const POD: &str = "pod-";
 
@@ -57,9 +59,23 @@ pub(crate) struct Cgroups {
 /// Describes what the process runtime of the agent `pid` cannot enforce, or without one, what no service of systemd can be
 /// limited in. For people: one line for each of CPU, memory and tasks. Only reads.
 pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: Option<u32>) -> Vec<String> {
-    let Some(pid) = pid else { return Unenforced::by_systemd(proc_root, cgroup_mount).lines() };
-    let missing = place::discover((proc_root, cgroup_mount), &pid.to_string()).missing;
-    Unenforced { missing, advice: "" }.lines()
+    unenforced_by((proc_root, cgroup_mount), pid).lines()
+}
+
+/// The first limit for which that agent refuses the pod. Only reads.
+pub fn refused_limit(
+    proc_root: &Path,
+    cgroup_mount: &Path,
+    pid: Option<u32>,
+    pod: &Pod,
+) -> Option<UnsupportedField> {
+    unenforced_by((proc_root, cgroup_mount), pid).field(pod)
+}
+
+fn unenforced_by((proc_root, mount): (&Path, &Path), pid: Option<u32>) -> Unenforced {
+    let Some(pid) = pid else { return Unenforced::by_systemd(proc_root, mount) };
+    let missing = place::discover((proc_root, mount), &pid.to_string()).missing;
+    Unenforced { missing, advice: BY_SYSTEMD }
 }
 
 impl Cgroups {
@@ -79,7 +95,7 @@ impl Cgroups {
                 missing: places.missing,
                 advice: match config.cgroups {
                     CgroupParent::None => "set `ProcessConfig::cgroups`, or leave it out",
-                    _ => "use `runtime: systemd`, or leave it out",
+                    _ => BY_SYSTEMD,
                 },
             },
             node_tasks: node_tasks(&config.proc_root),
