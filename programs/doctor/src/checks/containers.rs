@@ -258,8 +258,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(_, why) => {
             let title = match facts.config.config.companion.without_api {
                 WithoutApi::StopContainers => {
-                    "cannot query the API server: a shutdown would terminate pods through the container \
-                     runtime, without preStop hooks over HTTP"
+                    "cannot query the API server: a shutdown would terminate pods through the container runtime"
                 }
                 WithoutApi::Wait => {
                     "cannot query the API server: a shutdown would terminate only the pods of manifests \
