@@ -296,6 +296,9 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     if kills_pods {
         return Some(restart_kills_pods(CHECK, service, facts.config.config.node.runtime));
     }
+    if let Some(loose) = loose(CHECK, facts, service) {
+        return Some(loose);
+    }
     let mut weak = Vec::new();
     if service.fd_store_max == 0 {
         weak.push("FileDescriptorStoreMax=0: the lock is lost with the agent".to_owned());
@@ -329,6 +332,25 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// The finding that the unit is set up for children of the agent, which the agent has not and is not to have.
+fn loose(check: Check, facts: &Facts, service: &ServiceView) -> Option<Finding> {
+    let configured = facts.config.config.node.runtime;
+    let needs_it = [configured, facts.runtime_in_use()].contains(&RuntimeKind::Process);
+    let drop_in = service.drop_ins.iter().find(is_for_processes).filter(|_| !needs_it)?;
+    Some(
+        check
+            .info("the unit is set up for `runtime: process`: the agent has no sandbox")
+            .saw(drop_in)
+            .saw(format!("the configuration says `runtime: {configured}`"))
+            .advise("`winddown install` fits the unit to it; then `systemctl restart winddown`"),
+    )
+}
+
+/// Whether this is the drop-in of an installation or a package for pods that are the agent's children.
+fn is_for_processes(path: &&String) -> bool {
+    path.ends_with("/winddown.service.d/10-process-runtime.conf")
+}
+
 fn restart_kills_pods(check: Check, service: &ServiceView, configured: RuntimeKind) -> Finding {
     let found = check
         .problem("a restart of the agent would kill the pods")
@@ -336,14 +358,17 @@ fn restart_kills_pods(check: Check, service: &ServiceView, configured: RuntimeKi
     if configured != RuntimeKind::Process {
         // The unit is as it has to be, once these pods have terminated.
         return found
-            .saw(format!("the configuration says `runtime: {configured}`, and the pods run without"))
+            .saw(format!(
+                "the configuration says `runtime: {configured}`, and the pods run without"
+            ))
             .advise("`winddown drain && systemctl restart winddown && winddown undrain`");
     }
-    let is_ours = |path: &&String| path.ends_with("/winddown.service.d/10-process-runtime.conf");
     // Once the drop-in of the installation is there, something else overrides it.
     let other = foreign_drop_in(service)
-        .or_else(|| service.drop_ins.iter().rev().find(|path| !is_ours(path)).map(String::as_str))
-        .filter(|_| service.drop_ins.iter().any(|path| is_ours(&path)));
+        .or_else(|| {
+            service.drop_ins.iter().rev().find(|path| !is_for_processes(path)).map(String::as_str)
+        })
+        .filter(|_| service.drop_ins.iter().any(|path| is_for_processes(&path)));
     match other {
         None => found.fix(Fix::RestartKillsPods, ["winddown install --runtime process"]),
         Some(file) => found.advise(format!(

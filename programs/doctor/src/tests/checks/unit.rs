@@ -266,6 +266,20 @@ fn a_restart_that_kills_the_pods_of_the_runtime_before_a_changed_one_is_found() 
     assert_eq!(finding(&facts, "crash").unwrap().severity, Well);
 }
 
+/// As a package has it until `winddown install` was run.
+#[test]
+fn a_unit_that_is_still_set_up_for_processes_is_found() {
+    let mut facts = healthy();
+    let ours = "/usr/lib/systemd/system/winddown.service.d/10-process-runtime.conf".to_owned();
+    known(&mut facts.bus.service).drop_ins = vec![ours];
+    known(&mut facts.bus.service).kill_mode = "process".to_owned();
+    let found = finding(&facts, "crash").unwrap();
+    assert_eq!(found.severity, Info, "{found:?}");
+    assert!(found.advice[0].starts_with("`winddown install`"), "{found:?}");
+    facts.config.config.node.runtime = RuntimeKind::Process;
+    assert_eq!(finding(&facts, "crash").unwrap().severity, Well);
+}
+
 /// k3s and RKE2 have their sockets in the same place.
 #[test]
 fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there() {
