@@ -62,13 +62,16 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
     if let (Some(loaded), Some(changed)) = (loaded, facts.config.changed)
         && changed.as_second() > loaded.as_second()
     {
-        return Some(
-            CHECK
-                .info("the configuration was changed after the agent had read it")
-                .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
-                .saw_all(warnings)
-                .fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
-        );
+        let found = CHECK
+            .info("the configuration was changed after the agent had read it")
+            .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
+            .saw_all(warnings);
+        return Some(match facts.unit_is_active() {
+            true => found.fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
+            false => {
+                found.advise("no unit has started the agent: restart it, in a pod by a rollout")
+            }
+        });
     }
     let warnings = with_those_of_agent(warnings, facts);
     Some(if warnings.is_empty() {

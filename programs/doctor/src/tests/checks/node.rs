@@ -243,3 +243,15 @@ fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() 
     facts.config.config.node.mode = Mode::Companion;
     assert_eq!(found(&facts), [None, None]);
 }
+
+/// In a pod, for one.
+#[test]
+fn an_agent_that_no_unit_has_started_is_not_to_be_reloaded_by_it() {
+    let mut facts = healthy();
+    known(&mut facts.agent).config.loaded_at = Some(now());
+    facts.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
+    known(&mut facts.bus.service).active_state = "inactive".to_owned();
+    let found = finding(&facts, "config").unwrap();
+    assert_eq!((found.severity, found.fix_id), (Info, None), "{found:?}");
+    assert!(found.advice[0].contains("restart it"), "{found:?}");
+}
