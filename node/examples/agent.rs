@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 async fn agent(directory: PathBuf, memory: String, age: Duration) -> Result<(), Box<dyn Error>> {
     let product = Product::new("example-agent", env!("CARGO_PKG_VERSION"));
     let directory = std::path::absolute(directory)?;
-    // What outlives the boot, and what outlives only the agent: better in memory, such as below /run.
+    // What outlives the boot, and what outlives only the agent: an agent's is in memory, such as below /run.
     let (state, run) = (directory.join("state"), directory.join("run"));
     std::fs::create_dir_all(&state)?;
     std::fs::create_dir_all(&run)?;

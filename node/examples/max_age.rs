@@ -159,7 +159,7 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
     let logind = LogindInhibitor::start(InhibitorConfig::new(policy.delay_wanted()));
 
     let node = Node::builder(runtime)
-        .state_directory(&state)
+        .state_directory(directory.join("run"))
         .manifests(directory.join("pods"))
         .plugin(Shutdown::new(Arc::new(logind), policy, &state))
         .plugin(MaxAge::new(oldest, directory.join("ages")))

@@ -133,8 +133,11 @@ impl<R: Runtime> NodeBuilder<R> {
         self
     }
 
-    /// Sets a directory that outlives the agent, preferably in memory. The node records there which pods are
-    /// terminating, so that the next agent can resume. By default nothing is recorded.
+    /// Sets a directory in memory that outlives the agent, such as one below `/run`. The node records there which pods
+    /// are terminating, so that the next agent can resume. By default nothing is recorded.
+    ///
+    /// A record is written before the pod is asked, while no other controller may choose and no shutdown may begin: a
+    /// disk that hangs would hold up a shutdown. For a directory on a disk the node starts with a warning.
     #[must_use]
     pub fn state_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.0.core.state_directory = Some(directory.into());

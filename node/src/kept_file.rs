@@ -17,6 +17,9 @@ pub(crate) const MOST_BYTES: u64 = 16 << 20;
 /// The files' extension.
 pub(crate) const ENDING: &str = "json";
 
+/// The extension of a file that could not be read.
+pub(crate) const SET_ASIDE: &str = "bad";
+
 /// The file of the pod `uid` in `directory`.
 ///
 /// # Errors
@@ -32,6 +35,15 @@ pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
 /// Reads a file that [`write`] wrote, of at most so many bytes.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, most: u64) -> io::Result<T> {
     Ok(serde_json::from_slice(&regular::read(path, most)?)?)
+}
+
+/// Renames a file that cannot be read, so that it is kept and no later agent takes it for true.
+pub(crate) fn set_aside(path: &Path) {
+    let _ = std::fs::rename(path, path.with_extension(SET_ASIDE));
+}
+
+pub(crate) fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|own| own == ending)
 }
 
 /// Replaces the file atomically; only its owner may read it. Creates its directory.

@@ -5,10 +5,11 @@
 //! which is closed when it is called off. Its pods that still terminate are recorded here from then on.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use winddown_host::machine::is_in_memory;
 use winddown_shared::{
     BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
     Recorder, RestartCondition, StatusOverride, error_chain,
@@ -65,22 +66,27 @@ impl KeptKills {
     ) -> (Self, PodUidMap<EarlierKill>) {
         let mut found = PodUidMap::default();
         let mut ending = PodUidMap::default();
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let kept =
-                kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES).inspect_err(|error| {
+        for path in records(&directory) {
+            let kept = match kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES) {
+                Ok(kept) => kept,
+                Err(error) => {
                     tracing::warn!(
-                        file = %path.display(), error = error_chain(error),
-                        "cannot read the record of a terminating pod; removing it"
+                        file = %path.display(), error = error_chain(&error),
+                        "cannot read the record of a terminating pod, which may start again; setting it aside"
                     );
-                });
-            let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
-            let by = kept.as_ref().and_then(|kept| reason(&kept.by, plugins));
-            if let (Some(kept), Some(by)) = (kept, by) {
-                found.insert(kept.uid.clone(), kept.kill(by));
-                ending.insert(kept.uid.clone(), kept);
-            } else {
-                let _ = std::fs::remove_file(&path);
+                    kept_file::set_aside(&path);
+                    continue;
+                }
+            };
+            let is_ours = kept.boot_id == boot_id;
+            match reason(&kept.by, plugins).filter(|_| is_ours) {
+                Some(by) => {
+                    found.insert(kept.uid.clone(), kept.kill(by));
+                    ending.insert(kept.uid.clone(), kept);
+                }
+                None => {
+                    let _ = std::fs::remove_file(&path);
+                }
             }
         }
         let kept =
@@ -242,6 +248,30 @@ impl KeptKill {
     }
 }
 
+/// The files in `directory`, which should be in memory.
+fn records(directory: &Path) -> Vec<PathBuf> {
+    let shown = directory.display();
+    if !is_in_memory(directory) {
+        tracing::warn!(
+            directory = %shown,
+            "the state directory is on a disk: if that hangs, it holds up a shutdown; use one below /run"
+        );
+    }
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(
+                directory = %shown, error = error_chain(&error),
+                "cannot read which pods an earlier agent asked to terminate: some may start again"
+            );
+            return Vec::new();
+        }
+    };
+    let files = entries.flatten().map(|entry| entry.path());
+    files.filter(|path| kept_file::has_ending(path, kept_file::ENDING)).collect()
+}
+
 fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
     let theirs = plugins.iter().map(|plugin| KillReason::Plugin(plugin.name));
     OWN_REASONS.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
@@ -249,7 +279,7 @@ fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::sync::Arc;
 
     use super::*;
     use winddown_shared::PluginName;
@@ -381,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_boot_or_of_a_plug_in_that_is_gone_or_not_readable_is_removed() {
+    fn what_is_of_another_boot_or_plug_in_is_removed_and_what_is_unreadable_set_aside() {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         for (uid, by) in [
@@ -397,8 +427,50 @@ mod tests {
         assert_eq!((files(), std::fs::read_dir(state.path()).unwrap().count()), (2, 1));
         std::fs::write(state.path().join("kills/broken.json"), "{").unwrap();
         let (_, found) = open(state.path(), "boot", 100);
-        assert_eq!((found.len(), files()), (1, 1));
+        assert_eq!((found.len(), files()), (1, 2));
         let (_, found) = open(state.path(), "another", 1);
-        assert_eq!((found.len(), files()), (0, 0));
+        assert_eq!((found.len(), files()), (0, 1));
+        assert_eq!(std::fs::read_to_string(state.path().join("kills/broken.bad")).unwrap(), "{");
+    }
+
+    /// What is logged when the records in `directory` are read.
+    fn logged(directory: &Path) -> String {
+        let lines = Arc::<Mutex<Vec<u8>>>::default();
+        let log = Arc::clone(&lines);
+        let subscriber = tracing_subscriber::fmt().with_writer(move || Log(Arc::clone(&log)));
+        tracing::subscriber::with_default(subscriber.finish(), || drop(records(directory)));
+        let lines = lines.lock().clone();
+        String::from_utf8(lines).unwrap()
+    }
+
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_in_memory_or_cannot_be_read_is_said_so_at_the_start() {
+        let on_a_disk = "the state directory is on a disk";
+        let unreadable = "cannot read which pods an earlier agent asked to terminate";
+        for (directory, said) in [
+            ("/dev/shm/winddown-nowhere", [false, false]),
+            ("/proc/winddown-nowhere", [true, false]),
+            ("/proc/self/status", [true, true]),
+        ] {
+            let log = logged(Path::new(directory));
+            assert_eq!(
+                [on_a_disk, unreadable].map(|line| log.contains(line)),
+                said,
+                "{directory}: {log}"
+            );
+        }
     }
 }

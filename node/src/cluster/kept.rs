@@ -18,12 +18,10 @@ use winddown_cluster::pods::{EarlierPods, KeepPods, PrepareError};
 use winddown_pod_references::{MOST_BYTES_OF_VARIABLES, MemoryRoom};
 use winddown_shared::{Pod, PodUid, error_chain};
 
-use crate::kept_file;
+use crate::kept_file::{self, SET_ASIDE, has_ending};
 
 /// The most bytes of a record: what may be written may be read.
 const MOST_BYTES: u64 = kept_file::MOST_BYTES + MOST_BYTES_OF_VARIABLES as u64;
-/// The extension of a file that could not be read.
-const SET_ASIDE: &str = "bad";
 /// The file that marks the records as complete.
 const ALL: &str = "all";
 
@@ -99,7 +97,7 @@ impl KeptPods {
                         file = %path.display(), error = error_chain(&*error),
                         "cannot read the record of a pod; setting it aside"
                     );
-                    let _ = std::fs::rename(&path, path.with_extension(SET_ASIDE));
+                    kept_file::set_aside(&path);
                     found.complete = false;
                 }
             }
@@ -191,10 +189,6 @@ impl KeepPods for KeptPods {
         }
         .boxed()
     }
-}
-
-fn has_ending(path: &Path, ending: &str) -> bool {
-    path.extension().is_some_and(|own| own == ending)
 }
 
 fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
