@@ -58,26 +58,29 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         }
         ConfigRead::Unread(kind, why) => return unread(&CHECK, facts, *kind, why),
     };
-    let loaded = facts.agent.known().and_then(|status| status.config.loaded_at);
-    if let (Some(loaded), Some(changed)) = (loaded, facts.config.changed)
-        && changed.as_second() > loaded.as_second()
-    {
-        let found = CHECK
-            .info("the configuration was changed after the agent had read it")
-            .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
-            .saw_all(warnings);
-        return Some(match facts.unit_is_active() {
-            true => found.fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
-            false => {
-                found.advise("no unit has started the agent: restart it, in a pod by a rollout")
-            }
-        });
+    if let Some(changed) = changed_since(&CHECK, facts, warnings) {
+        return Some(changed);
     }
     let warnings = with_those_of_agent(warnings, facts);
     Some(if warnings.is_empty() {
         CHECK.ok("the configuration is valid").saw(file.to_string())
     } else {
         CHECK.info("the configuration is valid, with remarks").saw_all(&warnings)
+    })
+}
+
+/// The finding that the file was changed after the agent had read it.
+fn changed_since(check: &Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {
+    let loaded = facts.agent.known().and_then(|status| status.config.loaded_at)?;
+    let changed = facts.config.changed.filter(|at| at.as_second() > loaded.as_second())?;
+    let file = facts.config.file.display();
+    let found = check
+        .info("the configuration was changed after the agent had read it")
+        .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
+        .saw_all(warnings);
+    Some(match facts.unit_is_active() {
+        true => found.fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
+        false => found.advise("no unit has started the agent: restart it, in a pod by a rollout"),
     })
 }
 
