@@ -430,7 +430,7 @@ mod tests {
         assert_eq!((found.len(), files()), (1, 2));
         let (_, found) = open(state.path(), "another", 1);
         assert_eq!((found.len(), files()), (0, 1));
-        assert_eq!(std::fs::read_to_string(state.path().join("kills/broken.bad")).unwrap(), "{");
+        assert!(state.path().join("kills/broken.bad").exists());
     }
 
     /// What is logged when the records in `directory` are read.
