@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use winddown_shared::{PodUid, RuntimeError};
+use winddown_shared::{PodUid, RuntimeError, error_chain};
 
 use super::client::{CallError, MAX_CONCURRENT_QUERIES};
 use super::{CriContext, blocking, caused, dirs, health, labels};
@@ -34,7 +34,7 @@ pub(super) async fn ask_all<'a, T: Send + 'a>(
     };
     if !context.listing.by_pod.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            why = %error,
+            error = error_chain(&error),
             "what the container runtime has of all pods does not fit into one answer: it is asked about one pod after \
              the other. A pod without a directory below {} is not seen. Pods with long annotations are the \
              cause",

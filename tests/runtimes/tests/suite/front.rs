@@ -1,8 +1,9 @@
 //! The node API over a runtime of the suite, and an API server of a few lines before it, for `kubectl`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -60,6 +61,14 @@ impl StatsProvider for PodFigures {
     }
 }
 
+/// Where a node of this process serves its API: at an IP address of its own, so that no other test takes the port.
+fn node_address() -> SocketAddr {
+    static NODES: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, high, low, NODES.fetch_add(1, Ordering::Relaxed));
+    SocketAddr::new(IpAddr::V4(ip), 10_250)
+}
+
 /// A node with one pod, and what stands before it.
 pub(crate) struct Front {
     node: SocketAddr,
@@ -92,9 +101,7 @@ impl Front {
             wall: clock(),
             notes: PluginStatusLines::default(),
         };
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let node = free.local_addr().unwrap();
-        drop(free);
+        let node = node_address();
         let api = NodeApi {
             address: node,
             node_name: "n1".to_owned(),
