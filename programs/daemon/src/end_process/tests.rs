@@ -70,7 +70,7 @@ const ALLOWED: [(&str, usize, &str); 36] = [
 
 /// The tasks without which an agent would stay alive and do nothing, each with the file that starts it. Without quotes in
 /// the source, it is a variable: `name` of each plug-in and of each task of the pod workers.
-const TASKS: [(&str, &str); 46] = [
+const TASKS: [(&str, &str); 47] = [
     ("Node object", "node/src/cluster/start.rs"),
     ("a shutdown's progress", "programs/daemon/src/service.rs"),
     ("changes of services", "runtimes/process/src/systemd/listen.rs"),
@@ -85,6 +85,7 @@ const TASKS: [(&str, &str); 46] = [
     ("exit of a container", "runtimes/cri/src/exits.rs"),
     ("intake", "node/src/core.rs"),
     ("login manager", "systemd/src/logind.rs"),
+    ("machine lock", "runtimes/engine/src/machine_lock.rs"),
     ("manifests", "node/src/core.rs"),
     ("manifests", "programs/daemon/src/service.rs"),
     ("mirror pods", "node/src/cluster/start.rs"),

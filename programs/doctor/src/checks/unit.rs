@@ -336,7 +336,10 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
 fn loose(check: Check, facts: &Facts, service: &ServiceView) -> Option<Finding> {
     let configured = facts.config.config.node.runtime;
     let needs_it = [configured, facts.runtime_in_use()].contains(&RuntimeKind::Process);
-    let drop_in = service.drop_ins.iter().find(is_for_processes).filter(|_| !needs_it)?;
+    // systemd also names one that a link to /dev/null masks.
+    let is_in_force = service.kill_mode == "process";
+    let drop_in = service.drop_ins.iter().find(is_for_processes);
+    let drop_in = drop_in.filter(|_| is_in_force && !needs_it)?;
     Some(
         check
             .info("the unit is set up for `runtime: process`: the agent has no sandbox")
