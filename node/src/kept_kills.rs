@@ -36,6 +36,9 @@ pub(crate) struct KeptKills {
 struct KeptKill {
     uid: PodUid,
     boot_id: String,
+    /// When it was requested, in milliseconds since the boot; absent in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked_boot_ms: Option<u64>,
     /// The pod, if it has no file yet.
     #[serde(skip)]
     unwritten: Option<PodRef>,
@@ -56,7 +59,8 @@ struct KeptKill {
 // === impl KeptKills ===
 
 impl KeptKills {
-    /// Reads the records that an earlier agent of this boot left in `directory`, and deletes those of other boots.
+    /// Reads the records that an earlier agent of this boot left in `directory`, and deletes those of other boots, or from
+    /// before the system was started again in it.
     /// `plugins` are the third-party plug-ins of this agent: a request of any other plug-in is dropped. Blocking.
     pub(crate) fn open(
         directory: PathBuf,
@@ -78,7 +82,7 @@ impl KeptKills {
                     continue;
                 }
             };
-            let is_ours = kept.boot_id == boot_id;
+            let is_ours = kept.is_of(boot_id, clock.system_start());
             match reason(&kept.by, plugins).filter(|_| is_ours) {
                 Some(by) => {
                     found.insert(kept.uid.clone(), kept.kill(by));
@@ -112,6 +116,7 @@ impl KeptKills {
         let mut kept = KeptKill {
             uid: pod.uid.clone(),
             boot_id: self.boot_id.clone(),
+            asked_boot_ms: Some(self.boot_ms_after(Duration::ZERO)),
             unwritten: (by == KillReason::Shutdown).then(|| pod.clone()),
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
@@ -234,6 +239,12 @@ impl Recorder for KeptKills {
 // === impl KeptKill ===
 
 impl KeptKill {
+    /// Whether it is of this boot, and of the system that was started in it then.
+    fn is_of(&self, boot_id: &str, system_start: Duration) -> bool {
+        let asked = self.asked_boot_ms.map(Duration::from_millis);
+        self.boot_id == boot_id && asked.is_none_or(|asked| asked >= system_start)
+    }
+
     fn kill(&self, by: KillReason) -> EarlierKill {
         // The node needed what the pod had.
         let evict = matches!(
@@ -408,6 +419,21 @@ mod tests {
         next.record(&stopped("late"));
         next.record(&Event::PodAdmitted { pod: label("late") });
         assert_eq!(open(state.path(), "boot", 111).1.len(), 1);
+    }
+
+    /// After a soft-reboot, or the restart of a container.
+    #[test]
+    fn what_was_asked_before_the_system_was_started_again_in_this_boot_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        kept.record(&asked("before", KillReason::Plugin(MINE)));
+        let (kept, _) = open(state.path(), "boot", 130);
+        kept.record(&asked("after", KillReason::Plugin(MINE)));
+        let clock = BootClock::new(|| secs(140)).with_system_start(secs(120));
+        let mine = RegisteredPlugin { name: MINE, metrics: Vec::new() };
+        let (_, found) = KeptKills::open(state.path().join("kills"), "boot", clock, &[mine]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&PodUid::new("after")]);
+        assert_eq!(std::fs::read_dir(state.path().join("kills")).unwrap().count(), 1);
     }
 
     #[test]

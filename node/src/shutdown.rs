@@ -242,14 +242,15 @@ impl Shutdown {
         let records = running::places(&state, volatile, std::convert::identity);
         let of_drain = running::places(&state, volatile, RecordFile::of_drain);
         let drain = OperatorDrain::of_boot(of_drain, boot_id, operator.earlier_drain().as_ref());
-        let carried = running::pick_up(&records, boot_id, &core.gate);
+        let system = (&**boot_id, core.boot_clock.system_start());
+        let carried = running::pick_up(&records, system, &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
             operator.restore(deadline, text);
         }
         let ShutdownHandle { inhibitor, policy, progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
             Trigger::Drill => LastBootState::nothing(),
-            _ => LastBootState::new(&state, &reports, &records, boot_id, core.wall.now()),
+            _ => LastBootState::new(&state, &reports, &records, system, core.wall.now()),
         };
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);

@@ -132,8 +132,9 @@ impl ReportSource<'_> {
     ) -> Result<Option<String>, CommandError> {
         let access = &self.config(out)?.access;
         let this = winddown_host::machine::boot_id();
+        let this = (&*this, winddown_host::machine::boot_clock().system_start());
         let volatile = access.control_socket.parent();
-        reports::unreported(&access.state_directory, volatile, &this, list).map_err(|error| {
+        reports::unreported(&access.state_directory, volatile, this, list).map_err(|error| {
             let what = "the last run may be one whose record cannot be read";
             CommandError::new(Exit::PodsLeft, anyhow::Error::new(error).context(what))
                 .refused_if_unprivileged()

@@ -420,12 +420,9 @@ impl<K: EndingPods> ShutdownController<K> {
             tracing::info!(
                 "the shutdown that terminated this boot's pods is over: admitting pods again"
             );
-            // Report it only if the node did not go down. It did if this is after a soft reboot or the
-            // restart of a container: everything but the kernel was restarted. Check both the time and
-            // the kind, because either may be unknown.
-            let begun = Duration::from_millis(record.started_boot_ms);
-            let is_same_system = begun >= self.parts.boot_clock.system_start();
-            if is_same_system && record.report.node_action.as_deref() != Some("softReboot") {
+            // Report it only if the node did not go down. It did if this is after a soft reboot, which the record is
+            // from before: when the system was started may be unknown.
+            if record.report.node_action.as_deref() != Some("softReboot") {
                 self.report_called_off(&record).await;
             }
         } else {

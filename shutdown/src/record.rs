@@ -104,9 +104,14 @@ pub trait RecordStore: Send + Sync + 'static {
 // === impl RunRecord ===
 
 impl RunRecord {
-    /// Returns the newest record of the boot `boot_id` in any of `places`. Unreadable records are logged
-    /// and skipped. An empty `boot_id` matches no record. Blocks on the disk.
-    pub fn of_boot(places: &[Arc<dyn RecordStore>], boot_id: &str) -> Option<Self> {
+    /// Returns the newest record of the boot `boot_id` in any of `places`, of a run that began at `since` or later: by
+    /// the boot's clock, when the [system was started](winddown_shared::BootClock::system_start). Unreadable records are
+    /// logged and skipped. An empty `boot_id` matches no record. Blocks on the disk.
+    pub fn of_boot(
+        places: &[Arc<dyn RecordStore>],
+        boot_id: &str,
+        since: Duration,
+    ) -> Option<Self> {
         if boot_id.is_empty() {
             return None;
         }
@@ -118,7 +123,7 @@ impl RunRecord {
                 None
             }
         };
-        let found = places.iter().filter_map(read).filter(|r| r.report.boot_id == boot_id);
+        let found = places.iter().filter_map(read).filter(|r| r.is_of(boot_id, since));
         let found = found.filter(|record| {
             let possible = record.longest() <= MAX_PLAUSIBLE_TIME;
             if !possible {
@@ -129,6 +134,18 @@ impl RunRecord {
             possible
         });
         found.max_by_key(RunRecord::age)
+    }
+
+    /// Whether the run began in the boot `boot_id`, at `since` or later by that boot's clock. A soft-reboot, and the
+    /// restart of a container, end a run that went on before, but not the boot.
+    pub fn is_of(&self, boot_id: &str, since: Duration) -> bool {
+        self.report.boot_id == boot_id && Duration::from_millis(self.started_boot_ms) >= since
+    }
+
+    /// The record of the run when nothing of it is left to do, because it was called off or a report says the rest.
+    #[must_use]
+    pub fn closed(self) -> Self {
+        Self { phase: RunPhase::Cancelled, sequence: self.sequence + 1, ..self }
     }
 
     /// Returns the kill requests, by pod UID, to repeat for the pods that had been requested to stop when this was

@@ -77,10 +77,7 @@ impl OperatorDrain {
         earlier: Option<&Drain>,
     ) -> Self {
         let earlier = earlier.filter(|drain| !drain.is_over);
-        let carried = earlier.and_then(|drain| {
-            let found = RunRecord::of_boot(&records, boot_id);
-            found.filter(|record| Duration::from_millis(record.started_boot_ms) >= drain.begun)
-        });
+        let carried = earlier.and_then(|drain| RunRecord::of_boot(&records, boot_id, drain.begun));
         let (turn, state) = (Arc::new(Semaphore::new(1)), watch::Sender::default());
         Self { turn, state, records, carried: Mutex::new(carried) }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{
-    BootMark, Evidence, FileError, LastBoot, RecordStore, ReportStore, RunRecord, last_boot,
+    BootMark, Evidence, FileError, LastBoot, RecordStore, ReportStore, RunPhase, RunRecord,
+    last_boot,
 };
 
 use winddown_control::api::LastBootStatus;
@@ -37,7 +38,7 @@ impl LastBootState {
         state: &Path,
         reports: &ReportStore,
         records: &[Arc<dyn RecordStore>],
-        boot_id: &str,
+        (boot_id, system_start): (&str, Duration),
         now: WallTime,
     ) -> Self {
         if boot_id.is_empty() {
@@ -45,11 +46,16 @@ impl LastBootState {
         }
         reports.remove_drafts();
         let mut problems = Vec::new();
-        let (last, mark) = find(state, reports, records, boot_id, &mut problems);
+        let system = (boot_id, system_start);
+        let (last, mark) = find(state, reports, records, system, &mut problems);
         problems.iter().for_each(log);
         let first = mark.as_ref().is_none_or(|mark| mark.boot_id != boot_id);
-        if let LastBoot::Recorded(report) = &last {
-            or_log(reports.write(report));
+        let is_told = match &last {
+            LastBoot::Recorded(report) => or_log(reports.write(report)),
+            _ => true,
+        };
+        if is_told {
+            close_earlier(records, system);
         }
         or_log(BootMark::after(mark.as_ref(), boot_id, now).store(state));
         let again = last.report().is_some_and(|report| report.boot_id == boot_id);
@@ -107,7 +113,7 @@ pub(super) fn find(
     state: &Path,
     reports: &ReportStore,
     records: &[Arc<dyn RecordStore>],
-    boot_id: &str,
+    (boot_id, system_start): (&str, Duration),
     problems: &mut Vec<FileError>,
 ) -> (LastBoot, Option<BootMark>) {
     let mark = or_none(BootMark::load(state), problems);
@@ -118,23 +124,41 @@ pub(super) fn find(
     };
     let report = or_none(report, problems);
     let is_of_this_boot = mark.as_ref().is_some_and(|mark| mark.boot_id == boot_id);
-    let same_boot = match is_of_this_boot {
+    let record = newest_of_earlier(records, (boot_id, system_start));
+    let is_recorded = record.as_ref().is_some_and(|record| record.report.boot_id == boot_id);
+    let same_boot = match is_of_this_boot || is_recorded {
         true => or_none(reports.shutdown_of_boot(boot_id), problems),
         false => None,
     };
-    let record = newest_of_other_boots(records, boot_id);
     let boot_id = boot_id.to_owned();
     let evidence = Evidence { boot_id, mark: mark.clone(), report, same_boot, record };
     (last_boot(evidence), mark)
 }
 
-/// The newest run record that an agent of another boot left.
-fn newest_of_other_boots(records: &[Arc<dyn RecordStore>], boot_id: &str) -> Option<RunRecord> {
+/// The newest run record that an agent of another boot left, or one of this boot before the system was started again.
+fn newest_of_earlier(
+    records: &[Arc<dyn RecordStore>],
+    (boot_id, system_start): (&str, Duration),
+) -> Option<RunRecord> {
     // A record that cannot be read was logged when the run of this boot was looked for.
     let found = records.iter().filter_map(|place| place.read().ok().flatten());
     found
-        .filter(|record| record.report.boot_id != boot_id)
+        .filter(|record| !record.is_of(boot_id, system_start))
         .max_by_key(|record| (record.report.started_at, record.sequence))
+}
+
+/// Closes the records of this boot's runs before the system was started again: they are told once, and do not say how the
+/// boot ends.
+fn close_earlier(records: &[Arc<dyn RecordStore>], (boot_id, system_start): (&str, Duration)) {
+    for place in records {
+        let found = place.read().ok().flatten().filter(|record| {
+            let is_earlier = !record.is_of(boot_id, system_start);
+            record.report.boot_id == boot_id && is_earlier && record.phase != RunPhase::Cancelled
+        });
+        if let Some(record) = found {
+            or_log(place.write(&record.closed()));
+        }
+    }
 }
 
 fn or_none<T>(result: Result<Option<T>, FileError>, problems: &mut Vec<FileError>) -> Option<T> {
@@ -144,10 +168,9 @@ fn or_none<T>(result: Result<Option<T>, FileError>, problems: &mut Vec<FileError
     })
 }
 
-fn or_log<T>(result: Result<T, FileError>) {
-    if let Err(error) = result {
-        log(&error);
-    }
+/// Returns whether it went well.
+fn or_log<T>(result: Result<T, FileError>) -> bool {
+    result.inspect_err(log).is_ok()
 }
 
 fn log(error: &FileError) {

@@ -1,6 +1,7 @@
 //! The reports on disk, in the form of the control API and the commands.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use winddown_shared::error_chain;
 use winddown_shutdown::{
@@ -62,14 +63,15 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
 }
 
 /// Why the last of the reports in `list` may not be of the last run, if so; while an agent runs, its status says it
-/// (`NodeStatus::unreported`). `state` and `volatile` are the agent's directories. Blocks on the disk.
+/// (`NodeStatus::unreported`). `state` and `volatile` are the agent's directories; the boot's id comes with when the
+/// system was started in it. Blocks on the disk.
 ///
 /// # Errors
 /// What earlier agents left cannot be read.
 pub fn unreported(
     state: &Path,
     volatile: Option<&Path>,
-    boot_id: &str,
+    (boot_id, system_start): (&str, Duration),
     list: &ReportList,
 ) -> Result<Option<String>, FileError> {
     if boot_id.is_empty() {
@@ -83,7 +85,8 @@ pub fn unreported(
     }
     let mut problems = Vec::new();
     let store = ReportStore::new(directory(state));
-    let (before, _) = last_boot::find(state, &store, &records, boot_id, &mut problems);
+    let (before, _) =
+        last_boot::find(state, &store, &records, (boot_id, system_start), &mut problems);
     if let Some(problem) = problems.pop() {
         return Err(problem);
     }

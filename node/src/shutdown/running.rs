@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_host::machine::is_in_memory;
@@ -33,14 +34,14 @@ pub(crate) fn places(
     files.map(|place| Arc::new(file(place)) as Arc<dyn RecordStore>).collect()
 }
 
-/// The run of this boot that an earlier agent began, unless it was cancelled. If there is one, the gate is
-/// shut before any pod can be admitted.
+/// The run of this boot that an earlier agent began since the system was started, unless it was cancelled. If there is
+/// one, the gate is shut before any pod can be admitted.
 pub(super) fn pick_up(
     places: &[Arc<dyn RecordStore>],
-    boot_id: &str,
+    (boot_id, system_start): (&str, Duration),
     gate: &AdmissionGate,
 ) -> Option<RunRecord> {
-    let found = RunRecord::of_boot(places, boot_id);
+    let found = RunRecord::of_boot(places, boot_id, system_start);
     let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
     if carried.is_some() {
         gate.shut(GateReason::Startup);

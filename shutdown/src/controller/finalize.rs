@@ -14,8 +14,7 @@ use crate::EndingPods;
 use crate::run::outcome_of;
 use crate::run_context::RunContext;
 use crate::{
-    Budget, Outcome, ReportSink, RunPhase, RunRecord, RunReport, ShutdownReport, StateFile,
-    StateTimes,
+    Budget, Outcome, ReportSink, RunRecord, RunReport, ShutdownReport, StateFile, StateTimes,
 };
 
 /// The shortest time that the disk gets.
@@ -157,10 +156,8 @@ impl<K: EndingPods> ShutdownController<K> {
 
     /// Persists that the run of `record` was called off, so that the next agent of this boot does
     /// not resume it.
-    pub(super) async fn close(&self, mut record: RunRecord) {
-        record.phase = RunPhase::Cancelled;
-        record.sequence += 1;
-        let record = Arc::new(record);
+    pub(super) async fn close(&self, record: RunRecord) {
+        let record = Arc::new(record.closed());
         // Each on its own: a place that hangs keeps no other open.
         let writes = self.parts.records.iter().map(|place| {
             let (place, record) = (Arc::clone(place), Arc::clone(&record));

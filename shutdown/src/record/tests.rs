@@ -95,7 +95,7 @@ fn the_newest_record_of_this_boot_counts_wherever_it_is() {
         directories.iter().map(|d| RecordFile::in_directory(d.path())).collect();
     let places: Vec<Arc<dyn RecordStore>> =
         files.iter().cloned().map(|file| Arc::new(file) as Arc<dyn RecordStore>).collect();
-    assert_eq!(RunRecord::of_boot(&places, "boot"), None);
+    assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), None);
     for (first, second, newest) in [
         (("boot", 1, 1), ("boot", 1, 2), Some((1, 2))),
         (("boot", 1, 3), ("boot", 1, 2), Some((1, 3))),
@@ -106,12 +106,18 @@ fn the_newest_record_of_this_boot_counts_wherever_it_is() {
         for (file, (boot, started, sequence)) in files.iter().zip([first, second]) {
             file.write(&record(boot, started, sequence)).unwrap();
         }
-        let found = RunRecord::of_boot(&places, "boot");
+        let found = RunRecord::of_boot(&places, "boot", Duration::ZERO);
         assert_eq!(found.map(|r| (r.started_boot_ms, r.sequence)), newest);
+    }
+    // The system was started again in this boot, and its record is from before.
+    files[0].write(&record("boot", 5, 1)).unwrap();
+    for (since, is_found) in [(5, true), (6, false)] {
+        let found = RunRecord::of_boot(&places, "boot", Duration::from_millis(since));
+        assert_eq!(found.is_some(), is_found, "{since}");
     }
     // A kernel that does not say which boot this is has no earlier agent.
     files[0].write(&record("", 1, 1)).unwrap();
-    assert_eq!(RunRecord::of_boot(&places, ""), None);
+    assert_eq!(RunRecord::of_boot(&places, "", Duration::ZERO), None);
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other
         let text = error_chain(&bad.read().unwrap_err());
         assert!(text.starts_with(&expected), "{text}");
         let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(bad.clone()), Arc::new(good.clone())];
-        assert_eq!(RunRecord::of_boot(&places, "boot").unwrap().sequence, 1);
+        assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO).unwrap().sequence, 1);
     }
 }
 
@@ -169,7 +175,7 @@ fn a_record_in_memory_is_read_like_any_other_and_counts_when_it_is_newer() {
     memory.write(&record("boot", 1, 4)).unwrap();
     memory.write(&record("boot", 1, 5)).unwrap();
     let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(disk), Arc::new(memory)];
-    assert_eq!(RunRecord::of_boot(&places, "boot"), Some(record("boot", 1, 5)));
+    assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), Some(record("boot", 1, 5)));
 }
 
 #[test]
@@ -187,10 +193,10 @@ fn impossible_times_are_not_counted_with() {
     for change in changes {
         let mut record = record("boot", 1, 1);
         file.write(&record).unwrap();
-        assert!(RunRecord::of_boot(&places, "boot").is_some());
+        assert!(RunRecord::of_boot(&places, "boot", Duration::ZERO).is_some());
         change(&mut record, endless);
         file.write(&record).unwrap();
-        assert_eq!(RunRecord::of_boot(&places, "boot"), None);
+        assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), None);
     }
 }
 
@@ -203,7 +209,7 @@ fn the_farthest_deadline_that_a_notice_can_have_is_counted_with() {
     record.report.notice.as_mut().unwrap().deadline = winddown_shared::LONGEST_NOTICE;
     record.report.budget.pods = winddown_shared::LONGEST_NOTICE;
     file.write(&record).unwrap();
-    assert!(RunRecord::of_boot(&places, "boot").is_some());
+    assert!(RunRecord::of_boot(&places, "boot", Duration::ZERO).is_some());
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub struct Evidence {
     pub report: Option<ShutdownReport>,
     /// The last shutdown of this boot: the boot id stays the same over a soft reboot.
     pub same_boot: Option<ShutdownReport>,
-    /// The last record of a run.
+    /// The last record of a run of an earlier boot, or of this one if the system was started again since
+    /// ([`RunRecord::is_of`]).
     pub record: Option<RunRecord>,
 }
 
@@ -50,6 +51,14 @@ pub enum LastBoot {
 /// Determines from `evidence` how the node went down before this boot.
 pub fn last_boot(evidence: Evidence) -> LastBoot {
     let Evidence { boot_id, mark, report, same_boot, record } = evidence;
+    if let Some(record) = record.as_ref().filter(|r| r.report.boot_id == boot_id && ends_a_boot(r))
+    {
+        let reported = same_boot.filter(|report| !is_of_later_run(record, report));
+        return match reported {
+            Some(report) => LastBoot::Reported(Box::new(report)),
+            None => LastBoot::Recorded(Box::new(report_of(record.clone()))),
+        };
+    }
     if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
         let soft = |report: &ShutdownReport| {
             is_soft_reboot(report) && report.finished_at >= mark.started_at
@@ -65,7 +74,8 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
     };
     let last_start = previous.as_ref().and_then(|previous| previous.agent_started_at);
     let came_back = |report: &ShutdownReport| {
-        is_soft_reboot(report) && last_start.is_some_and(|start| start > report.finished_at)
+        (is_soft_reboot(report) || report.outcome == Outcome::CutOff)
+            && last_start.is_some_and(|start| start > report.finished_at)
     };
     let report = report.filter(|report| of_it(&report.boot_id) && !came_back(report));
     let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{Outcome, RecordFile, RecordStore, ReportStore, RunRecord, ShutdownReport};
@@ -41,8 +42,14 @@ impl Machine {
     }
 
     fn agent_starts(&self, boot: &str, minute: u32) -> LastBootState {
+        self.agent_starts_in(boot, Duration::ZERO, minute)
+    }
+
+    /// In a system that was started this long after the kernel.
+    fn agent_starts_in(&self, boot: &str, system_start: Duration, minute: u32) -> LastBootState {
         let place = Arc::new(RecordFile::in_directory(self.state.path())) as Arc<dyn RecordStore>;
-        LastBootState::new(self.state.path(), &self.reports, &[place], boot, at(minute))
+        let system = (boot, system_start);
+        LastBootState::new(self.state.path(), &self.reports, &[place], system, at(minute))
     }
 
     fn leave_record(&self, boot: &str, minute: u32) {
@@ -96,6 +103,24 @@ fn a_machine_that_went_down_in_the_middle_gets_its_report_at_the_next_start() {
     }
 }
 
+/// By a soft-reboot, or in a container: the kernel, and with it the boot, is the same.
+#[test]
+fn a_system_that_went_down_in_the_middle_gets_its_report_and_is_told_once() {
+    let machine = Machine::new();
+    machine.agent_starts("boot", 1);
+    machine.leave_record("boot", 30);
+    let again = Duration::from_secs(600);
+    let (graceful, text) = told(&machine.agent_starts_in("boot", again, 31)).unwrap();
+    assert_eq!(graceful, Some(false));
+    assert!(text.ends_with("still terminating: default/web"), "{text}");
+    assert_eq!(told(&machine.agent_starts_in("boot", again, 32)), None);
+    let kept = machine.reports.list().unwrap().reports;
+    assert_eq!((kept.len(), kept[0].outcome), (1, Outcome::CutOff));
+    // The boot that ends later did not end with that run.
+    let (_, text) = told(&machine.agent_starts("next", 50)).unwrap();
+    assert!(text.starts_with("the node went down without a shutdown"), "{text}");
+}
+
 #[test]
 fn a_machine_that_lost_power_is_told_apart_from_an_agent_that_was_stopped() {
     let machine = Machine::new();
@@ -120,7 +145,8 @@ fn a_broken_or_full_state_directory_costs_the_answer_and_nothing_else() {
     // The mark is valid again.
     assert!(machine.agent_starts("boot-3", 3).status().is_some());
     let nowhere = std::path::Path::new("/proc/nowhere");
-    let back = LastBootState::new(nowhere, &ReportStore::new(nowhere), &[], "boot", at(1));
+    let system = ("boot", Duration::ZERO);
+    let back = LastBootState::new(nowhere, &ReportStore::new(nowhere), &[], system, at(1));
     assert_eq!(back.status(), None);
     assert_eq!(machine.agent_starts("", 4).status(), None, "a boot without an id");
 }

@@ -163,7 +163,8 @@ pub(super) fn unreported(
         Err(error) => return not_observed(&error, &reports::directory(state)),
     };
     let this = winddown_host::machine::boot_id();
-    match reports::unreported(state, socket.parent(), &this, &list) {
+    let this = (&*this, winddown_host::machine::boot_clock().system_start());
+    match reports::unreported(state, socket.parent(), this, &list) {
         Ok(what) => Fact::Known(what),
         Err(error) => {
             let kind = match &error {

@@ -111,7 +111,7 @@ impl Site {
 
     /// Starts an agent, which reads the disk as the node does.
     pub(super) fn agent(&self) -> Agent {
-        let carried = RunRecord::of_boot(&self.places, "boot");
+        let carried = RunRecord::of_boot(&self.places, "boot", self.system_start);
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
         if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
             gate.shut(GateReason::Startup);

@@ -29,7 +29,7 @@ async fn killed_with<const N: usize>(pods: [(winddown_shared::Pod, Duration); N]
 }
 
 fn phase(site: &Site) -> RunPhase {
-    RunRecord::of_boot(&site.places, "boot").unwrap().phase
+    RunRecord::of_boot(&site.places, "boot", site.system_start).unwrap().phase
 }
 
 #[tokio::test(start_paused = true)]

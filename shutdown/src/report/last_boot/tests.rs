@@ -156,9 +156,27 @@ fn only_the_boot_before_counts() {
     // Without a mark there is only the last report: older agents wrote no mark.
     let last = last_boot(Evidence { report: older, ..evidence(None) });
     assert_eq!(last.graceful(), Some(true));
-    // A run of this boot does not count.
-    let own = Some(record(NOW, 30, RunPhase::Ending));
-    assert_eq!(last_boot(Evidence { record: own, ..evidence(None) }), LastBoot::Unknown);
+}
+
+/// In a container, or by a soft-reboot: the boot is the same.
+#[test]
+fn a_run_that_the_system_did_not_wait_for_is_told_although_the_boot_is_the_same() {
+    for mark in [None, mark(NOW), mark(BEFORE)] {
+        for minute in [None, Some(20)] {
+            let same_boot = minute.map(|minute| shutdown(NOW, minute, Outcome::Clean));
+            let record = Some(record(NOW, 30, RunPhase::Ending));
+            let last = last_boot(Evidence { record, same_boot, ..evidence(mark.clone()) });
+            assert!(matches!(&last, LastBoot::Recorded(_)), "{last:?}");
+        }
+    }
+    for (phase, is_told) in [(RunPhase::Released, true), (RunPhase::Cancelled, false)] {
+        let report = shutdown(NOW, 30, Outcome::Forced);
+        let same_boot = Some(report.clone());
+        let record = Some(record(NOW, 30, phase));
+        let last = last_boot(Evidence { record, same_boot, ..evidence(mark(NOW)) });
+        let reported = LastBoot::Reported(Box::new(report));
+        assert_eq!(last, if is_told { reported } else { LastBoot::Unknown }, "{phase:?}");
+    }
 }
 
 #[test]
