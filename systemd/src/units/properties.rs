@@ -24,6 +24,9 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("OOMPolicy", "kill".into()),
         // At a shutdown, or a change to another target, systemd must not stop it by itself.
         ("DefaultDependencies", false.into()),
+        // Its output may be a container's: `<0>` at the beginning of a line would be taken for a level, and journald sends
+        // what is an emergency to every terminal.
+        ("SyslogLevelPrefix", false.into()),
         ("IgnoreOnIsolate", true.into()),
     ];
     if service.survives {
@@ -59,7 +62,6 @@ pub(super) fn properties(service: NewUnit) -> Properties {
     let journal = service.journal.unwrap_or_default();
     if !journal.identifier.is_empty() {
         all.push(("SyslogIdentifier", journal.identifier.into()));
-        all.push(("LogRateLimitIntervalUSec", 0_u64.into()));
     }
     if !journal.fields.is_empty() {
         let fields = journal.fields.into_iter();

@@ -2,7 +2,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use winddown_host::service_units::{Keep, NewUnit, UnitExit, UnitLimits, UnitPhase, UnitView};
+use winddown_host::service_units::{
+    JournalMarks, Keep, NewUnit, UnitExit, UnitLimits, UnitOutput, UnitPhase, UnitView,
+};
 use zbus::{OwnedVariant, Variant};
 
 use super::path::unit_of;
@@ -131,6 +133,19 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     let start = all["ExecStart"].to_string();
     assert!(start.contains("$$HOME %n"), "{start}");
     assert!(!all.contains_key("ExecStartEx"), "systemd 252 forgets it at a reload");
+}
+
+#[test]
+fn what_a_container_prints_sets_no_level_in_the_journal_and_is_limited_as_any_services() {
+    let marks = JournalMarks { identifier: "web-0/main".to_owned(), ..JournalMarks::default() };
+    let service =
+        NewUnit { error: UnitOutput::Journal, journal: Some(marks), ..NewUnit::default() };
+    let all: HashMap<&str, Variant<'_>> = properties(service).into_iter().collect();
+    assert_eq!(all["StandardError"], "journal".into());
+    assert_eq!(all.get("SyslogLevelPrefix"), Some(&Variant::Bool(false)));
+    for limit in ["LogRateLimitIntervalUSec", "LogRateLimitBurst"] {
+        assert!(!all.contains_key(limit), "{limit} of journald.conf does not hold");
+    }
 }
 
 #[test]

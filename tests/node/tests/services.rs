@@ -90,7 +90,7 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
         return Ok(());
     };
     for (name, script) in [
-        ("fails", "echo to stdout; echo to stderr >&2; exit 7"),
+        ("fails", "echo to stdout; echo to stderr >&2; echo '<0>to all'; exit 7"),
         // Of each two the pod's command keeps one.
         ("killed", "kill -KILL $$$$"),
         ("leaves", "sleep 1000 & exit 0"),
@@ -144,6 +144,9 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
     let line: serde_json::Value = serde_json::from_str(lines.next().ok_or("not in the journal")?)?;
     assert_eq!(line["WINDDOWN_CONTAINER"], "main", "{line}");
     assert_eq!(line["WINDDOWN_POD"], "fails-winddown-node", "{line}");
+    let line = journal.lines().find(|line| line.contains("\"<0>to all\""));
+    let line: serde_json::Value = serde_json::from_str(line.ok_or("its level was read")?)?;
+    assert_eq!(line["PRIORITY"], "6", "{line}");
     // What every user may ask systemd says nothing of a container's environment.
     let shown = scenario.node.run(&["systemctl", "show", UNITS]).await?;
     assert!(!shown.contains("s3cret"), "{shown}");
