@@ -17,6 +17,7 @@ use super::client::{CallError, CriClient, RuntimeEndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
 use super::foreign_hooks::HookEnd;
+use super::foreign_pods::may_run;
 use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
@@ -37,7 +38,7 @@ pub struct PodContainers {
 /// The state of one pod in the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignPod {
-    /// Names of the running containers, without the sandbox.
+    /// Names of the running containers, without the sandbox, and of those whose state the runtime does not know.
     pub running: Vec<String>,
     /// Whether its sandbox is ready.
     pub has_sandbox: bool,
@@ -88,7 +89,7 @@ impl PodContainers {
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
     pub async fn look(&self) -> Result<PodUidMap<ForeignPod>, RuntimeError> {
         let (sandboxes, containers) = self.list_both().await?;
-        let mut running: Vec<_> = containers.into_iter().filter(is_running).collect();
+        let mut running: Vec<_> = containers.into_iter().filter(may_run).collect();
         self.processes.follow(&self.client, &running);
         running.retain(|container| !self.processes.has_ended(&container.id));
         let mut found = PodUidMap::<ForeignPod>::default();
@@ -139,7 +140,7 @@ impl PodContainers {
         runs_hooks: bool,
         sidecars: &[String],
     ) -> Result<ForeignStop, RuntimeError> {
-        let running = self.list(Some(uid)).await?.into_iter().filter(is_running);
+        let running = self.list(Some(uid)).await?.into_iter().filter(may_run);
         let turns = foreign_turns::of(running.collect(), sidecars);
         let mut all = ForeignStop { ran: !turns.is_empty(), ..ForeignStop::default() };
         let stops = turns.into_iter().map(|(container, turn)| {
@@ -163,7 +164,7 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer.
     pub async fn hooks_begin(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        for container in self.list(Some(uid)).await?.iter().filter(|one| is_running(one)) {
+        for container in self.list(Some(uid)).await?.iter().filter(|one| may_run(one)) {
             if foreign_hooks::of(container).is_some_and(|hook| hook.sleep.is_none()) {
                 self.begun_hooks.begin(&container.id);
             }
@@ -266,8 +267,4 @@ impl PodContainers {
 
 fn of_pod(uid: &PodUid) -> impl Iterator<Item = (String, String)> {
     std::iter::once((labels::POD_UID.to_owned(), uid.as_str().to_owned()))
-}
-
-fn is_running(container: &api::Container) -> bool {
-    container.state() == ContainerState::ContainerRunning
 }

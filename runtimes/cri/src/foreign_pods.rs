@@ -44,8 +44,16 @@ pub(super) fn described(
     pods
 }
 
+/// Whether processes of the container may run: a runtime that was restarted may not know.
+pub(super) fn may_run(container: &Container) -> bool {
+    match container.state() {
+        ContainerState::ContainerRunning | ContainerState::ContainerUnknown => true,
+        ContainerState::ContainerCreated | ContainerState::ContainerExited => false,
+    }
+}
+
 fn found(name: String, container: Container) -> FoundContainer {
-    let runs = container.state() == ContainerState::ContainerRunning;
+    let runs = may_run(&container);
     let image = container.image.unwrap_or_default();
     let named = Some(image.user_specified_image).filter(|image| !image.is_empty());
     let since = WallTime::from_nanosecond(container.created_at.into());

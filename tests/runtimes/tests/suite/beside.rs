@@ -73,6 +73,19 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
 }
 
 #[tokio::test]
+async fn containers_whose_state_the_runtime_has_lost_count_as_running_and_are_stopped() {
+    let (stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    stage.cri.lose_states();
+    assert_eq!(inside(&containers, &web).await.0, named(&["polite", "stubborn"]));
+    let found = containers.describe().await.unwrap();
+    let mut all = found.iter().flat_map(|pod| &pod.containers);
+    assert!(all.all(|container| container.running_since.is_some()), "{found:?}");
+    assert!(containers.stop(&web, secs(1), false, &[]).await.unwrap().ran);
+    assert_eq!(inside(&containers, &web).await.0, named(&[]));
+}
+
+#[tokio::test]
 async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_sandbox_does() {
     let (stage, web) = three_pods().await;
     let containers = beside(&stage);
