@@ -11,10 +11,10 @@
 //!   is shown as failed and is tried again.
 //! * **In a task that the node depends on**: `shared::critical` starts the task with a name and reports its panic, or its
 //!   premature end, to the owner of the process. The agent (`programs/daemon/src/end_process.rs`) logs the name and exits with 9;
-//!   `Restart=always` without a start limit does the rest. An embedder's `SystemdService::run` fails, or
-//!   it installs a handler of its own; without either the panic is only logged. Critical tasks are, among others, the pod workers and their timer, the intake and the desired pods, the
-//!   shutdown controller, logind, notices, eviction, a drain, the control server, the manifests, the listeners of the
-//!   runtimes, and everything that keeps the API server up to date.
+//!   `Restart=always` without a start limit does the rest. An embedder's `SystemdService::run` fails, or it installs a
+//!   handler of its own; without either the panic is only logged. Critical tasks are, among others, the pod workers and
+//!   their timer, the intake and the desired pods, the shutdown controller, logind, notices, eviction, a drain, the
+//!   control server, the manifests, the listeners of the runtimes, and everything that keeps the API server up to date.
 //!
 //! The node is protected without the other tasks, so they are not critical: the shim (a process of its own, watched by its
 //! lock), metrics over TCP, tasks that only fill in the status, writing to the journal, notes on disk, and tasks that

@@ -85,8 +85,12 @@ pub fn boot_clock() -> BootClock {
     clock.with_system_start(system_start().unwrap_or_default())
 }
 
-/// When the first process was started, relative to the kernel's boot; none if it cannot be read.
+/// When the first process was started, relative to the kernel's boot; none if it cannot be read, or if this is the first
+/// process of a container: its restart is not the system's.
 fn system_start() -> Option<Duration> {
+    if std::process::id() == 1 {
+        return None;
+    }
     let text = kernel::read_to_string("/proc/1/stat").ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
     let ticks: u64 = ProcStat::new(&text)?.field(22)?;
