@@ -22,22 +22,17 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("IgnoreSIGPIPE", false.into()),
         // If the kernel OOM-kills one of its processes, systemd kills the whole service.
         ("OOMPolicy", "kill".into()),
+        // `<0>` before a container's line is no level: journald shows emergencies on every terminal.
+        ("SyslogLevelPrefix", false.into()),
         // At a shutdown, or a change to another target, systemd must not stop it by itself.
         ("DefaultDependencies", false.into()),
-        // Its output may be a container's: `<0>` at the beginning of a line would be taken for a level, and journald sends
-        // what is an emergency to every terminal.
-        ("SyslogLevelPrefix", false.into()),
         ("IgnoreOnIsolate", true.into()),
     ];
     if service.survives {
         all.push(("SurviveFinalKillSignal", true.into()));
     }
-    if let Some(unit) = service.after {
-        all.push(("After", vec![unit].into()));
-    }
-    if let Some(unit) = service.before {
-        all.push(("Before", vec![unit].into()));
-    }
+    let order = [("After", service.after), ("Before", service.before)];
+    all.extend(order.into_iter().filter_map(|(name, unit)| Some((name, vec![unit?].into()))));
     if let Some(fd) = service.input {
         all.push(("StandardInputFileDescriptor", zbus::Fd::from(fd).into()));
     }
