@@ -176,7 +176,7 @@ async fn judge<R: Runtime>(pod: Pod, core: Arc<Core<R>>, node: NodeControllerHan
     {
         return Judgement::HoldBack(why);
     }
-    // A shutdown that the agent does not know about yet refuses nobody.
+    // A shutdown that the agent does not know about yet refuses no pod.
     let is_undecided = core.gate.reasons().contains(GateReason::Startup);
     if is_undecided || core.workers.runs(pod.uid()) != Some(false) {
         return Judgement::Resolve;

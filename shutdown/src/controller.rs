@@ -420,8 +420,8 @@ impl<K: EndingPods> ShutdownController<K> {
             tracing::info!(
                 "the shutdown that terminated this boot's pods is over: admitting pods again"
             );
-            // Report it only if the node did not go down. It did if this is after a soft reboot, which the record is
-            // from before: when the system was started may be unknown.
+            // Report it only if the node did not go down. A soft-reboot took it down, also where it is unknown when the
+            // system was started again.
             if record.report.node_action.as_deref() != Some("softReboot") {
                 self.report_called_off(&record).await;
             }

@@ -188,7 +188,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             let would_end = Instant::now() + self.told(pod, &grace);
             let is_sooner = ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends);
-            // A kubelet that is told of a shorter grace period cuts the hooks that it runs, and begins them again.
+            // A kubelet that learns of a shorter grace period cuts the hooks that it runs, and begins them again.
             let costs_hooks = ends.is_some() && facts::has_pre_stop(pod);
             let is_untold = is_sooner && costs_hooks && self.may_stop_containers();
             request.untold(is_untold);

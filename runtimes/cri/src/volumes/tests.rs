@@ -121,7 +121,7 @@ async fn a_subvolume_that_a_pod_makes_in_a_volume_counts_and_is_removed_with_its
         fs::write(&file, vec![1; 1_000_000]).unwrap();
         fs::hard_link(&file, file.with_extension("again")).unwrap();
     }
-    // Has an empty directory, which nobody can move, in place of the other subvolume.
+    // Has an empty directory, which cannot be moved, in place of the other subvolume.
     run(&["snapshot", "a", "s"]);
     run(&["create", "n"]);
     run(&["create", "n/n"]);
