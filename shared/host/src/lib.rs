@@ -71,6 +71,7 @@ mod shared_watch;
 mod shell_word;
 mod streams;
 mod threshold_value;
+mod tmpfs;
 mod usage;
 mod watch;
 mod writers;
@@ -97,6 +98,7 @@ pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, path_word, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use threshold_value::ThresholdValue;
+pub use tmpfs::is_on_tmpfs;
 pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::{ProcStat, kernel, regular};
-use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use crate::{ProcStat, is_on_tmpfs, kernel, regular};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 use winddown_shared::{BootClock, WallClock, WallTime};
@@ -105,8 +104,7 @@ pub fn wall_clock() -> WallClock {
 
 /// Whether `directory`, or its closest existing ancestor, is on a tmpfs.
 pub fn is_in_memory(directory: &Path) -> bool {
-    let kind = directory.ancestors().find_map(|found| statfs(found).ok());
-    kind.is_some_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+    directory.ancestors().find_map(|found| is_on_tmpfs(found).ok()).unwrap_or(false)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_host::is_on_tmpfs;
 use winddown_shared::{DiskUse, Mutex, PodStats, PodUid, PodUidMap, VolumeStats};
 
 use super::disk::{WalkBudget, walk};
@@ -14,9 +15,6 @@ const MEASURE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The age from which a measurement is not used any more.
 const MAX_AGE: Duration = Duration::from_secs(60);
-
-/// The type of a tmpfs, see statfs(2).
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// The directories of a pod.
 #[derive(Clone, Debug)]
@@ -204,7 +202,7 @@ fn measure(pod: &PodDirs, until: Instant) -> PodDisk {
         }
         disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
     }
-    for (name, path) in pod.made.iter().filter(|(_, path)| !is_in_memory(path)) {
+    for (name, path) in pod.made.iter().filter(|(_, path)| !is_on_tmpfs(path).unwrap_or(false)) {
         let Some(used) = walk(path) else { continue };
         disk.on_disk = disk.on_disk.and(used);
         disk.volumes.push(VolumeStats { name: Arc::clone(name), used });
@@ -214,10 +212,6 @@ fn measure(pod: &PodDirs, until: Instant) -> PodDisk {
     }
     disk.is_partial = budget.is_partial;
     disk
-}
-
-fn is_in_memory(directory: &Path) -> bool {
-    rustix::fs::statfs(directory).is_ok_and(|found| found.f_type == TMPFS_MAGIC)
 }
 
 impl PodDisk {
