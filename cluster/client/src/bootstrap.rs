@@ -37,8 +37,8 @@ const LATEST_RENEWAL: f64 = 0.9;
 /// How a node gets a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootstrap {
-    /// The kubeconfig whose credentials may only request a certificate. Needed until there is one,
-    /// and again if it could not be renewed in time.
+    /// The kubeconfig whose credentials may only request a certificate, and whose server the certificate is used with.
+    /// Needed until there is one, and again if it could not be renewed in time.
     pub kubeconfig: PathBuf,
     /// The folder for the signed certificate, its key and the kubeconfig that refers to them.
     /// Created if it does not exist, readable only by its owner.
@@ -142,15 +142,22 @@ impl Renewal {
     }
 
     async fn renew(&self, with: With) -> Result<(), AskError> {
-        let client = match with {
-            With::Own => kube::Client::new(super::Reloading(Arc::clone(&self.shared)), "default"),
+        // The bootstrap kubeconfig may be gone once it has served, as it is for the kubelet: nothing after the first
+        // certificate needs it, and its server is read before a person is asked to approve anything.
+        let (client, cluster) = match with {
+            With::Own => {
+                let own = super::Reloading(Arc::clone(&self.shared));
+                (kube::Client::new(own, "default"), None)
+            }
             With::Bootstrap => {
+                let cluster = store::cluster_of(&self.bootstrap.kubeconfig).await?;
                 let credentials = Credentials::Kubeconfig {
                     path: self.bootstrap.kubeconfig.clone(),
                     context: None,
                 };
                 let config = ClusterConfig { credentials, ..self.config.clone() };
-                Box::pin(Connection::open(config, self.wall.clone())).await?.client()
+                let opened = Box::pin(Connection::open(config, self.wall.clone())).await?;
+                (opened.client(), Some(cluster))
             }
         };
         let key = self.store.pending_key().await?;
@@ -169,7 +176,10 @@ impl Renewal {
                 return Err(error);
             }
         };
-        self.store.keep(&chain, &key, &self.bootstrap.kubeconfig).await?;
+        self.store.keep_identity(&chain, &key, "").await?;
+        if let Some(cluster) = cluster {
+            self.store.keep_kubeconfig(cluster).await?;
+        }
         self.shared.read().await?;
         self.store.forget_pending().await?;
         if self.step(LATEST_RENEWAL, Some(self.wall.now())) == BootstrapStep::Ask(With::Bootstrap) {

@@ -67,25 +67,14 @@ impl Store {
         .await
     }
 
-    /// Stores a signed certificate, and a kubeconfig for it with the server that `bootstrap` names.
-    pub(super) async fn keep(
-        &self,
-        chain: &[u8],
-        key: &KeyPair,
-        bootstrap: &Path,
-    ) -> Result<(), CredentialsError> {
-        let (path, folder, bootstrap) =
-            (self.identity(), self.folder.clone(), bootstrap.to_path_buf());
-        let cluster = aside(move || cluster_of(&bootstrap)).await?;
-        self.keep_identity(chain, key, "").await?;
-        aside(move || {
-            let text = kubeconfig(cluster, &path);
-            replace(&folder.join(KUBECONFIG), "kubeconfig", text.as_bytes())
-        })
-        .await
+    /// Stores a kubeconfig for the certificate with this server.
+    pub(super) async fn keep_kubeconfig(&self, cluster: Cluster) -> Result<(), CredentialsError> {
+        let (identity, path) = (self.identity(), self.folder.join(KUBECONFIG));
+        let text = kubeconfig(cluster, &identity);
+        aside(move || replace(&path, "kubeconfig", text.as_bytes())).await
     }
 
-    /// Stores only a signed certificate. `note` precedes it, where PEM readers skip it.
+    /// Stores a signed certificate. `note` precedes it, where PEM readers skip it.
     pub(super) async fn keep_identity(
         &self,
         chain: &[u8],
@@ -134,7 +123,12 @@ fn kubeconfig(cluster: Cluster, identity: &Path) -> String {
 }
 
 /// The cluster that the bootstrap kubeconfig's current context names.
-fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
+pub(super) async fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
+    let bootstrap = bootstrap.to_path_buf();
+    aside(move || current_cluster(&bootstrap)).await
+}
+
+fn current_cluster(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
     let config = load(bootstrap)?;
     let current = config.current_context.unwrap_or_default();
     let context = config.contexts.into_iter().find(|named| named.name == current);

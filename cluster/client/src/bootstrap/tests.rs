@@ -11,7 +11,7 @@ use winddown_apiserver::{ApiServer, Fault};
 
 use super::request::{AskError, Purpose, RequestDecision, ask, decision_of};
 use super::step::{BootstrapStep, With, next};
-use super::store::Store;
+use super::store::{Store, cluster_of};
 use crate::CertificateFacts;
 use crate::kubeconfig;
 
@@ -152,7 +152,8 @@ async fn what_is_kept_can_be_read_by_its_owner_only_and_names_the_same_server() 
     let chain = params.self_signed(&key).unwrap().pem();
     // Files that a crash left in the middle of an earlier write do no harm.
     std::fs::write(folder.join("client.pem.new"), "half").unwrap();
-    store.keep(chain.as_bytes(), &key, &bootstrap).await.unwrap();
+    store.keep_identity(chain.as_bytes(), &key, "").await.unwrap();
+    store.keep_kubeconfig(cluster_of(&bootstrap).await.unwrap()).await.unwrap();
 
     let mode = |name: &str| folder.join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);

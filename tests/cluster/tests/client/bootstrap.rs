@@ -140,6 +140,26 @@ async fn a_certificate_is_renewed_with_itself_before_it_ends() {
     list(&connection).await.unwrap();
 }
 
+/// As `kubeadm join` removes the kubelet's: its token is worthless after a day.
+#[tokio::test]
+async fn a_certificate_is_renewed_when_its_bootstrap_kubeconfig_is_gone() {
+    let scene = Scene::new().await;
+    scene.server.sign_requests(Some(Duration::from_secs(6)));
+    let config = unsigned(&scene);
+    let connection = open(config.clone()).await;
+    let running = run(&connection);
+    list(&connection).await.unwrap();
+    let first = connection.certificate().unwrap();
+    std::fs::remove_file(scene.path("bootstrap")).unwrap();
+
+    eventually("the certificate is renewed", || {
+        connection.certificate().filter(|facts| facts.not_after > first.not_after)
+    })
+    .await;
+    drop((running, connection));
+    list(&open(config).await).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_certificate_that_ended_while_the_node_was_off_is_asked_for_with_the_token() {
     let scene = Scene::new().await;
