@@ -155,13 +155,19 @@ impl KeptKills {
         };
         match outlasts {
             true => self.write(pod),
-            false => self.forget(pod),
+            false => self.forget(&pod.uid),
         }
     }
 
-    fn forget(&self, pod: &PodRef) {
-        if self.ending.lock().remove(&pod.uid).is_some() {
-            let file = kept_file::path(&self.directory, &pod.uid);
+    /// Forgets the pods that can start no more.
+    pub(crate) fn forget_all(&self, is_over: impl Fn(&PodUid) -> bool) {
+        let kept: Vec<PodUid> = self.ending.lock().keys().cloned().collect();
+        kept.iter().filter(|uid| is_over(uid)).for_each(|uid| self.forget(uid));
+    }
+
+    fn forget(&self, uid: &PodUid) {
+        if self.ending.lock().remove(uid).is_some() {
+            let file = kept_file::path(&self.directory, uid);
             // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
             let _ = file.and_then(std::fs::remove_file);
         }
@@ -229,7 +235,7 @@ impl Recorder for KeptKills {
             }
             Event::PodStopped { pod, .. } => self.has_stopped(pod),
             // It may have ended while no agent ran.
-            Event::PodAdmitted { pod } => self.forget(pod),
+            Event::PodAdmitted { pod } => self.forget(&pod.uid),
             Event::ShutdownCancelled { .. } => self.write_all(),
             _ => {}
         }

@@ -124,6 +124,11 @@ impl Metrics {
         self.starting.settle(look, measured)
     }
 
+    /// Forgets admitted pods that will not start.
+    pub fn forget_starts(&self, is_over: impl FnMut(&PodUid) -> bool) {
+        self.starting.forget_all(is_over);
+    }
+
     fn shutdown_began(&self) {
         self.ending.store(true, Ordering::Relaxed);
         self.counted.shutdown.start.set(unix_seconds(Some(self.wall.now())));

@@ -34,6 +34,10 @@ impl StartingPods {
         self.since.lock().remove(uid);
     }
 
+    pub(super) fn forget_all(&self, mut is_over: impl FnMut(&PodUid) -> bool) {
+        self.since.lock().retain(|uid, _| !is_over(uid));
+    }
+
     /// Resolves when a pod has been admitted since the last call.
     pub(super) async fn any(&self) {
         self.any.notified().await;

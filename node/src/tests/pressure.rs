@@ -285,6 +285,21 @@ async fn an_evicted_pod_whose_manifest_is_gone_does_not_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_an_evicted_pod_whose_manifest_changed() {
+    let p = node(|_| {});
+    let (hog, web) = (pod("hog", 0, 30), pod("web", 0, 30));
+    p.b.want(&[&hog, &web]).await;
+    p.uses(&hog, 700);
+    p.available(60);
+    p.until_stops(1).await;
+    p.b.want(&[&hog, &web]).await;
+    let kept = || std::fs::read_dir(p.b.state.path().join("kills")).unwrap().count();
+    assert_eq!(kept(), 1, "it does not start yet");
+    p.b.want(&[&web]).await;
+    assert_eq!(kept(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_pod_is_evicted_while_the_node_is_drained() {
     let p = node(|_| {});
     let hog = pod("hog", 0, 60);

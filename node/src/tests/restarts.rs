@@ -3,6 +3,7 @@
 use winddown_shutdown::{RecordFile, RecordStore, RunPhase, RunRecord};
 
 use super::*;
+use crate::metrics::PodStartup;
 use winddown_control::api;
 use winddown_shared::MachineState;
 
@@ -489,4 +490,24 @@ fn a_record_that_needs_no_disk_is_not_forced_to_one() {
     // A tmpfs on every Linux, in which the directory need not exist; and a directory that is on none.
     assert_eq!(volatile("/dev/shm/winddown-not-there/run"), [false, true]);
     assert_eq!(volatile("/proc/self"), [false, false]);
+}
+
+/// An editor that saves twice, say, while the pod of the first version takes its grace period.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_replaced_before_it_started_is_not_waited_for() {
+    let b = bench(FakeRuntime::default(), held());
+    let version = |uid: &str| {
+        let mut object = pod("web", 0, 30).object().clone();
+        object.metadata.uid = Some(uid.to_owned());
+        Pod::new(object).unwrap()
+    };
+    let (first, second, third) = (version("first"), version("second"), version("third"));
+    b.runtime.stop_takes(first.uid(), secs(20));
+    for version in [&first, &second, &third] {
+        b.want(&[version]).await;
+    }
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(b.runtime.starts(), [first.uid().clone(), third.uid().clone()]);
+    let metrics = &b.node.0.core.recorders.metrics;
+    assert!(!metrics.look_at_starts(|_| PodStartup::NotYet), "one counts as starting");
 }
