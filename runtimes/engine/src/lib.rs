@@ -7,6 +7,7 @@
 //! * [`termination_notices`]: the files that tell pods why and when they will be stopped.
 //! * [`environment`]: the values of a container's variables, command and pod fields.
 //! * [`stats`]: the resource usage of pods, in cgroups and on disks.
+//! * [`cache`]: the last answers of a runtime that has to be polled.
 //!
 //! Each runtime is a crate or a module of its own, and implements [`winddown_shared::Runtime`] with these parts.
 //!
@@ -20,6 +21,7 @@
 pub mod action;
 pub mod action_error;
 pub mod amounts;
+pub mod cache;
 pub mod container_plan;
 pub mod disk_notes;
 pub mod driver;
