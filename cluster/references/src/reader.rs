@@ -117,8 +117,11 @@ impl Reader {
                 Err(Unread { error, after, .. }) => FoundObject::Unreadable { error, after },
             }
         };
-        let lasts = |found: &FoundObject| matches!(found, FoundObject::There(_));
-        self.objects.get(key, max_age, lasts, ask).await.unwrap_or_else(|| {
+        let kept_bytes = |found: &FoundObject| match found {
+            FoundObject::There(object) => Some(object.bytes()),
+            FoundObject::Missing | FoundObject::Unreadable { .. } => None,
+        };
+        self.objects.get(key, max_age, kept_bytes, ask).await.unwrap_or_else(|| {
             FoundObject::Unreadable { error: Arc::from("the agent is stopping"), after: None }
         })
     }
@@ -198,7 +201,8 @@ impl Reader {
             let list = bounded(limit, all.list(&params)).await?;
             Ok(Arc::new(list.items))
         };
-        let got = self.services.get(namespace, Duration::ZERO, |a| a.is_ok(), ask).await;
+        // Each pod asks for its own: nobody would find a kept one.
+        let got = self.services.get(namespace, Duration::ZERO, |_| None, ask).await;
         got.unwrap_or_else(|| Err(Unread::ending()))
     }
 
@@ -212,7 +216,7 @@ impl Reader {
                 Err(unread) => Err(unread),
             }
         };
-        let got = self.master.get(&(), self.master_age, |a| a.is_ok(), ask).await;
+        let got = self.master.get(&(), self.master_age, |a| a.is_ok().then_some(0), ask).await;
         got.unwrap_or_else(|| Err(Unread::ending()))
     }
 }

@@ -12,6 +12,9 @@ use winddown_shared::Mutex;
 /// The number of answers below which none are removed.
 const PRUNE_FROM_ANSWERS: usize = 64;
 
+/// The most bytes of answers that are kept: for the newest ones, which pods that share an object ask for soon.
+const MOST_BYTES: usize = 8 << 20;
+
 /// Answers by key, kept for a while.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K, V> {
@@ -29,7 +32,7 @@ struct FlightState<K, V> {
 #[derive(Debug)]
 enum FlightEntry<V> {
     Asking(watch::Receiver<Option<V>>),
-    Known { answer: V, asked_at: Instant },
+    Known { answer: V, bytes: usize, asked_at: Instant },
 }
 
 // === impl SingleFlight ===
@@ -45,14 +48,15 @@ where
     }
 
     /// Returns the answer for `key`, at most `max_age` old, and calls `ask` if there is none. `None` only if
-    /// the request does not complete (the runtime shuts down). Answers for which `lasts` is false are not kept.
+    /// the request does not complete (the runtime shuts down). `kept_bytes` is how much memory an answer takes; one for
+    /// which it is `None` is not kept.
     ///
     /// Dropping the future does not cancel the request, for which others may wait.
     pub(crate) async fn get<F>(
         &self,
         key: &K,
         max_age: Duration,
-        lasts: fn(&V) -> bool,
+        kept_bytes: fn(&V) -> Option<usize>,
         ask: impl FnOnce() -> F,
     ) -> Option<V>
     where
@@ -62,7 +66,7 @@ where
             let now = Instant::now();
             let mut state = self.state.lock();
             match state.entries.get(key) {
-                Some(FlightEntry::Known { answer, asked_at })
+                Some(FlightEntry::Known { answer, asked_at, .. })
                     if now.saturating_duration_since(*asked_at) < max_age =>
                 {
                     return Some(answer.clone());
@@ -74,7 +78,7 @@ where
                     state.entries.insert(key.clone(), FlightEntry::Asking(rx.clone()));
                     let (all, key, asked) = (Arc::clone(&self.state), key.clone(), ask());
                     let landing = Landing { all, key, answer: None };
-                    tokio::spawn(landing.wait_for(asked, now, lasts, tx));
+                    tokio::spawn(landing.wait_for(asked, now, kept_bytes, tx));
                     rx
                 }
             }
@@ -85,7 +89,7 @@ where
 }
 
 /// Removes the entry if the request does not complete.
-struct Landing<K: Eq + Hash, V> {
+struct Landing<K: Clone + Eq + Hash, V> {
     all: Arc<Mutex<FlightState<K, V>>>,
     key: K,
     answer: Option<FlightEntry<V>>,
@@ -96,30 +100,50 @@ impl<K: Clone + Eq + Hash, V: Clone> Landing<K, V> {
         mut self,
         asked: impl Future<Output = V>,
         asked_at: Instant,
-        lasts: fn(&V) -> bool,
+        kept_bytes: fn(&V) -> Option<usize>,
         tx: watch::Sender<Option<V>>,
     ) {
         let answer = asked.await;
-        self.answer =
-            lasts(&answer).then(|| FlightEntry::Known { answer: answer.clone(), asked_at });
+        // One that is larger by itself would take the place of all others.
+        let kept = kept_bytes(&answer).filter(|bytes| *bytes <= MOST_BYTES);
+        self.answer = kept.map(|bytes| {
+            let answer = answer.clone();
+            FlightEntry::Known { answer, bytes, asked_at }
+        });
         drop(self);
         tx.send_replace(Some(answer));
     }
 }
 
-impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+impl<K: Clone + Eq + Hash, V> Drop for Landing<K, V> {
     fn drop(&mut self) {
         let mut state = self.all.lock();
         match (self.answer.take(), state.entries.get_mut(&self.key)) {
             (Some(known), Some(entry)) => *entry = known,
             _ => drop(state.entries.remove(&self.key)),
         }
+        state.keep_within(MOST_BYTES);
     }
 }
 
 // === impl FlightState ===
 
-impl<K: Eq + Hash, V> FlightState<K, V> {
+impl<K: Clone + Eq + Hash, V> FlightState<K, V> {
+    /// Removes the oldest answers until the rest takes no more than this.
+    fn keep_within(&mut self, most: usize) {
+        let known = |(key, entry): (&K, &FlightEntry<V>)| match entry {
+            FlightEntry::Known { bytes, asked_at, .. } => Some((*asked_at, *bytes, key.clone())),
+            FlightEntry::Asking(_) => None,
+        };
+        let mut all: usize = self.entries.iter().filter_map(known).map(|(_, bytes, _)| bytes).sum();
+        while all > most {
+            let oldest = self.entries.iter().filter_map(known).min_by_key(|(at, ..)| *at);
+            let Some((_, bytes, key)) = oldest else { return };
+            self.entries.remove(&key);
+            all -= bytes;
+        }
+    }
+
     /// Removes old answers, but only once there are twice as many as the last removal left.
     fn forget_old(&mut self, now: Instant, keep: Duration) {
         if self.entries.len() < self.look_at {

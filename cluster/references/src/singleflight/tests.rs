@@ -21,7 +21,7 @@ impl Slow {
         singleflight: &SingleFlight<&'static str, usize>,
         max_age: Duration,
     ) -> Option<usize> {
-        singleflight.get(&"key", max_age, |n| *n < 3, || self.clone().ask()).await
+        singleflight.get(&"key", max_age, |n| (*n < 3).then_some(0), || self.clone().ask()).await
     }
 }
 
@@ -56,17 +56,48 @@ async fn a_caller_that_gives_up_takes_the_answer_from_no_other() {
 #[tokio::test]
 async fn a_question_that_panics_is_forgotten() {
     let singleflight = SingleFlight::<u8, u8>::new(SECOND);
-    let broken = singleflight.get(&1, SECOND, |_| true, || async { panic!("a broken question") });
+    let broken =
+        singleflight.get(&1, SECOND, |_| Some(0), || async { panic!("a broken question") });
     assert_eq!(broken.await, None);
-    assert_eq!(singleflight.get(&1, SECOND, |_| true, || async { 7 }).await, Some(7));
+    assert_eq!(singleflight.get(&1, SECOND, |_| Some(0), || async { 7 }).await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn expired_answers_are_forgotten() {
     let singleflight = SingleFlight::<u32, u32>::new(SECOND);
     for n in 0..10_000 {
-        singleflight.get(&n, SECOND, |_| true, || async move { n }).await;
+        singleflight.get(&n, SECOND, |_| Some(0), || async move { n }).await;
         sleep(SECOND / 10).await;
     }
     assert!(singleflight.state.lock().entries.len() <= 2 * PRUNE_FROM_ANSWERS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_answers_do_not_add_up_and_the_newest_are_kept() {
+    let singleflight = SingleFlight::<usize, Vec<u8>>::new(600 * SECOND);
+    let asked = AtomicUsize::new(0);
+    let get = async |key: usize| {
+        let ask = || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            async { vec![0; 1 << 20] }
+        };
+        singleflight.get(&key, 600 * SECOND, |answer| Some(answer.len()), ask).await.unwrap()
+    };
+    for key in 0..40 {
+        get(key).await;
+        sleep(SECOND).await;
+    }
+    let kept = singleflight.state.lock().entries.len() << 20;
+    assert!(kept <= MOST_BYTES, "{kept}");
+    get(39).await;
+    get(38).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 40, "these are shared still");
+    get(0).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 41);
+    // One that is too large by itself is no reason to keep none.
+    let large = || async { vec![0; MOST_BYTES + 1] };
+    singleflight.get(&40, SECOND, |answer| Some(answer.len()), large).await.unwrap();
+    assert!(!singleflight.state.lock().entries.contains_key(&40));
+    get(39).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 41);
 }
