@@ -179,6 +179,19 @@ impl<R: Runtime> Core<R> {
         });
     }
 
+    /// Drops what is recorded of pods that no source wants any more, whenever that changes. While a source could not be
+    /// read completely, it may still want them.
+    pub(crate) async fn forget_unwanted(self: Arc<Self>) {
+        let mut wanted = self.wanted.subscribe();
+        while let Some(Ok(())) = self.stop.run_until_cancelled(wanted.changed()).await {
+            let now = wanted.borrow_and_update().clone();
+            if let Some(now) = now.filter(|now| now.complete && !now.awaited) {
+                let is_over = |uid: &_| self.workers.runs(uid) == Some(false);
+                self.recorders.forget_unwanted(&now, is_over);
+            }
+        }
+    }
+
     /// The admission checks: the shutdown gate, the checks of plug-ins, the fit, and whether the runtime supports the
     /// pod. An unsupported pod would fail later anyway, but others might have been ended for it by then.
     ///

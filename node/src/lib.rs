@@ -354,7 +354,7 @@ impl<R: Runtime> Node<R> {
             core.statuses.clone(),
             core.stop.clone(),
         ));
-        let forget = recorders::forget_unwanted(Arc::clone(core));
+        let forget = Arc::clone(core).forget_unwanted();
         critical::spawn_until("unwanted pods", core.stop.clone(), forget);
         let merged = source::merge(self.0.sources.clone(), core.wanted.clone());
         critical::spawn_until("wanted pods", core.stop.clone(), merged);

@@ -7,11 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, Runtime, WallClock,
-    WorkerObserver,
+    DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, WallClock, WorkerObserver,
 };
 
-use crate::core::Core;
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, PodStartup};
 use crate::registered_plugin::RegisteredPlugin;
@@ -49,7 +47,7 @@ impl Recorders {
 
     /// Drops what is recorded of pods that are not `wanted`: one that never starts, because it was replaced while it
     /// waited, is in no event, and one that has terminated starts no more. `is_over` is whether nothing of it runs.
-    fn forget_unwanted(&self, wanted: &DesiredPods, is_over: impl Fn(&PodUid) -> bool) {
+    pub(crate) fn forget_unwanted(&self, wanted: &DesiredPods, is_over: impl Fn(&PodUid) -> bool) {
         let wanted: HashSet<&PodUid> =
             wanted.pods.iter().map(|pod| pod.uid()).chain(&wanted.waiting).collect();
         self.metrics.forget_starts(|uid| !wanted.contains(uid));
@@ -89,19 +87,6 @@ impl WorkerObserver for Recorders {
     fn grace_shortened(&self, pod: &PodRef, grace: Duration) {
         if let Some(kills) = &self.kills {
             kills.shorten(pod, grace);
-        }
-    }
-}
-
-/// Drops what is recorded of pods that no source wants any more, whenever that changes. While a source could not be read
-/// completely, it may still want them.
-pub(crate) async fn forget_unwanted<R: Runtime>(core: Arc<Core<R>>) {
-    let mut wanted = core.wanted.subscribe();
-    while let Some(Ok(())) = core.stop.run_until_cancelled(wanted.changed()).await {
-        let now = wanted.borrow_and_update().clone();
-        if let Some(now) = now.filter(|now| now.complete && !now.awaited) {
-            let is_over = |uid: &PodUid| core.workers.runs(uid) == Some(false);
-            core.recorders.forget_unwanted(&now, is_over);
         }
     }
 }
