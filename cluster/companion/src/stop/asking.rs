@@ -1,5 +1,6 @@
 //! Asks the API server to stop a pod: first an eviction, then a deletion, and another deletion whenever the grace
-//! period becomes shorter than the one that was sent, unless that costs hooks and winddown can stop the containers itself.
+//! period becomes shorter than the one that was sent, unless that costs hooks while the node goes down: then winddown stops
+//! the containers itself.
 
 use super::*;
 use crate::api_outage::patience;
@@ -190,7 +191,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let is_sooner = ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends);
             // A kubelet that learns of a shorter grace period cuts the hooks that it runs, and begins them again.
             let costs_hooks = ends.is_some() && facts::has_pre_stop(pod);
-            let is_untold = is_sooner && costs_hooks && self.may_stop_containers();
+            let is_untold = is_sooner && costs_hooks && self.is_going_down();
             request.untold(is_untold);
             if is_sooner && !is_untold {
                 request.deleting();

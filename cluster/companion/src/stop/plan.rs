@@ -95,10 +95,13 @@ pub(super) fn next_step(view: StopView) -> StopStep {
         if !view.is_accepted && view.is_late {
             return StopStep::DespiteKubelet(Absence::Denied);
         }
-        if view.is_over {
-            let absence = if view.is_untold { Absence::Untold } else { Absence::Late };
-            return StopStep::DespiteKubelet(absence);
+        if view.is_over && !view.is_untold {
+            return StopStep::DespiteKubelet(Absence::Late);
         }
+    }
+    // The API server has accepted the pod's end, if for a later time.
+    if view.is_over && view.is_untold {
+        return StopStep::DespiteKubelet(Absence::Untold);
     }
     let is_agreed =
         view.is_accepted || (view.may_stop_without_api && view.may_object == Some(false));
@@ -201,6 +204,17 @@ mod tests {
             ("waits for the server", wait, Wait),
             ("waits, away", StopView { api: ApiVerdict::Away, is_over: true, ..wait }, Wait),
             ("waits, accepted", StopView { is_accepted: true, ..wait }, BesideKubelet),
+            (
+                "waits, a hook, a shorter grace that was not told",
+                StopView {
+                    is_accepted: true,
+                    is_untold: true,
+                    is_over: true,
+                    has_hooks: true,
+                    ..wait
+                },
+                DespiteKubelet(Absence::Untold),
+            ),
             ("the node stays up", StopView { is_going_down: false, is_over: true, ..away }, Wait),
         ] {
             assert_eq!(next_step(view), wanted, "{what}");
