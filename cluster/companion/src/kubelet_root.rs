@@ -10,9 +10,10 @@ use winddown_host::{Mount, kernel, mounts, regular};
 use winddown_shared::PodUid;
 
 use super::local_node::NodeError;
+use mounts_below::mounts_below;
 
-/// The mounts of the machine, independent of this process's mount namespace.
-const MOUNTINFO: &str = "/proc/1/mountinfo";
+mod mounts_below;
+
 /// The kubelet's checkpoint of prepared claims and the pods they are for.
 const CLAIMS: &str = "dra_manager_state";
 /// The only version of the checkpoint.
@@ -28,7 +29,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct KubeletRoot {
     root: PathBuf,
-    mountinfo: PathBuf,
+    proc: PathBuf,
 }
 
 /// What the directory showed at one time.
@@ -77,26 +78,36 @@ struct Volume {
 impl KubeletRoot {
     /// The kubelet of this machine with this root directory.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), mountinfo: MOUNTINFO.into() }
+        Self { root: root.into(), proc: "/proc".into() }
     }
 
-    /// Reads what the kubelet holds now, for all pods.
+    /// Reads what the kubelet holds now, for all pods. `runtime`: the process of the container runtime. It has to see
+    /// every mount that the kubelet makes for a container, so its mounts are what counts: the two may have a mount
+    /// namespace of their own, from which nothing reaches that of process 1 (OpenShift's `kubens.service`).
     ///
     /// # Errors
-    /// The mounts cannot be read.
-    pub fn look(&self) -> Result<KubeletHolds, NodeError> {
-        let text =
-            kernel::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+    /// The mounts cannot be read, or the container runtime does not have the directory.
+    pub fn look(&self, runtime: u32) -> Result<KubeletHolds, NodeError> {
+        let (own, theirs) = (self.mounts_of("self")?, self.mounts_of(&runtime.to_string())?);
         // The kernel lists mounts by their real paths, and the directory may be a link to another disk.
         let root = match fs::canonicalize(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.root.clone(),
             root => root.map_err(|error| unread(&self.root, &error))?,
         };
-        let real = Self { root, mountinfo: self.mountinfo.clone() };
-        let mounts: Vec<_> =
-            mounts(&text).filter(|mount| mount.point.starts_with(&real.root)).collect();
+        let mounts = mounts_below(&root, &own, &theirs).ok_or_else(|| {
+            let root = root.display();
+            let why = format!("{root} is nowhere among the mounts of the container runtime");
+            NodeError::because(format!("{why} (process {runtime})"))
+        })?;
+        let real = Self { root, proc: self.proc.clone() };
         let (unused, claims) = (real.unused_volumes(&mounts), real.claims());
         Ok(KubeletHolds { root: real.root, mounts, claims, unused })
+    }
+
+    fn mounts_of(&self, process: &str) -> Result<Vec<Mount>, NodeError> {
+        let path = self.proc.join(process).join("mountinfo");
+        let text = kernel::read(&path).map_err(|error| unread(&path, &error))?;
+        Ok(mounts(&text).collect())
     }
 
     fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, NodeError> {

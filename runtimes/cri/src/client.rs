@@ -38,6 +38,7 @@ pub(crate) struct CriClient {
     times: CriTimes,
     /// Notified when a connection has closed.
     lost: Arc<Notify>,
+    peer: connection::Peer,
 }
 
 impl CriClient {
@@ -51,8 +52,9 @@ impl CriClient {
             return Err(RuntimeEndpointError { endpoint: endpoint.to_owned() });
         }
         let uri = format!("unix://{path}");
-        let lost = Arc::new(Notify::new());
-        let connector = connection::Connector::new(Path::new(path), Arc::clone(&lost));
+        let (lost, peer) = (Arc::new(Notify::new()), connection::Peer::default());
+        let connector =
+            connection::Connector::new(Path::new(path), Arc::clone(&lost), peer.clone());
         // A socket has no address, but gRPC requires one.
         let channel = Endpoint::from_static("http://localhost")
             .connect_timeout(times.ask)
@@ -64,12 +66,18 @@ impl CriClient {
             endpoint: uri,
             times,
             lost,
+            peer,
         })
     }
 
     /// The runtime's socket.
     pub(crate) fn socket(&self) -> &Path {
         Path::new(self.endpoint.strip_prefix("unix://").unwrap_or(&self.endpoint))
+    }
+
+    /// The PID of the process that serves the socket; `None` while there is no connection.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.peer.process()
     }
 
     /// Resolves when a connection was lost since the last call of [`forget_losses`](Self::forget_losses).

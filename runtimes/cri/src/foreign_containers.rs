@@ -116,6 +116,20 @@ impl PodContainers {
         Ok(foreign_pods::described(sandboxes, containers))
     }
 
+    /// The PID of the runtime: of the process that serves its socket. If there is no connection, the runtime is asked for
+    /// its version. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    pub async fn process(&self) -> Result<u32, RuntimeError> {
+        if let Some(process) = self.client.process() {
+            return Ok(process);
+        }
+        let asked = self.client.version(api::VersionRequest::default()).await;
+        asked.map_err(|error| caused("asking which process the container runtime is", error))?;
+        self.client.process().ok_or_else(|| failed("the container runtime closed its connection"))
+    }
+
     /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
     /// [`look`](Self::look); none unless it reports all of them.
     pub fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {

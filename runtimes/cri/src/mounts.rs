@@ -28,7 +28,8 @@ const LEAST_INODES: i64 = 1024;
 /// # Errors
 /// The mount is not visible, and was removed again.
 fn ensure_shared(path: &Path) -> io::Result<()> {
-    // Process 1 is in the runtime's mount namespace. If it is hidden, the check fails as if the mount were.
+    // The runtime sees the mounts of process 1, also from a mount namespace of its own (OpenShift's `kubens.service`), into
+    // which they propagate. If process 1 is hidden, the check fails as if the mount were.
     let seen = kernel::read("/proc/1/mountinfo")
         .is_ok_and(|text| mounts(&text).any(|mount| mount.point == path));
     if seen {

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub struct Mount {
     /// The device of its file system, `major:minor`; `None` if the line has no such numbers.
     pub device: Option<(u32, u32)>,
+    /// The directory or file of its file system that is mounted.
+    pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
     /// Whether its file system is in memory only.
@@ -21,14 +23,17 @@ pub struct Mount {
 pub fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mount> + '_ {
     mountinfo.split(|&b| b == b'\n').filter_map(|line| {
         let mut words = line.split(|&b| b == b' ').skip(2);
-        let (device, point) = (words.next()?, words.nth(1)?);
-        let point = unescaped(point);
-        let point = (!point.is_empty()).then(|| OsString::from_vec(point).into())?;
+        let (device, root, point) = (words.next()?, words.next()?, words.next()?);
+        let point = (!point.is_empty()).then(|| path(point))?;
         // The type of the file system is the first word after a dash.
         let kind = words.skip_while(|word| *word != b"-").nth(1);
         let is_in_memory = kind.is_some_and(|kind| kind == b"tmpfs" || kind == b"ramfs");
-        Some(Mount { device: device_number(device), point, is_in_memory })
+        Some(Mount { device: device_number(device), root: path(root), point, is_in_memory })
     })
+}
+
+fn path(word: &[u8]) -> PathBuf {
+    OsString::from_vec(unescaped(word)).into()
 }
 
 fn device_number(text: &[u8]) -> Option<(u32, u32)> {
@@ -83,6 +88,13 @@ mod tests {
         for line in ["", "1 2 3 4", "1 2 3 4  rw"] {
             assert_eq!(mount_point(line.as_bytes()), None, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_mount_of_a_part_of_a_file_system_names_the_part() {
+        let line = br"36 35 98:0 /data/a\040b /mnt rw,noatime master:1 - ext3 /dev/root rw";
+        let mount = mounts(line).next().unwrap();
+        assert_eq!((mount.device, &*mount.root), (Some((98, 0)), "/data/a b".as_ref()));
     }
 
     /// As the kernel writes it (`mangle_path`).

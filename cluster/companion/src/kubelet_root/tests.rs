@@ -6,7 +6,12 @@ use super::*;
 const CLAIMED: bool = true;
 const UNCLAIMED: bool = false;
 
-/// A kubelet's root directory, with its own mount table.
+/// The process of the container runtime.
+const RUNTIME: u32 = 7;
+/// The line of a table of mounts for the file system of everything.
+const DISK: &str = "1 2 9:1 / / rw - ext4 x rw\n";
+
+/// A kubelet's root directory, with the mounts that the container runtime sees. This process and process 1 see the disk.
 struct Scene(TempDir);
 
 impl Scene {
@@ -16,7 +21,9 @@ impl Scene {
         let root = scene.0.path().display();
         let line =
             |(kind, place): &(&str, &str)| format!("1 2 8:1 / {root}/{place} rw - {kind} x rw\n");
-        scene.write("mountinfo", &mounts.iter().map(line).collect::<String>());
+        let theirs: String = mounts.iter().map(line).collect();
+        scene.write(&format!("proc/{RUNTIME}/mountinfo"), &format!("{DISK}{theirs}"));
+        ["self", "1"].iter().for_each(|own| scene.write(&format!("proc/{own}/mountinfo"), DISK));
         scene
     }
 
@@ -43,8 +50,11 @@ impl Scene {
     }
 
     fn look(&self) -> KubeletHolds {
-        let root = self.0.path();
-        KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") }.look().unwrap()
+        self.root(self.0.path()).look(RUNTIME).unwrap()
+    }
+
+    fn root(&self, root: &Path) -> KubeletRoot {
+        KubeletRoot { root: root.into(), proc: self.0.path().join("proc") }
     }
 
     fn shown(&self, found: Result<Vec<String>, NodeError>) -> Result<Vec<String>, String> {
@@ -79,9 +89,19 @@ fn a_directory_that_is_a_link_holds_what_is_mounted_below_its_target() {
     let scene = Scene::new(&[("ext4", "pods/u1/volumes/kubernetes.io~csi/pv1/mount")]);
     let link = scene.0.path().join("link");
     std::os::unix::fs::symlink(scene.0.path(), &link).unwrap();
-    let root = KubeletRoot { root: link, mountinfo: scene.0.path().join("mountinfo") };
-    let held = root.look().unwrap().of(&PodUid::new("u1"), UNCLAIMED);
+    let held = scene.root(&link).look(RUNTIME).unwrap().of(&PodUid::new("u1"), UNCLAIMED);
     assert_eq!(held.unwrap().len(), 1);
+}
+
+#[test]
+fn what_only_the_container_runtime_sees_is_held_and_without_the_runtime_it_is_unknown() {
+    let volume = "pods/u1/volumes/kubernetes.io~csi/pv1/mount";
+    let scene = Scene::new(&[("ext4", volume)]);
+    assert_eq!(scene.held(UNCLAIMED).unwrap(), [volume]);
+    let root = scene.root(scene.0.path());
+    assert!(root.look(8).unwrap_err().why.contains("proc/8/mountinfo cannot be read"));
+    scene.write(&format!("proc/{RUNTIME}/mountinfo"), "1 2 9:2 / / rw - ext4 x rw\n");
+    assert!(root.look(RUNTIME).unwrap_err().why.contains("nowhere among the mounts"));
 }
 
 #[test]

@@ -164,8 +164,9 @@ impl KubeletNode {
     async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
-            match timeout(KUBELET_DIRECTORY_TIMEOUT, self.reading.run(move |()| root.look())).await
-            {
+            let runtime = self.containers.process().await.map_err(|error| node_error(&error))?;
+            let reading = self.reading.run(move |()| root.look(runtime));
+            match timeout(KUBELET_DIRECTORY_TIMEOUT, reading).await {
                 Ok(Ok(found)) => found.map(Arc::new),
                 Ok(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
                 Err(_) => Err(NodeError::because("the kubelet's directory does not answer")),

@@ -1,9 +1,9 @@
-//! The connection to the runtime, which reports when it closes.
+//! The connection to the runtime, which reports when it closes, and who is at the other end.
 
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
@@ -12,24 +12,48 @@ use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use tonic::codegen::Service;
 use tonic::transport::Uri;
+use winddown_shared::Mutex;
 
 /// Connects to a socket, and notifies `lost` when a connection closes, which it does as soon as the peer dies.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     path: Arc<Path>,
     lost: Arc<Notify>,
+    peer: Peer,
 }
+
+/// The process at the other end of the newest connection, while that lasts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer(Arc<Mutex<Weak<u32>>>);
 
 /// A connection. hyper reads from it all the time, so it is dropped as soon as it breaks.
 #[derive(Debug)]
 pub(super) struct RuntimeConnection {
     stream: UnixStream,
     lost: Arc<Notify>,
+    /// Keeps the peer known.
+    _process: Arc<u32>,
 }
 
 impl Connector {
-    pub(super) fn new(path: &Path, lost: Arc<Notify>) -> Self {
-        Self { path: path.into(), lost }
+    pub(super) fn new(path: &Path, lost: Arc<Notify>, peer: Peer) -> Self {
+        Self { path: path.into(), lost, peer }
+    }
+}
+
+impl Peer {
+    /// The PID; `None` without a connection.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.0.lock().upgrade().map(|process| *process)
+    }
+
+    /// Records who is at the other end, for as long as the result lives. A process of another PID namespace has no PID
+    /// here: the first process of this one stands for it.
+    fn learn(&self, stream: &UnixStream) -> io::Result<Arc<u32>> {
+        let pid = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
+        let process = Arc::new(pid.filter(|pid| *pid > 0).unwrap_or(1));
+        *self.0.lock() = Arc::downgrade(&process);
+        Ok(process)
     }
 }
 
@@ -43,10 +67,11 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { path, lost } = self.clone();
+        let Self { path, lost, peer } = self.clone();
         Box::pin(async move {
             let stream = UnixStream::connect(path).await?;
-            Ok(TokioIo::new(RuntimeConnection { stream, lost }))
+            let _process = peer.learn(&stream)?;
+            Ok(TokioIo::new(RuntimeConnection { stream, lost, _process }))
         })
     }
 }

@@ -110,6 +110,22 @@ async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_
     containers.describe().await.unwrap_err();
 }
 
+#[tokio::test]
+async fn the_runtimes_process_is_known_and_asked_for_again_after_the_connection_was_lost() {
+    let mut stage = Fake::set().await;
+    let containers = beside(&stage);
+    assert_eq!(containers.process().await.unwrap(), std::process::id());
+    stage.cri.kill();
+    let unknown = async {
+        while containers.process().await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, unknown).await.unwrap();
+    stage.cri.resume();
+    assert_eq!(containers.process().await.unwrap(), std::process::id());
+}
+
 fn with_hook(name: &str, hook: &serde_json::Value) -> serde_json::Value {
     hooked(container_of(name, POLITE), hook)
 }
