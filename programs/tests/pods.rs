@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -102,11 +103,8 @@ fn who_follows_the_log_of_a_container_that_has_not_started_yet_gets_its_first_li
 /// Otherwise the pods would run on without an agent, and a second time in the other runtime.
 #[test]
 fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
-    let pod =
-        manifest("web", "", "command: [sh, -c, 'echo started >>$HOME/starts; exec sleep 1000']");
     let home = tempfile::tempdir().expect("a directory");
-    let pod = format!("{pod}    env: [{{name: HOME, value: {}}}]\n", home.path().display());
-    let mut bed = Bed::start("", &[("web", pod)]);
+    let mut bed = Bed::start("", &[("web", counted(home.path()))]);
     until(&bed, &["status"], "Running");
     bed.without_agent(|bed| bed.configure("runtime: process", "runtime: cri"));
     let status = until(&bed, &["status"], "runtime was changed");
@@ -114,13 +112,42 @@ fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
     assert!(status.contains(drained), "{status}");
     until(&bed, &["status"], "Running");
     assert!(said(&bed, &["config", "show", "--running"]).contains("runtime: process"));
-    let starts = std::fs::read_to_string(home.path().join("starts")).expect("the pod wrote it");
-    assert_eq!(starts.lines().count(), 1, "it was started once");
+    assert_eq!(starts(home.path()), 1);
 
     said(&bed, &["drain", "--timeout", "2s"]);
     bed.restart();
     until(&bed, &["config", "show", "--running"], "runtime: cri");
     assert!(!said(&bed, &["status"]).contains("runtime was changed"));
+}
+
+/// A hung bus says nothing of the services that an earlier agent left.
+#[test]
+fn pods_run_on_with_their_runtime_on_a_machine_that_had_another_and_has_no_bus() {
+    let home = tempfile::tempdir().expect("a directory");
+    let mut bed = Bed::start("", &[("web", counted(home.path()))]);
+    until(&bed, &["status"], "Running");
+    bed.without_agent(|bed| {
+        let former = bed.root().join("var/lib/winddown/systemd/pods/0a1b");
+        std::fs::create_dir_all(former).expect("made");
+    });
+    until(&bed, &["status"], "Running");
+    assert!(said(&bed, &["config", "show", "--running"]).contains("runtime: process"));
+    assert_eq!(starts(home.path()), 1);
+
+    said(&bed, &["drain", "--timeout", "2s"]);
+    bed.restart();
+    until(&bed, &["config", "show", "--running"], "runtime: process");
+}
+
+/// A pod that notes each of its starts here.
+fn counted(home: &Path) -> String {
+    let container = "command: [sh, -c, 'echo started >>$HOME/starts; exec sleep 1000']";
+    let pod = manifest("web", "", container);
+    format!("{pod}    env: [{{name: HOME, value: {}}}]\n", home.display())
+}
+
+fn starts(home: &Path) -> usize {
+    std::fs::read_to_string(home.join("starts")).expect("the pod wrote it").lines().count()
 }
 
 /// Whether a machine enforces them is known to the agent only; a file that is planned is one that its agent admits.

@@ -79,6 +79,20 @@ pub enum StartError {
     /// The configured runtime cannot be used.
     #[error(transparent)]
     Runtime(#[from] RuntimeStartError),
+    /// Whether pods of a runtime other than the configured one run is unknown, and none of the configured one runs.
+    #[error(
+        "cannot see, in /proc and {}, whether pods of `runtime: {runtime}` run: none is started, as it might be a second \
+         one", .records.display()
+    )]
+    FormerRuntime {
+        /// The other runtime.
+        runtime: RuntimeKind,
+        /// Its records.
+        records: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
     /// The names of plug-ins or of their metrics are invalid or not unique.
     #[error(transparent)]
     Plugins(#[from] PluginError),
@@ -160,7 +174,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
     warn_of_others(&configuration);
     keep(&options.root, loaded);
-    let configuration = former_runtime::kept(configuration, &wall).await;
+    let configuration = former_runtime::kept(configuration, &wall)?;
     let config = Arc::clone(&configuration.config);
     let name = config.node_name_or(&node_name());
     let identity = NodeIdentity { name, boot_id: boot_id() };

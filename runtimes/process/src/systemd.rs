@@ -26,6 +26,8 @@
 //!   continue.
 
 use std::collections::HashSet;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use winddown_engine::driver::StopTarget;
 use winddown_engine::machine_lock::MachineLock;
 use winddown_shared::{Mutex, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
+use winddown_shim::procfs;
 
 mod adopt;
 mod attempt;
@@ -52,9 +55,9 @@ pub use open::SystemdOpenError;
 
 use names::UnitRole;
 use unit_cache::UnitCache;
-use units::{ServiceUnits, UnitError, UnitPhase};
+use units::ServiceUnits;
 
-use crate::process::cgroup::Unenforced;
+use crate::process::cgroup::{Unenforced, service_of};
 use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
@@ -97,16 +100,19 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     found
 }
 
-/// Whether containers run that an agent has started as services.
+/// Whether containers run that an agent has started as services, as the kernel shows them: a bus that hangs would leave it
+/// open. Blocking.
 ///
 /// # Errors
-/// The service manager does not list the units.
-pub async fn has_running(units: &impl ServiceUnits) -> Result<bool, UnitError> {
-    let listed = units.list(names::PREFIX).await?;
-    let is_container = |unit: &str| {
-        names::parse(unit).is_some_and(|named| matches!(named.role, UnitRole::Main(_)))
+/// The processes cannot be listed.
+pub fn has_running(proc_root: &Path) -> io::Result<bool> {
+    let is_container = |pid: i32| {
+        let unit = service_of(&proc_root.join(pid.to_string()));
+        let named = unit.and_then(|unit| names::parse(&unit));
+        let runs = || procfs::stat(proc_root, pid).ok().flatten().is_some_and(|s| !s.has_ended());
+        named.is_some_and(|named| matches!(named.role, UnitRole::Main(_))) && runs()
     };
-    Ok(listed.iter().any(|(unit, view)| view.phase != UnitPhase::Over && is_container(unit)))
+    Ok(procfs::pids(proc_root)?.any(is_container))
 }
 
 impl<U> Services<U> {
@@ -228,5 +234,38 @@ impl<U: ServiceUnits> SystemdRuntime<U> {
     /// The service manager.
     pub fn units(&self) -> &U {
         &self.context.driver.units
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_shows_whether_containers_of_services_run() {
+        let pod = "winddown.slice/winddown-podu.slice/winddown-podu-main";
+        for (group, state, runs) in [
+            (&*format!("0::/{pod}-0.service"), 'S', true),
+            (&*format!("5:cpu:/\n1:name=systemd:/{pod}-0.service\n0::/"), 'S', true),
+            (&*format!("0::/{pod}-12.service/init.scope"), 'S', true),
+            ("0::/winddown.slice/winddown-survivors.slice/winddown-podu-a-1.service", 'S', true),
+            (&*format!("0::/{pod}-0.service"), 'Z', false),
+            (&*format!("0::/{pod}-0-log.service"), 'S', false),
+            (&*format!("0::/{pod}-hook-1_2.service"), 'S', false),
+            (&*format!("0::/user.slice/user-7.slice/user@7.service/{pod}-0.service"), 'S', false),
+            ("0::/system.slice/winddown.service", 'S', false),
+            ("", 'S', false),
+        ] {
+            let proc = tempfile::tempdir().unwrap();
+            let process = proc.path().join("7");
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("cgroup"), format!("{group}\n")).unwrap();
+            let zeros = "0 ".repeat(15);
+            fs::write(process.join("stat"), format!("7 (db) {state} 1 {zeros}1 0 50 0\n")).unwrap();
+            assert_eq!(has_running(proc.path()).unwrap(), runs, "{group} {state}");
+        }
+        assert!(has_running(Path::new("/nonexistent")).is_err(), "unknown is not none");
     }
 }

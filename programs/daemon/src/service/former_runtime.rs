@@ -1,75 +1,154 @@
 //! Keeps the runtime whose pods run. An agent with another runtime would not know them: they would run on without one that
 //! terminates them, and beside a second instance of each.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use winddown_cri::CriConfig;
 use winddown_runtimes::{process, systemd};
-use winddown_shared::{WallClock, error_chain};
+use winddown_shared::WallClock;
 
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_node::Configuration;
 
+use super::StartError;
 use super::control_loop::at_restart;
-use super::slices::units_of_pods;
 
 /// Every runtime.
 const RUNTIMES: [RuntimeKind; 3] = [RuntimeKind::Process, RuntimeKind::Systemd, RuntimeKind::Cri];
 
 /// Returns the configuration with the runtime whose pods run, and with a warning if that is another than the configured
-/// one. Beside a kubelet, which runs the pods, as it is.
-pub(super) async fn kept(configuration: Configuration, wall: &WallClock) -> Configuration {
+/// one, or if another's pods run as well. Beside a kubelet, which runs the pods, as it is.
+///
+/// # Errors
+/// Whether pods of another runtime run cannot be seen: either runtime might start them a second time.
+pub(super) fn kept(
+    configuration: Configuration,
+    wall: &WallClock,
+) -> Result<Configuration, StartError> {
     let config = &configuration.config;
-    let Some(former) = former(config, wall).await else { return configuration };
-    let mut kept = Config::clone(config);
-    kept.node.runtime = former;
-    let warning = at_restart("runtime");
-    tracing::warn!(runtime = %former, "pods of the runtime before it still run: {warning}");
-    let mut warnings = configuration.warnings.clone();
-    warnings.push(warning);
-    Configuration { config: Arc::new(kept), warnings, ..configuration }
-}
-
-async fn former(config: &Config, wall: &WallClock) -> Option<RuntimeKind> {
     let configured = config.node.runtime;
     if config.node.mode == Mode::Companion {
-        return None;
+        return Ok(configuration);
     }
-    for kind in RUNTIMES.into_iter().filter(|kind| *kind != configured) {
-        // Without records its agent has never started a pod.
-        let directory = config.access.state_directory.join(kind.to_string());
-        if directory.join("pods").is_dir() && has_running(kind, config, &directory, wall).await {
-            return Some(kind);
-        }
-    }
-    None
+    let seen = |kind| has_running(kind, config, wall);
+    let (kept, warning) = match choose(configured, seen).map_err(|(runtime, source)| {
+        let records = records(config, runtime);
+        StartError::FormerRuntime { runtime, records, source }
+    })? {
+        Choice::Configured => return Ok(configuration),
+        Choice::Former(former) => (former, at_restart("runtime")),
+        Choice::Both(former) => (configured, beside(configured, former)),
+    };
+    tracing::warn!(runtime = %kept, "pods of a runtime that is not the configured one run: {warning}");
+    let mut config = Config::clone(config);
+    config.node.runtime = kept;
+    let mut warnings = configuration.warnings.clone();
+    warnings.push(warning);
+    Ok(Configuration { config: Arc::new(config), warnings, ..configuration })
 }
 
-/// Whether pods of this runtime run. If that cannot be seen, they count as running.
-async fn has_running(
-    kind: RuntimeKind,
-    config: &Config,
-    directory: &Path,
-    wall: &WallClock,
-) -> bool {
-    let seen = match kind {
-        RuntimeKind::Process => {
-            process::has_running(Path::new("/proc"), directory).map_err(|error| error_chain(&error))
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Configured,
+    /// Only this one's pods run.
+    Former(RuntimeKind),
+    /// The configured one's pods run, and this one's.
+    Both(RuntimeKind),
+}
+
+/// Chooses the configured runtime if its pods run, whatever is known of the others, and otherwise one whose pods run.
+///
+/// # Errors
+/// The runtime whose pods may run, and why that cannot be seen.
+fn choose(
+    configured: RuntimeKind,
+    has_running: impl Fn(RuntimeKind) -> io::Result<bool>,
+) -> Result<Choice, (RuntimeKind, io::Error)> {
+    let (mut former, mut unknown) = (None, None);
+    for kind in RUNTIMES.into_iter().filter(|kind| *kind != configured) {
+        match has_running(kind) {
+            Ok(false) => {}
+            Ok(true) => former = former.or(Some(kind)),
+            Err(error) => unknown = Some((kind, error)),
         }
-        RuntimeKind::Systemd => {
-            let seen = systemd::has_running(&units_of_pods()).await;
-            seen.map_err(|error| error_chain(&error))
-        }
+    }
+    match (has_running(configured), former, unknown) {
+        (Ok(true), Some(former), _) => Ok(Choice::Both(former)),
+        (Ok(true), None, _) => Ok(Choice::Configured),
+        (_, Some(former), _) => Ok(Choice::Former(former)),
+        (_, None, Some(unknown)) => Err(unknown),
+        // Opening the configured runtime meets what kept it from being seen.
+        (_, None, None) => Ok(Choice::Configured),
+    }
+}
+
+fn records(config: &Config, kind: RuntimeKind) -> PathBuf {
+    config.access.state_directory.join(kind.to_string())
+}
+
+/// Whether pods of this runtime run. Blocks.
+fn has_running(kind: RuntimeKind, config: &Config, wall: &WallClock) -> io::Result<bool> {
+    let directory = records(config, kind);
+    // Without records its agent has never started a pod.
+    if !directory.join("pods").try_exists()? {
+        return Ok(false);
+    }
+    let proc = Path::new("/proc");
+    match kind {
+        RuntimeKind::Process => process::has_running(proc, &directory),
+        RuntimeKind::Systemd => systemd::has_running(proc),
         RuntimeKind::Cri => {
             let endpoint = &*config.node.container_runtime_endpoint;
             let logs = &config.access.pod_logs_dir;
-            let cri = CriConfig::new(endpoint, directory, logs, wall.clone());
-            winddown_cri::has_running(&cri).map_err(|error| error_chain(&error))
+            winddown_cri::has_running(&CriConfig::new(endpoint, directory, logs, wall.clone()))
         }
-    };
-    seen.unwrap_or_else(|error| {
-        tracing::warn!(runtime = %kind, error, "whether its pods still run is unknown");
-        true
-    })
+    }
+}
+
+fn beside(configured: RuntimeKind, former: RuntimeKind) -> String {
+    format!(
+        "pods of `runtime: {former}` run as well, and no agent terminates them: set that runtime, \
+         `systemctl restart winddown`, `winddown drain`, then set `runtime: {configured}` again, \
+         `systemctl restart winddown`, `winddown undrain`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use RuntimeKind::{Cri, Process, Systemd};
+
+    use super::*;
+
+    fn choice(configured: RuntimeKind, seen: [Option<bool>; 3]) -> Option<Choice> {
+        let unseen = || io::Error::other("not to be seen");
+        let seen = |kind| {
+            let at = RUNTIMES.iter().position(|one| *one == kind).unwrap_or_default();
+            seen[at].ok_or_else(unseen)
+        };
+        choose(configured, seen).ok()
+    }
+
+    #[test]
+    fn the_runtime_whose_pods_run_is_kept_and_what_is_unknown_starts_no_pod() {
+        use Choice::{Both, Configured, Former};
+        let (runs, none, unknown) = (Some(true), Some(false), None);
+        for (configured, [process, systemd, cri], wanted) in [
+            (Process, [none, none, none], Some(Configured)),
+            (Process, [none, runs, none], Some(Former(Systemd))),
+            (Process, [none, runs, unknown], Some(Former(Systemd))),
+            (Process, [unknown, runs, none], Some(Former(Systemd))),
+            // Its own pods run: nothing is started a second time.
+            (Process, [runs, unknown, unknown], Some(Configured)),
+            (Process, [runs, runs, none], Some(Both(Systemd))),
+            (Systemd, [runs, runs, none], Some(Both(Process))),
+            (Process, [none, unknown, none], None),
+            (Cri, [unknown, none, unknown], None),
+            (Cri, [none, none, unknown], Some(Configured)),
+        ] {
+            let found = choice(configured, [process, systemd, cri]);
+            assert_eq!(found, wanted, "{configured} {process:?} {systemd:?} {cri:?}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ mod place;
 mod unenforced;
 
 use amounts::CgroupWrite;
-pub(crate) use place::own_service;
+pub(crate) use place::service_of;
 use place::{Controller, Hierarchy, UsableHierarchies};
 pub(crate) use unenforced::Unenforced;
 

@@ -9,7 +9,7 @@ use winddown_shim::procfs;
 
 use super::units::{ServiceUnits, UnitError};
 use super::{Context, Services, SystemdRuntime, adopt, listen, names};
-use crate::process::cgroup::{Unenforced, own_service};
+use crate::process::cgroup::{Unenforced, service_of};
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::open::{self, OpenError};
 
@@ -52,7 +52,7 @@ pub(crate) async fn open<U: ServiceUnits>(
                 Unenforced::default()
             }
         };
-        let agent = own_service(&search.proc_root).unwrap_or_else(|| AGENT.to_owned());
+        let agent = service_of(&search.proc_root.join("self")).unwrap_or_else(|| AGENT.to_owned());
         Ok((adopt::find(&search)?, boot_id, unenforced, agent))
     })
     .await?;

@@ -145,14 +145,16 @@ fn unit(path: &str) -> Result<Unit<'_>, String> {
     }
 }
 
-/// The service that this process belongs to. A container whose systemd has version 2 may show the machine's `name=systemd`
-/// too, where this process is in no unit.
-pub(crate) fn own_service(proc_root: &Path) -> Option<String> {
-    let own = kernel::read(proc_root.join("self/cgroup")).ok()?;
-    let named = cgroup_of_process(&own, "name=systemd").map(|(path, _)| path);
+/// The service of the system that a process belongs to, by its directory below `/proc`. A container whose systemd has
+/// version 2 may show the machine's `name=systemd` too, where the process is in no unit. In the tree of a user's manager,
+/// who owns it chooses the names.
+pub(crate) fn service_of(process: &Path) -> Option<String> {
+    let groups = kernel::read(process.join("cgroup")).ok()?;
+    let named = cgroup_of_process(&groups, "name=systemd").map(|(path, _)| path);
     let service =
         |path: &str| path.rsplit('/').find(|n| n.ends_with(".service")).map(str::to_owned);
-    [named, unified_path(&own)].into_iter().flatten().find_map(service)
+    let paths = [named, unified_path(&groups)].into_iter().flatten();
+    paths.filter(|path| !path.starts_with("/user.slice/")).find_map(service)
 }
 
 fn unified_path(own: &[u8]) -> Option<&str> {
@@ -313,10 +315,12 @@ mod tests {
             // A container with version 2 on a machine with version 1.
             ("9:name=systemd:/\n1:cpu:/\n0::/system.slice/a.service\n", Some("a.service")),
             ("0::/user.slice/user-0.slice/session-1.scope\n", None),
+            ("0::/user.slice/user-7.slice/user@7.service/a.service\n", None),
             ("", None),
         ] {
             let tree = Tree::new(own, &[]);
-            assert_eq!(own_service(&tree.0.path().join("proc")).as_deref(), expected, "{own:?}");
+            let this = tree.0.path().join("proc/self");
+            assert_eq!(service_of(&this).as_deref(), expected, "{own:?}");
         }
     }
 }
