@@ -16,6 +16,8 @@ pub struct ObservedMirror {
     pub pod: PodRef,
     /// The hash of the manifest that it shows: the UID of the static pod.
     pub hash: Arc<str>,
+    /// The [mark](Pod::spec_mark) of the spec that it shows, if the manifest sets the UID.
+    pub spec_mark: Option<Arc<str>>,
     /// Whether its deletion was requested.
     pub deleting: bool,
     /// Whether its phase is terminal.
@@ -96,6 +98,7 @@ impl ObservedMirror {
         Some(Self {
             pod: pod.pod_ref().clone(),
             hash: hash.as_str().into(),
+            spec_mark: pod.spec_mark().map(Into::into),
             deleting: pod.metadata.deletion_timestamp.is_some(),
             ended: is_terminal(pod),
             outlived: false,
@@ -108,9 +111,9 @@ impl ObservedMirror {
         self.pod.uid == other.pod.uid && self.version > other.version && other.version.is_some()
     }
 
-    /// Whether it is the mirror of that static pod: it has the pod's name and hash.
+    /// Whether it is the mirror of that static pod: it has the pod's name and hash, and shows its spec.
     pub fn shows(&self, pod: &Pod) -> bool {
         let has_name = self.pod.namespace == *pod.namespace() && self.pod.name == *pod.name();
-        has_name && *self.hash == *hash_of(pod)
+        has_name && *self.hash == *hash_of(pod) && self.spec_mark.as_deref() == pod.spec_mark()
     }
 }

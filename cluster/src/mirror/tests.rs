@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::status::PodPhase;
 use winddown_shared::testing::pod;
-use winddown_shared::{Pod, PodUid, WallClock, WallTime};
+use winddown_shared::{CONFIG_SPEC_ANNOTATION, Pod, PodUid, WallClock, WallTime};
 
 use super::{MirrorAction, Mirrors, ObservedMirror, api_reference, mirror_of, plan};
 use crate::pods::MirrorSide;
@@ -94,6 +94,19 @@ fn a_changed_manifest_has_its_mirror_made_anew() {
     // Not before the name is free.
     assert_eq!(steps(std::slice::from_ref(&new), &[seen(&old, "u1")]), ["delete u1"]);
     assert_eq!(steps(&[new], &[]), ["create h2"]);
+}
+
+/// The UID, from which the hash is derived otherwise, is the manifest's own and stays.
+#[test]
+fn a_changed_manifest_that_keeps_its_uid_has_its_mirror_made_anew() {
+    let of = |mark: &str| {
+        let mut object = static_pod("own", "a").object().clone();
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SPEC_ANNOTATION.to_owned(), mark.to_owned());
+        Pod::new(object).unwrap()
+    };
+    assert_eq!(steps(&[of("new")], &[seen(&of("old"), "u1")]), ["delete u1"]);
+    assert_eq!(steps(&[of("new")], &[seen(&of("new"), "u1")]), [""; 0]);
 }
 
 #[test]
