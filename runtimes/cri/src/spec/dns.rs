@@ -35,7 +35,7 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
         searches.push(format!("svc.{domain}"));
         searches.push(domain.clone());
     }
-    searches.extend(host.searches);
+    add(&mut searches, host.searches.into_iter());
     let cluster = api::DnsConfig {
         servers: config.dns.servers.iter().map(ToString::to_string).collect(),
         searches,
@@ -59,13 +59,20 @@ fn with_own(mut base: api::DnsConfig, own: Option<&k8s::PodDNSConfig>) -> api::D
     add(&mut base.searches, own.searches.iter().flatten().cloned());
     for option in own.options.iter().flatten() {
         let Some(name) = option.name.as_deref() else { continue };
-        base.options.retain(|known| known.split(':').next() != Some(name));
-        base.options.push(match option.value.as_deref() {
+        let option = match option.value.as_deref() {
             Some(value) if !value.is_empty() => format!("{name}:{value}"),
             _ => name.to_owned(),
-        });
+        };
+        set_option(&mut base.options, option);
     }
     base
+}
+
+/// Adds an option. It replaces the one with the same name.
+fn set_option(options: &mut Vec<String>, option: String) {
+    let name = |option: &str| option.split(':').next().map(str::to_owned);
+    options.retain(|known| name(known) != name(&option));
+    options.push(option);
 }
 
 fn add(list: &mut Vec<String>, more: impl Iterator<Item = String>) {
@@ -76,7 +83,7 @@ fn add(list: &mut Vec<String>, more: impl Iterator<Item = String>) {
     }
 }
 
-/// Parses resolv.conf(5). The last `search` line counts; a lone dot searches nothing.
+/// Parses resolv.conf(5). The last `search` line counts, and a lone dot searches nothing; `options` lines add up.
 fn parse(text: &str) -> api::DnsConfig {
     let mut dns = api::DnsConfig::default();
     for line in text.lines() {
@@ -85,8 +92,12 @@ fn parse(text: &str) -> api::DnsConfig {
         let values = || line.split_whitespace().skip(1).map(str::to_owned);
         match key {
             "nameserver" => dns.servers.extend(values().next()),
-            "search" => dns.searches = values().filter(|domain| domain != ".").collect(),
-            "options" => dns.options = values().collect(),
+            "search" => {
+                dns.searches.clear();
+                let domains = values().map(|domain| domain.trim_end_matches('.').to_owned());
+                add(&mut dns.searches, domains.filter(|domain| !domain.is_empty()));
+            }
+            "options" => values().for_each(|option| set_option(&mut dns.options, option)),
             _ => {}
         }
     }
@@ -103,6 +114,10 @@ mod tests {
                         search old.example\nsearch example.org .\noptions edns0\n";
 
     fn of(spec: &Value, cluster: &[&str]) -> api::DnsConfig {
+        of_host(spec, cluster, HOST)
+    }
+
+    fn of_host(spec: &Value, cluster: &[&str], host: &str) -> api::DnsConfig {
         let mut config = CriConfig::below(std::path::Path::new("/"));
         config.dns.servers = cluster.iter().map(|ip| ip.parse().unwrap()).collect();
         let meta = json!({"name": "p", "namespace": "shop", "uid": "u"});
@@ -110,7 +125,7 @@ mod tests {
         spec["containers"] = json!([]);
         let object = json!({"metadata": meta, "spec": spec});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
-        dns(&config, &pod, &HostFacts { resolv_conf: HOST.to_owned() }).unwrap()
+        dns(&config, &pod, &HostFacts { resolv_conf: host.to_owned() }).unwrap()
     }
 
     #[test]
@@ -143,6 +158,19 @@ mod tests {
             ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org"];
         assert_eq!(found.searches, expected);
         assert_eq!(found.options, ["ndots:5"]);
+    }
+
+    #[test]
+    fn lines_of_options_add_up_and_no_domain_is_searched_twice() {
+        let text = "options timeout:1 ndots:2\noptions attempts:5\noptions ndots:3 rotate\n\
+                    search example.org. cluster.local. example.org\n";
+        let found = parse(text);
+        assert_eq!(found.options, ["timeout:1", "attempts:5", "ndots:3", "rotate"]);
+        assert_eq!(found.searches, ["example.org", "cluster.local"]);
+        let in_cluster = of_host(&json!({}), &["10.0.0.10"], text).searches;
+        let expected =
+            ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org"];
+        assert_eq!(in_cluster, expected);
     }
 
     #[test]
