@@ -169,8 +169,10 @@ pub(crate) fn signal(name: &str) -> Option<api::Signal> {
 
 fn ports(pod: &Pod) -> Vec<api::PortMapping> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
-    // Sidecars have ports too; other init containers exit before a client could connect.
-    let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+    // Other init containers may have the ports of these, as for admission: they have exited when those are used.
+    let init = spec.init_containers.iter().flatten();
+    let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
+    let all = spec.containers.iter().chain(sidecars);
     all.flat_map(|c| c.ports.iter().flatten()).map(port).collect()
 }
 

@@ -266,6 +266,20 @@ fn an_ephemeral_container_sees_its_targets_processes_unless_it_sees_more_anyway(
     }
 }
 
+/// Two init containers may have the port of a container: it would lead to what has exited.
+#[test]
+fn ports_of_init_containers_are_mapped_only_if_they_run_on() {
+    let one = |name: &str, port: i32| json!({"name": name, "image": "a:1", "ports": [{"containerPort": port, "hostPort": 80}]});
+    let mut sidecar = one("proxy", 8082);
+    sidecar["restartPolicy"] = json!("Always");
+    let spec =
+        json!({"initContainers": [one("acme", 8081), sidecar], "containers": [one("web", 8080)]});
+    let made = sandbox(&config(), &pod(&spec), &HostFacts::default(), String::new(), 0);
+    let mut ports: Vec<i32> = made.port_mappings.iter().map(|port| port.container_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [8080, 8082]);
+}
+
 #[test]
 fn ports_are_mapped_as_they_are_written() {
     let ports = json!([{"containerPort": 53, "hostPort": 5353, "hostIP": "192.0.2.1", "protocol": "UDP"},
