@@ -301,9 +301,10 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
         if state.pod.is_none() && state.requests.is_none() {
             state.requests = labels::read_requests(&newest.annotations);
         }
-        let mark = newest.annotations.get(CONFIG_SPEC_ANNOTATION).map(String::as_str);
-        if state.spec_mark.as_deref() != mark {
-            state.spec_mark = mark.map(Into::into);
+        // From then on the pod says it. If its first sandbox fails, the newest one is that of the spec before.
+        if state.spec_mark.is_none() {
+            let mark = newest.annotations.get(CONFIG_SPEC_ANNOTATION);
+            state.spec_mark = mark.map(|mark| mark.as_str().into());
         }
     }
 }

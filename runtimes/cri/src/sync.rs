@@ -140,12 +140,13 @@ mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
     use std::path::Path;
+    use std::time::Duration;
 
     use serde_json::json;
     use winddown_engine::driver::Driver as _;
     use winddown_engine::probe_client::ProbeHost;
     use winddown_runtimes_tests::{FakeCri, Fault};
-    use winddown_shared::{Runtime as _, WallClock, WallTime};
+    use winddown_shared::{CONFIG_SPEC_ANNOTATION, Runtime as _, WallClock, WallTime};
 
     use super::*;
     use crate::{CriConfig, CriRuntime};
@@ -220,6 +221,52 @@ mod tests {
         assert_eq!(cri.running(), ["web/main#0"]);
         let text = std::fs::read_to_string(&hosts).unwrap();
         assert!(text.ends_with("\n10.88.0.2\tweb\n"), "{text}");
+    }
+
+    /// Its first sandbox may fail, because the network is not there yet when the machine has booted. The one of the former
+    /// spec is still listed then.
+    #[tokio::test]
+    async fn a_manifest_that_was_changed_runs_once_although_its_first_sandbox_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, config, runtime, pod) = scene(dir.path()).await;
+        let marked = |mark: &str| {
+            let mut object = pod.object().clone();
+            object
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert(CONFIG_SPEC_ANNOTATION.to_owned(), mark.to_owned());
+            let spec = object.spec.as_mut().unwrap();
+            spec.restart_policy = Some("Never".to_owned());
+            spec.containers[0].command =
+                Some(["act", "0", "0", "0", "0"].map(str::to_owned).into());
+            Pod::new(object).unwrap()
+        };
+        let run = async |runtime: &CriRuntime, pod: &Pod| {
+            let mut changes = runtime.changes();
+            runtime.sync_pod(pod).await.unwrap();
+            while !runtime.has_completed(pod) {
+                tokio::time::timeout(Duration::from_secs(30), changes.recv())
+                    .await
+                    .unwrap()
+                    .unwrap();
+            }
+        };
+        let starts = || cri.calls().iter().filter(|c| c.starts_with("StartContainer")).count();
+        run(&runtime, &marked("a")).await;
+        drop(runtime);
+        cri.kill_sandboxes();
+
+        let runtime = CriRuntime::open(config).await.unwrap();
+        cri.script("RunPodSandbox", 1, Fault::Error("no network"));
+        runtime.sync_pod(&marked("b")).await.unwrap_err();
+        run(&runtime, &marked("b")).await;
+        assert_eq!(starts(), 2);
+        runtime.list_pods().await.unwrap();
+        runtime.sync_pod(&marked("b")).await.unwrap();
+        assert_eq!(starts(), 2, "what the new spec did counts");
+        run(&runtime, &marked("c")).await;
+        assert_eq!(starts(), 3);
     }
 
     /// Its programs would take the address of the node for their own, and its probes would ask the node.
