@@ -63,7 +63,7 @@ pub(super) fn may_mount(pod: &Pod) -> bool {
 }
 
 /// Creates what one run of a container needs: its log directory, its termination message file, and the
-/// pod's hosts file if it was not written after the sandbox was created.
+/// pod's hosts file as it is now.
 ///
 /// # Errors
 /// Names what could not be created.
@@ -74,9 +74,7 @@ pub(super) fn prepare_run(
     attempt: u32,
     ips: &[String],
 ) -> Result<(), RuntimeError> {
-    if !dirs::hosts(config, pod.uid()).exists() {
-        write_hosts(config, pod, ips)?;
-    }
+    write_hosts(config, pod, ips)?;
     directory(&config.logs.dir, &dirs::logs_of(config, pod).join(container), 0o755)?;
     let (pods, file) =
         (dirs::pods(config), dirs::termination_log(config, pod.uid(), container, attempt));
@@ -115,7 +113,10 @@ pub(super) fn write_hosts(
         false => None,
     };
     let text = hosts(pod, ips, &config.dns.domain, node.as_deref());
-    // In place, because running containers have this file mounted.
+    // In place, because running containers have this file mounted, and never see it without content.
+    if holds(&dirs::pods(config), &path, &text) {
+        return Ok(());
+    }
     write(&dirs::pods(config), &path, 0o644, &text).map_err(|e| {
         // The next start would take a part, or nothing, for the whole.
         let _ = remove_file(config, &path);
@@ -236,6 +237,14 @@ fn make(base: &Path, path: &Path, mode: u32) -> io::Result<()> {
     let above = mode & !0o022 & (0o711 | mode & 0o044);
     regular::make_directory_below(base, name.parent().unwrap_or(Path::new("")), above)?;
     regular::make_directory_below(base, name, mode).map(drop)
+}
+
+/// Whether a file has this content, below `base`, in which pods may have made links.
+fn holds(base: &Path, path: &Path, content: &[u8]) -> bool {
+    let name = path.strip_prefix(base).unwrap_or(path);
+    let most = content.len() as u64;
+    let found = regular::open_below(base, name).and_then(|file| regular::read_open(&file, most));
+    found.is_ok_and(|found| found == content)
 }
 
 /// Writes a file with this mode, independent of the process's umask, in place, below `base`, in which pods may have

@@ -303,6 +303,25 @@ fn a_hosts_file_for_which_the_disk_had_no_space_is_written_when_it_has() {
 }
 
 #[test]
+fn a_container_that_starts_again_sees_what_was_added_to_the_nodes_hosts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = below(dir.path());
+    config.dns.hosts_file = dir.path().join("node-hosts");
+    let pod = pod(&json!({"containers": [{"name": "main"}], "hostNetwork": true}));
+    let path = dirs::hosts(&config, pod.uid());
+    prepare(&config, &pod).unwrap();
+    for (attempt, node) in ["192.0.2.1 a\n", "192.0.2.1 a\n192.0.2.2 b\n"].iter().enumerate() {
+        fs::write(&config.dns.hosts_file, node).unwrap();
+        let running = fs::File::open(&path);
+        prepare_run(&config, &pod, "main", u32::try_from(attempt).unwrap(), &[]).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().ends_with(node), "run {attempt}");
+        // The pod's other containers have the file mounted.
+        let seen = running.map(|file| std::io::read_to_string(file).unwrap());
+        assert!(seen.is_ok_and(|seen| seen.ends_with(node)) || attempt == 0);
+    }
+}
+
+#[test]
 fn a_pod_on_the_nodes_network_gets_the_whole_hosts_file_of_the_node_or_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = below(dir.path());
