@@ -142,7 +142,7 @@ calls! {
     runtime version(VersionRequest) -> VersionResponse, "Version", ask;
     runtime status(StatusRequest) -> StatusResponse, "Status", ask;
     runtime runtime_config(RuntimeConfigRequest) -> RuntimeConfigResponse, "RuntimeConfig", ask;
-    runtime run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, "RunPodSandbox", change;
+    runtime run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, "RunPodSandbox", sandbox;
     runtime stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, "StopPodSandbox", change;
     runtime remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, "RemovePodSandbox", change;
     runtime pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse, "PodSandboxStatus", ask;

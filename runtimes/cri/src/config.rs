@@ -132,8 +132,11 @@ pub enum CgroupDriver {
 pub struct CriTimes {
     /// Deadline of a call that only reads.
     pub ask: Duration,
-    /// Deadline of a call that creates or removes something. Pulling an image has none.
+    /// Deadline of any other call that creates or removes something. Pulling an image has none.
     pub change: Duration,
+    /// Deadline of the call that creates a sandbox: a network plug-in may wait for an address or a device, and what is
+    /// called off begins anew.
+    pub sandbox: Duration,
     /// How long a container may take to exit after SIGKILL before the stop fails.
     pub kill: Duration,
     /// How long a start in progress may delay a stop.
@@ -206,6 +209,7 @@ impl Default for CriTimes {
         Self {
             ask: Duration::from_secs(10),
             change: Duration::from_secs(120),
+            sandbox: Duration::from_secs(240),
             kill: Retry::KILL_TIMEOUT,
             start_patience: Duration::from_secs(2),
             health: Duration::from_secs(15),

@@ -269,6 +269,19 @@ mod tests {
         assert_eq!(starts(), 3);
     }
 
+    /// A network plug-in may wait for an address for minutes; each new try begins anew.
+    #[tokio::test]
+    async fn a_sandbox_may_take_longer_than_other_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, mut config, runtime, pod) = scene(dir.path()).await;
+        drop(runtime);
+        config.times.change = Duration::from_secs(1);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        cri.script("RunPodSandbox", 1, Fault::Slow(Duration::from_millis(1500)));
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(cri.running(), ["web/main#0"]);
+    }
+
     /// Its programs would take the address of the node for their own, and its probes would ask the node.
     #[tokio::test]
     async fn a_pod_whose_sandbox_has_no_address_any_more_gets_another_sandbox() {

@@ -231,6 +231,7 @@ fn config(dir: &TempDir, endpoint: &str) -> CriConfig {
     config.times = CriTimes {
         ask: Duration::from_secs(3),
         change: Duration::from_secs(20),
+        sandbox: Duration::from_secs(20),
         kill: Duration::from_secs(3),
         start_patience: Duration::from_millis(500),
         ..CriTimes::default()
