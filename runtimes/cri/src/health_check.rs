@@ -17,7 +17,7 @@ const MAX_INTERVAL_UNHEALTHY: Duration = Duration::from_secs(5);
 const MAX_INTERVAL_SILENT: Duration = Duration::from_secs(1);
 
 /// Checks the runtime's health periodically and when the connection is lost, and lists everything
-/// when the runtime comes back.
+/// when the runtime comes back. Pods that failed are tried again when it can do more than before.
 pub(super) async fn follow(context: Arc<CriContext>) {
     let mut failures = 0;
     loop {
@@ -25,6 +25,9 @@ pub(super) async fn follow(context: Arc<CriContext>) {
         context.client.forget_losses();
         let mut now = look(&context, &before).await;
         let is_back = now.reachable && !before.reachable;
+        let has_come = |what: fn(&CriHealth) -> bool| what(&now) && !what(&before);
+        let can_more =
+            has_come(|health| health.runtime_ready) || has_come(|health| health.network_ready);
         if now.version.is_empty() {
             // A listing may have asked for it meanwhile.
             now.version.clone_from(&context.health.borrow().version);
@@ -41,6 +44,8 @@ pub(super) async fn follow(context: Arc<CriContext>) {
                     "cannot list what the container runtime has"
                 );
             }
+        }
+        if is_back || can_more {
             context.retry_failed();
         }
         failures = if now.is_well() || is_back { 0 } else { failures + 1 };

@@ -462,7 +462,7 @@ impl CriContext {
         }
     }
 
-    /// Retries pods that failed while the runtime was away, without waiting for their backoff.
+    /// Retries pods that failed while the runtime or its network was away, without waiting for their backoff.
     pub(crate) fn retry_failed(&self) {
         let failed = std::mem::take(&mut *self.listing.failed.lock());
         for uid in failed {

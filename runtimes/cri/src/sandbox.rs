@@ -11,7 +11,7 @@ use super::client::CallError;
 use super::config::CgroupDriver;
 use super::pod::{PodEntry, PodState, Sandbox};
 use super::spec::{self, HostFacts};
-use super::{CriContext, api, blocking, failed, health, name_conflict};
+use super::{CriContext, api, blocking, health, name_conflict};
 
 /// The runtime's cgroup driver, determined once.
 #[derive(Debug, Default)]
@@ -20,7 +20,8 @@ pub(crate) struct RuntimeCgroupDriver(OnceCell<Option<CgroupDriver>>);
 /// Creates a new sandbox for the pod. Its attempt is one more than the highest so far.
 ///
 /// # Errors
-/// The runtime refused or did not answer; then it is not known whether the sandbox was created.
+/// The runtime has no network for the pod yet. Or it refused or did not answer; then it is not known whether the sandbox
+/// was created.
 pub(super) async fn make(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
@@ -30,12 +31,13 @@ pub(super) async fn make(
     if health.reachable && !health.network_ready && !pod.is_on_host_network() {
         let error = format!("container runtime network not ready: {}", health.message);
         context.pods.record_event(entry, None, PodEventKind::NetworkNotReady { error });
-        return Err(failed(format!(
+        let what = format!(
             "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
              configuration, or write `hostNetwork: true`",
             pod.pod_ref(),
             health.message
-        )));
+        );
+        return Err(RuntimeError::NotYet { what });
     }
     let mut attempt = {
         let state = entry.lock();

@@ -269,6 +269,26 @@ mod tests {
         assert_eq!(starts(), 3);
     }
 
+    /// The network is about to be ready, and the pod is not at fault.
+    #[tokio::test]
+    async fn a_pod_that_lacks_only_the_network_is_tried_again_soon_and_when_it_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, config, runtime, pod) = scene(dir.path()).await;
+        drop(runtime);
+        cri.set_network_ready(false);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let mut health = runtime.health();
+        health.wait_for(|health| health.reachable && !health.network_ready).await.unwrap();
+        let mut changes = runtime.changes();
+        let error = runtime.sync_pod(&pod).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::NotYet { .. }), "{error:?}");
+        while changes.try_recv().is_ok() {}
+        cri.set_network_ready(true);
+        let told = tokio::time::timeout(Duration::from_secs(30), changes.recv()).await;
+        assert_eq!(told.unwrap().unwrap(), *pod.uid());
+        runtime.sync_pod(&pod).await.unwrap();
+    }
+
     /// A network plug-in may wait for an address for minutes; each new try begins anew.
     #[tokio::test]
     async fn a_sandbox_may_take_longer_than_other_changes() {

@@ -191,6 +191,11 @@ impl FakeCri {
         url.clone_into(&mut self.world().stream_url);
     }
 
+    /// Sets whether pods can have a network of their own.
+    pub fn set_network_ready(&self, is_ready: bool) {
+        self.world().network_ready = is_ready;
+    }
+
     /// Sets the configuration that the verbose status contains, as JSON.
     pub fn set_config(&self, json: &str) {
         json.clone_into(&mut self.world().config);

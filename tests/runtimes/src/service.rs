@@ -143,12 +143,13 @@ impl RuntimeService for Service {
     }
 
     async fn status(&self, request: Request<StatusRequest>) -> Answer<StatusResponse> {
-        let condition = |name: &str| RuntimeCondition {
+        let condition = |name: &str, status| RuntimeCondition {
             r#type: name.to_owned(),
-            status: true,
+            status,
             ..RuntimeCondition::default()
         };
-        let conditions = vec![condition("RuntimeReady"), condition("NetworkReady")];
+        let network = self.world().network_ready;
+        let conditions = vec![condition("RuntimeReady", true), condition("NetworkReady", network)];
         let is_verbose = request.into_inner().verbose;
         let deed = async {
             let config = Some(self.world().config.clone()).filter(|_| is_verbose);

@@ -27,6 +27,7 @@ pub(super) struct World {
     pub(super) commands_ended: usize,
     /// The URL at which streams are reported to be served.
     pub(super) stream_url: String,
+    pub(super) network_ready: bool,
     /// The configuration in the verbose status; empty for none.
     pub(super) config: String,
     /// Where the groups of pods are made with their first containers.
@@ -68,6 +69,7 @@ impl World {
             commands_given_up: 0,
             commands_ended: 0,
             stream_url: String::new(),
+            network_ready: true,
             config: String::new(),
             cgroups: None,
             starts: HashMap::new(),
