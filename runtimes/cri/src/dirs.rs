@@ -5,6 +5,7 @@
 //! STATE/pods/UID/etc-hosts                           the pod's hosts file
 //! STATE/pods/UID/volumes/NAME                        an emptyDir
 //! STATE/pods/UID/subpaths/CONTAINER/INDEX            a part of a volume, bound in place
+//! STATE/pods/UID/ended/CONTAINER                     how its newest run ended, which was reclaimed, as JSON
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT          a run's termination message
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if a stop of the pod asked the run to stop
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.unready  exists if the run was not ready
@@ -51,6 +52,16 @@ pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
 /// Where a part of a volume is bind-mounted for a container's mount.
 pub(crate) fn sub_path(config: &CriConfig, uid: &PodUid, container: &str, mount: usize) -> PathBuf {
     pod(config, uid).join("subpaths").join(container).join(mount.to_string())
+}
+
+/// The note about how the newest run of a container ended that was reclaimed.
+pub(crate) fn ended(config: &CriConfig, uid: &PodUid, container: &str) -> PathBuf {
+    pod(config, uid).join("ended").join(container)
+}
+
+/// The names of the pod's containers of which there is such a note. Blocks.
+pub(crate) fn all_ended(config: &CriConfig, uid: &PodUid) -> Vec<String> {
+    names(&pod(config, uid).join("ended")).unwrap_or_default()
 }
 
 /// The directory with the files of each run of the pod's containers.

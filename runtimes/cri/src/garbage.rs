@@ -296,7 +296,7 @@ pub(super) fn over(state: &PodState) -> Vec<(Arc<str>, Arc<str>)> {
 }
 
 /// Takes every dead container older than the newest run of its name. For a pod that was stopped, also the newest:
-/// its output may be what fills the disk. How it ended stays known to this agent.
+/// its output may be what fills the disk. How it ended is noted.
 pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     let is_over = state.is_over();
     let all = state.containers.iter_mut().flat_map(|container| {

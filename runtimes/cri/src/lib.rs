@@ -84,6 +84,7 @@ mod config;
 mod cpu_weight;
 mod direct;
 mod dirs;
+mod end_note;
 mod events;
 mod exec;
 mod exits;

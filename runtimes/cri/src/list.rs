@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -12,9 +13,10 @@ use winddown_shared::{
 };
 
 use super::client::{CallError, MAX_CONCURRENT_QUERIES};
+use super::end_note::{self, EndNote};
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{CriContext, api, by_pod, dirs, exits, health, observe, sandbox};
+use super::{CriContext, api, blocking, by_pod, dirs, exits, health, observe, sandbox};
 
 /// What a listing is for.
 const LISTING: &str = "listing what the container runtime has";
@@ -140,6 +142,7 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
     let _turn = asking.lock().await;
     let running = listed.containers.iter().filter(|c| is_running(c.state()));
     let running: HashSet<String> = running.map(|c| c.id.clone()).collect();
+    let ended = noted_ends(context, &entry).await;
     let (news, lost, has_lost_sandbox) = {
         let mut state = entry.lock();
         if state.starting > 0 || state.starts != starts {
@@ -149,6 +152,9 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
         let had_sandbox = state.own.sandbox().is_some();
         take_sandboxes(&mut state, &listed.sandboxes);
         let (news, lost) = take_containers(&mut state, listed.containers);
+        for (name, note) in ended {
+            end_note::enter(context, &mut state, &name, note);
+        }
         (news, lost, had_sandbox && state.own.sandbox().is_none())
     };
     if has_lost_sandbox {
@@ -165,6 +171,16 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
     // A start that needs them asks again.
     let _ = sandbox::ask_addresses(context, &entry).await;
     forget_if_nothing(&mut context.pods.lock(), &entry);
+}
+
+/// How containers of the pod ended that an earlier agent has reclaimed. This agent knows what it reclaimed itself.
+async fn noted_ends(context: &Arc<CriContext>, entry: &PodEntry) -> Vec<(String, Option<EndNote>)> {
+    if context.listing.adopted.load(Ordering::Acquire) {
+        return Vec::new();
+    }
+    let (config, uid) = (context.config.clone(), entry.uid().clone());
+    // Cannot fail: none that cannot be read is an error.
+    blocking(move || Ok(end_note::read(&config, &uid))).await.unwrap_or_default()
 }
 
 /// Asks the runtime about a run.

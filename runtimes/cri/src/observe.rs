@@ -209,7 +209,7 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
 }
 
 /// Records an exit.
-fn finish(run: &mut Run, exit: ContainerExit, context: &CriContext) {
+pub(super) fn finish(run: &mut Run, exit: ContainerExit, context: &CriContext) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
         Duration::try_from(to.duration_since(from)).ok()

@@ -8,8 +8,9 @@ use winddown_engine::stats::{reclaim_memory, remove_rotated_logs};
 use winddown_shared::{Freed, Garbage, MemoryFigure, PodUid, RuntimeError};
 
 use super::client::CallError;
-use super::pod::{self, PodEntry};
-use super::{CriContext, api, blocking, dirs, garbage, stats, volumes};
+use super::end_note::EndNote;
+use super::pod::{self, Dead, PodEntry};
+use super::{CriContext, api, blocking, caused, dirs, garbage, stats, volumes};
 
 mod images;
 
@@ -47,7 +48,7 @@ pub(super) async fn take_back(
 }
 
 /// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
-/// `emptyDir` volumes. How the runs ended stays known for as long as this agent runs.
+/// `emptyDir` volumes. How the newest runs ended stays known, also to the next agent.
 async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, RuntimeError> {
     context.ensure_adopted().await?;
     let entries = context.pods.all();
@@ -60,7 +61,7 @@ async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, Runt
             // The newest run comes last: without it, a listing would take an older run for the newest.
             let is_free = held.as_ref() != Some(&name);
             let removed = match is_free {
-                true => garbage::remove_run(context, &entry, &name, &dead).await,
+                true => remove_dead(context, &entry, &name, &dead).await,
                 false => Ok(()),
             };
             if is_free && removed.is_ok() {
@@ -73,8 +74,7 @@ async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, Runt
             }
             held = Some(name);
             if let Err(error) = removed {
-                let what = format!("removing a dead container of pod {}", pod::title(&entry));
-                left = Err(error.during(what));
+                left = Err(error);
             }
         }
         match remove_volumes(context, &entry).await {
@@ -83,6 +83,23 @@ async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, Runt
         }
     }
     left.map(|()| freed)
+}
+
+/// Removes one dead run of a container, with its log. If it is the newest, how it ended is noted before.
+async fn remove_dead(
+    context: &Arc<CriContext>,
+    entry: &PodEntry,
+    name: &Arc<str>,
+    dead: &Dead,
+) -> Result<(), RuntimeError> {
+    let note = entry.lock().run(name, &dead.id).and_then(|run| EndNote::of(run));
+    if let Some(note) = note {
+        let (config, uid, name) = (context.config.clone(), entry.uid().clone(), Arc::clone(name));
+        let what = format!("cannot note how container {name} of pod {} ended", pod::title(entry));
+        blocking(move || note.write(&config, &uid, &name).map_err(|e| caused(what, e))).await?;
+    }
+    let removed = garbage::remove_run(context, entry, name, dead).await;
+    removed.map_err(|e| e.during(format!("removing a dead container of pod {}", pod::title(entry))))
 }
 
 async fn remove_unused_images(
@@ -191,9 +208,53 @@ async fn sandbox_image(context: &CriContext) -> Result<Option<String>, CallError
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use serde_json::json;
+    use winddown_runtimes_tests::FakeCri;
+    use winddown_shared::{ContainerState, Grace, Pod, Runtime as _, WallClock, WallTime};
 
     use super::*;
     use crate::{CriConfig, CriRuntime};
+
+    /// Nothing else says of a pod from a file that it has done its work.
+    #[tokio::test]
+    async fn a_pod_that_has_completed_does_not_run_again_because_its_container_was_reclaimed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = CriConfig::below(dir.path());
+        // What started at 0 counts as never started.
+        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        cri.set_image("app:1", true);
+        let runtime = CriRuntime::open(config.clone()).await.unwrap();
+        let main =
+            json!({"name": "main", "image": "app:1", "command": ["act", "0", "7", "0", "0"]});
+        let object = json!({"metadata": {"name": "once", "namespace": "n", "uid": "u"},
+            "spec": {"restartPolicy": "Never", "containers": [main]}});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let mut changes = runtime.changes();
+        runtime.sync_pod(&pod).await.unwrap();
+        while !runtime.has_completed(&pod) {
+            tokio::time::timeout(Duration::from_secs(30), changes.recv()).await.unwrap().unwrap();
+        }
+        runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(Duration::ZERO)).await.unwrap();
+        runtime.clean_pod(pod.uid()).await.unwrap();
+        let reclaimed = runtime.collect_garbage(Garbage::DeadContainers).await.unwrap();
+        assert_eq!((reclaimed.items, cri.holds().0), (1, 0));
+        drop(runtime);
+
+        let runtime = CriRuntime::open(config).await.unwrap();
+        runtime.list_pods().await.unwrap();
+        assert!(runtime.has_completed(&pod), "it would run again");
+        let status = runtime.pod_status(pod.uid()).await.unwrap();
+        let ContainerState::Exited(exit) = &status.containers[0].state else {
+            panic!("{:?}", status.containers)
+        };
+        let finished_at = exit.finished_at.map(WallTime::as_second);
+        assert_eq!((exit.exit_code, &*exit.reason, finished_at), (7, "Error", Some(1000)));
+        assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(cri.most_starts(), 1);
+        assert!(cri.running().is_empty());
+    }
 
     #[tokio::test]
     async fn a_pod_whose_volumes_are_still_being_created_delays_no_other() {

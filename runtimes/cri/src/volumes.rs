@@ -82,6 +82,7 @@ pub(super) fn prepare_run(
     // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again if their logs are
     // gone too: what an earlier run left says nothing about this one.
     remove_file(config, &dirs::asked(config, pod.uid(), container, attempt))?;
+    remove_file(config, &dirs::ended(config, pod.uid(), container))?;
     for note in RunNote::ALL {
         remove_file(config, &dirs::note(config, pod.uid(), container, attempt, note))?;
     }
