@@ -166,7 +166,5 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
         .start()?;
     node.serve(directory.join("agent.sock")).await?;
     // Until it is killed, or a task that the node depends on fails. The pods continue for the next agent.
-    let mut failures = critical::first_failure();
-    let failure = failures.wait_for(Option::is_some).await?.clone();
-    Err(failure.ok_or("no task has failed")?.into())
+    Err(critical::first_failure().await.clone().into())
 }

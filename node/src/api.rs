@@ -47,7 +47,7 @@ impl<R: Runtime> HealthApi for Node<R> {
     fn health(&self) -> Health {
         // Taking the workers' lock proves that no step holds it.
         let _ = self.0.core.workers.has_restart_requests();
-        let tasks = match &*critical::first_failure().borrow() {
+        let tasks = match critical::failure() {
             Some(failure) => Check::failed("tasks", failure.to_string()),
             None => Check::passed("tasks"),
         };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
 use winddown_host::service_units::WayDown;
@@ -110,7 +109,6 @@ impl SystemdService {
         node: &Node<R>,
         shutdown: &ShutdownHandle,
     ) -> Result<(), TaskFailure> {
-        let mut failures = critical::first_failure();
         let mut lock = shutdown.lock();
         let mut watchdog = watchdog(&self.notifier);
         let mut patience = std::pin::pin!(sleep(UNAVAILABLE_AFTER));
@@ -122,7 +120,7 @@ impl SystemdService {
             }
             tokio::select! {
                 () = &mut patience, if !ready => {}
-                failure = failed(&mut failures) => return Err(failure),
+                failure = critical::first_failure() => return Err(failure.clone()),
                 changed = lock.changed(), if !ready => if changed.is_err() { break },
                 _ = watchdog.tick() => if node.health().ok() { self.notifier.watchdog_ping() },
                 _ = self.terminate.recv() => break,
@@ -131,15 +129,6 @@ impl SystemdService {
         }
         end(&self.notifier, node, shutdown).await;
         Ok(())
-    }
-}
-
-/// Resolves when a critical task of the process has failed. Cancel-safe.
-async fn failed(failures: &mut watch::Receiver<Option<TaskFailure>>) -> TaskFailure {
-    let first = failures.wait_for(Option::is_some).await.ok().and_then(|first| first.clone());
-    match first {
-        Some(failure) => failure,
-        None => std::future::pending().await,
     }
 }
 

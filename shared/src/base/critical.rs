@@ -11,16 +11,16 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 static HANDLER: OnceLock<Box<dyn OnTaskFailure>> = OnceLock::new();
-static FIRST: LazyLock<watch::Sender<Option<TaskFailure>>> = LazyLock::new(Default::default);
+static FIRST: SetOnce<TaskFailure> = SetOnce::const_new();
 
 /// Decides what happens to a process in which a critical task has failed.
 pub trait OnTaskFailure: Send + Sync + 'static {
@@ -55,9 +55,14 @@ pub fn on_failure(handler: impl OnTaskFailure) -> bool {
     HANDLER.set(Box::new(handler)).is_ok()
 }
 
-/// The first failure of a critical task of this process, once there is one.
-pub fn first_failure() -> watch::Receiver<Option<TaskFailure>> {
-    FIRST.subscribe()
+/// The first failure of a critical task of this process, if there was one.
+pub fn failure() -> Option<&'static TaskFailure> {
+    FIRST.get()
+}
+
+/// Resolves when a critical task of this process fails, or has failed. Cancel-safe.
+pub async fn first_failure() -> &'static TaskFailure {
+    FIRST.wait().await
 }
 
 /// Spawns a task that may end by itself, and whose panic is reported. Aborting it is not a failure.
@@ -130,7 +135,8 @@ impl<F: Future> Future for Supervised<F> {
 }
 
 fn report(failure: &TaskFailure) {
-    FIRST.send_if_modified(|first| first.is_none() && first.insert(failure.clone()) == failure);
+    // Only the first one stays.
+    let _ = FIRST.set(failure.clone());
     match HANDLER.get() {
         Some(handler) => handler.failed(failure),
         None => {
@@ -163,13 +169,13 @@ mod tests {
     // A single test, because there is one handler per process.
     #[tokio::test]
     async fn a_panic_and_an_unexpected_end_are_reported_and_a_stop_and_an_abort_are_not() {
+        assert_eq!(failure(), None);
         assert!(on_failure(Note));
         assert!(!on_failure(Note), "the first one counts");
         let text = String::from("broken");
         let panicked = spawn("panics", async move { std::panic::panic_any(text) });
         assert!(panicked.await.unwrap_err().is_panic(), "and its handle says so, too");
         assert_eq!(failures_of("panics"), [Some("broken".to_owned())]);
-        let first = first_failure();
 
         let pending = std::future::pending::<()>;
         let stop = CancellationToken::new();
@@ -183,8 +189,7 @@ mod tests {
         aborted.abort();
         assert!(aborted.await.unwrap_err().is_cancelled());
         assert_eq!(spawn("answers", async { 7 }).await.unwrap(), 7);
-        let task = first.borrow().as_ref().map(|failure| failure.task);
-        assert_eq!((task, first.has_changed().unwrap()), (Some("panics"), false), "it stays");
+        assert_eq!(first_failure().await.task, "panics", "the first one stays");
         for quiet in ["is stopped", "is aborted", "answers"] {
             assert_eq!(failures_of(quiet), [], "{quiet}");
         }
