@@ -50,10 +50,8 @@ pub struct RuntimeSyncer<R> {
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
     host_ips: Box<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
-    /// Active deadlines of pods; `None` where another agent enforces them.
-    deadlines: Option<ActiveDeadlines>,
-    /// The resources that containers run with; `None` where another agent resizes them.
-    given: Option<GivenResources>,
+    /// `None` beside a kubelet, which owns the pods.
+    owned: Option<OwnedPods>,
     /// The ignored fields of running pods that were last reported.
     ignored: Mutex<PodUidMap<Vec<String>>>,
     /// The announced terminations of all pods, by owner.
@@ -66,6 +64,14 @@ pub struct RuntimeSyncer<R> {
     stops: Stops,
 }
 
+/// What is kept of the pods where no other agent enforces their deadlines or resizes them.
+#[derive(Default)]
+struct OwnedPods {
+    deadlines: ActiveDeadlines,
+    /// The resources that containers run with.
+    given: GivenResources,
+}
+
 impl<R: Runtime> RuntimeSyncer<R> {
     /// Creates a syncer on `runtime` that keeps statuses in `statuses`.
     pub fn new(
@@ -75,9 +81,8 @@ impl<R: Runtime> RuntimeSyncer<R> {
         wall: WallClock,
     ) -> Self {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
-        let (ignored, deadlines) = (Mutex::default(), Some(ActiveDeadlines::default()));
+        let (ignored, owned) = (Mutex::default(), Some(OwnedPods::default()));
         let host_ips = Box::new(Vec::new);
-        let given = Some(GivenResources::default());
         runtime.record_to(&recorder);
         Self {
             runtime,
@@ -85,8 +90,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             recorder,
             wall,
             host_ips,
-            deadlines,
-            given,
+            owned,
             ignored,
             endings: Mutex::default(),
             listed,
@@ -105,7 +109,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
     /// Leaves the end of pods that complete, or exceed `activeDeadlineSeconds`, and resizing to the kubelet that owns them.
     #[must_use]
     pub fn beside_a_kubelet(self) -> Self {
-        Self { deadlines: None, given: None, ..self }
+        Self { owned: None, ..self }
     }
 
     /// Records the result of listing the runtime. It determines how a pod is treated that its
@@ -225,7 +229,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
 
     /// The rest of the time that the pod may be active; `None` if it has no deadline, or has completed by itself.
     async fn active_time_left(&self, pod: &Pod) -> Option<Duration> {
-        let (deadlines, _) = self.deadlines.as_ref().zip(deadline::of(pod))?;
+        let (owned, _) = self.owned.as_ref().zip(deadline::of(pod))?;
         let said = self.statuses.probed(pod.uid());
         let start = |status: &k8s::PodStatus| Some(status.start_time.as_ref()?.0);
         let started = said.as_deref().or(pod.status.as_ref()).and_then(start);
@@ -233,7 +237,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         // age is unknown and nothing is counted; the step itself then fails and is retried.
         let known = self.runtime.pod_status(pod.uid()).await.ok()?;
         let started = started.or(known.started_at);
-        let left = deadlines.left(pod, started, self.wall.now(), Instant::now())?;
+        let left = owned.deadlines.left(pod, started, self.wall.now(), Instant::now())?;
         (!phase::observed(pod, &known).is_terminal()).then_some(left)
     }
 
@@ -282,10 +286,11 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             Ok(synced) => {
                 let phase = self.publish(&pod, &synced.status, false, None);
                 // A kubelet says itself that a pod has completed, in the pod's phase.
-                let terminal = self.deadlines.is_some() && phase.is_some_and(PodPhase::is_terminal);
+                let terminal = self.owned.is_some() && phase.is_some_and(PodPhase::is_terminal);
                 let mut ignored = synced.ignored;
-                let differ = |given: &GivenResources| given.differ(&pod, &synced.status);
-                ignored.extend(self.given.as_ref().map(differ).unwrap_or_default());
+                if let Some(owned) = &self.owned {
+                    ignored.extend(owned.given.differ(&pod, &synced.status));
+                }
                 self.log_ignored(&pod, &ignored);
                 let again_in = synced.again_in.into_iter().chain(left).min();
                 Ok(Synced { terminal, again_in, ended: None })
@@ -348,11 +353,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             self.publish(&pod, &now, true, None);
         }
         self.ignored.lock().remove(pod.uid());
-        if let Some(given) = &self.given {
-            given.forget(pod.uid());
-        }
-        if let Some(deadlines) = &self.deadlines {
-            deadlines.forget(pod.uid());
+        if let Some(owned) = &self.owned {
+            owned.given.forget(pod.uid());
+            owned.deadlines.forget(pod.uid());
         }
         Ok(())
     }
