@@ -12,10 +12,9 @@ use std::sync::{Arc, MutexGuard};
 use super::payload::Payload;
 
 use winddown_cluster::pods::PrepareError;
+use winddown_host::is_on_tmpfs;
 use winddown_shared::{Mutex, PodUid, PodUidMap};
 
-/// The type of a tmpfs, see statfs(2).
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// What a pod may take without being large: the token of any pod, and a few keys.
 const SMALL: u64 = 256 << 10;
 /// How many inodes it may take.
@@ -57,7 +56,8 @@ struct Amounts {
 // === impl MemoryRoom ===
 
 impl MemoryRoom {
-    /// Waits for the turn to write `files` to `volume` below `directory`.
+    /// Waits for the turn to write `files` to `volume` below `directory`. The room on a disk is not this crate's: nothing
+    /// there starves systemd.
     ///
     /// # Errors
     /// There is no room. A volume that takes no more than before may always be written: a renewed token never waits.
@@ -68,7 +68,7 @@ impl MemoryRoom {
         files: &Payload,
     ) -> io::Result<RoomTurn<'_>> {
         let records = self.0.lock();
-        if !is_in_memory(directory)? {
+        if !is_on_tmpfs(directory)? {
             return Ok(RoomTurn { _records: records });
         }
         let found = FoundRoom::of(directory, &records)?;
@@ -100,7 +100,7 @@ impl MemoryRoom {
     ) -> Result<RoomTurn<'_>, PrepareError> {
         let mut records = self.0.lock();
         let before = records.get(uid).copied();
-        let found = match is_in_memory(directory) {
+        let found = match is_on_tmpfs(directory) {
             Ok(true) => FoundRoom::of(directory, &records).ok(),
             Ok(false) | Err(_) => None,
         };
@@ -208,11 +208,6 @@ fn mount_of(directory: &Path) -> io::Result<PathBuf> {
     let device = fs::metadata(directory)?.dev();
     let same = |path: &&Path| fs::metadata(path).is_ok_and(|found| found.dev() == device);
     Ok(directory.ancestors().take_while(same).last().unwrap_or(directory).to_owned())
-}
-
-/// Whether the directory is in memory, as `/run` is. The room on a disk is not this crate's: nothing there starves systemd.
-fn is_in_memory(directory: &Path) -> io::Result<bool> {
-    Ok(rustix::fs::statfs(directory)?.f_type == TMPFS_MAGIC)
 }
 
 // === impl Amounts ===
