@@ -116,7 +116,12 @@ pub fn has_running(proc_root: &Path) -> io::Result<bool> {
 }
 
 impl<U> Services<U> {
-    fn new(units: U, unenforced: Unenforced, agent: String) -> Self {
+    fn new(
+        units: U,
+        unenforced: Unenforced,
+        agent: String,
+        on_machine: Option<MachineLock>,
+    ) -> Self {
         Self {
             units,
             unit_cache: UnitCache::default(),
@@ -124,7 +129,7 @@ impl<U> Services<U> {
             unsure: Mutex::default(),
             unenforced,
             agent,
-            on_machine: None,
+            on_machine,
         }
     }
 

@@ -250,7 +250,7 @@ mod tests {
     async fn a_unit_of_an_old_run_without_a_record_does_not_replace_the_newest_run() {
         let dir = tempfile::tempdir().unwrap();
         let alive = tokio::sync::watch::channel(()).1;
-        let services = Services::new((), Unenforced::default(), String::new());
+        let services = Services::new((), Unenforced::default(), String::new(), None);
         let context = Context::new(config(dir.path()), String::new(), alive, services);
         let entry = context.pods.get_or_new(&PodUid::new("u"));
         let attempt =

@@ -298,7 +298,7 @@ mod tests {
         let (shim, wall) = (ShimCommand::new("/none", []), WallClock::fixed(WallTime::UNIX_EPOCH));
         let config = ProcessConfig::new(dir.path(), dir.path().join("logs"), shim, wall);
         let agent = "my-agent.service".to_owned();
-        let services = Services::new((), Unenforced::default(), agent.clone());
+        let services = Services::new((), Unenforced::default(), agent.clone(), None);
         let alive = tokio::sync::watch::channel(()).1;
         let context = Context::new(config, "boot".to_owned(), alive, services);
         let main = json!({"name": "main", "command": ["/bin/sleep"]});

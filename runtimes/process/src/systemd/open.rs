@@ -60,8 +60,7 @@ pub(crate) async fn open<U: ServiceUnits>(
     let changes = units.changes();
     let listed = units.list(names::PREFIX).await.map_err(SystemdOpenError::Units)?;
     let (alive_end, alive) = watch::channel(());
-    let mut services = Services::new(units, unenforced, agent);
-    services.on_machine = on_machine;
+    let services = Services::new(units, unenforced, agent, on_machine);
     let context = Arc::new(Context::new(config, boot_id, alive, services));
     listen::listen(&context, changes);
     adopt::adopt(&context, found, listed).await?;
