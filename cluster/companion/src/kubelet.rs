@@ -17,6 +17,7 @@ mod distributions;
 mod periods;
 pub mod processes;
 mod rancher;
+pub mod service;
 mod trusted;
 mod unit;
 

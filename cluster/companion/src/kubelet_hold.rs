@@ -173,8 +173,7 @@ impl KubeletHold {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         while let Err(why) = node.start_kubelet().await {
             tracing::error!(
-                "the kubelet was stopped for the shutdown and cannot be started again \
-                 (`systemctl start kubelet`): {why}"
+                "the kubelet was stopped for the shutdown and cannot be started again: {why}"
             );
             tokio::select! {
                 () = sleep(backoff.next_delay()) => {}

@@ -8,6 +8,7 @@ use std::path::Path;
 use winddown_host::{Users, is_setuid, regular};
 
 use super::control_group::{UnitPlace, place};
+use super::distributions::KUBELET;
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
 pub const KUBELETS: [&str; 6] =
@@ -96,6 +97,24 @@ pub fn kubelets(root: &Path) -> io::Result<Vec<KubeletProcess>> {
 pub fn strangers(root: &Path) -> io::Result<Vec<(KubeletProcess, Stranger)>> {
     let found = candidates(root)?.into_iter();
     Ok(found.filter_map(|found| found.unit.err().map(|why| (found.process, why))).collect())
+}
+
+/// The service of the running kubelet, if that is its main process: systemd started it. In a service of the usual name, it
+/// may have been started by way of a script.
+///
+/// # Errors
+/// As [`named`].
+pub(super) fn own_service(root: &Path) -> io::Result<Option<String>> {
+    let is_own = |found: &KubeletCandidate, unit: &str| {
+        let parent = parent_and_start(root, found.process.pid).0;
+        let is_kubelet = KUBELET.processes.contains(&&*found.process.name);
+        is_kubelet && (parent == 1 || KUBELET.units.contains(&unit))
+    };
+    let mut found = candidates(root)?.into_iter();
+    Ok(found.find_map(|found| {
+        let unit = found.unit.clone().ok()??;
+        is_own(&found, &unit).then_some(unit)
+    }))
 }
 
 pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {

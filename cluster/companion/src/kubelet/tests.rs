@@ -326,6 +326,33 @@ fn where_systemd_runs_a_kubelet_without_a_service_is_none() {
     assert_eq!(root.running(), (vec!["kubelet.service".to_owned()], vec![]));
 }
 
+/// Stopping the service of another program would stop more than the kubelet.
+#[test]
+fn a_kubelet_is_a_service_of_its_own_by_any_name_and_in_another_programs_service_it_is_none() {
+    let unit = |program: &str| format!("[Service]\nExecStart=/usr/bin/{program} --v=2\n");
+    let own = |unit: &str| Some(unit.to_owned());
+    for (what, name, service, parent, wanted) in [
+        ("kubeadm", "kubelet", "kubelet", 1, own("kubelet.service")),
+        ("a script that does not exec", "kubelet", "kubelet", 800, own("kubelet.service")),
+        ("a snap", "kubelet", "snap.k8s.kubelet", 1, own("snap.k8s.kubelet.service")),
+        ("RKE2", "kubelet", "rke2-server", 800, None),
+        ("k3s", "k3s-server", "k3s", 1, None),
+        ("MicroK8s", "kubelite", "snap.microk8s.daemon-kubelite", 1, None),
+    ] {
+        let zeros = "0 ".repeat(17);
+        let root = Root::with(&[
+            ("proc/9/comm", &format!("{name}\n")),
+            ("proc/9/stat", &format!("9 ({name}) S {parent} {zeros}50 0\n")),
+            ("proc/9/cgroup", &format!("0::/system.slice/{service}.service\n")),
+        ]);
+        assert_eq!(service::own(root.0.path()), wanted, "{what}");
+    }
+    for (program, wanted) in [("kubelet", own("node-agent.service")), ("k3s", None)] {
+        let root = Root::with(&[("etc/systemd/system/node-agent.service", &unit(program))]);
+        assert_eq!(service::own(root.0.path()), wanted, "{program}");
+    }
+}
+
 #[test]
 fn of_the_processes_of_a_unit_the_kubelet_is_the_first_whatever_its_pid() {
     let stat = |parent: u32, start: u32| {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,19 +10,17 @@ use nix::libc::SIGTERM;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use winddown_companion::kubelet::processes::{Stranger, kubelets, strangers};
+use winddown_companion::kubelet::service;
 use winddown_host::service_units::{
     KillWhom, ServiceUnits, UnitChange, UnitError, UnitPhase, UnitView,
 };
 use winddown_host::{Durability, OneThread, replace_private};
+use winddown_shared::Mutex;
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
 
 use super::shims::shows_machine;
 
-/// The unit's name in every distribution of Kubernetes that has a separate kubelet.
-const UNIT: &str = "kubelet.service";
-/// A file in the volatile directory while this agent has the service stopped, so that the next agent starts it again.
-const MARK: &str = "kubelet-stopped";
 /// How long systemd may take to answer.
 const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long systemd may take to begin with a stop, unless it holds it back.
@@ -35,24 +34,54 @@ const PROCESSES_TIMEOUT: Duration = Duration::from_secs(2);
 /// The service that runs the kubelet.
 #[derive(Debug)]
 pub(super) struct KubeletService {
+    /// A file that is there while this agent has the service stopped, so that the next agent starts it again.
     mark: PathBuf,
+    /// Its name, once the machine has said it.
+    name: Mutex<Option<Arc<str>>>,
     reading: OneThread,
     /// Whether the service was seen running, by this agent or the one that stopped it.
     ran: AtomicBool,
+}
+
+/// The service's name, and a connection to systemd. That is not kept: it is needed when the machine goes down.
+struct KubeletUnit {
+    name: Arc<str>,
+    systemd: UnitsClient,
 }
 
 /// Why the kubelet's service could not be stopped or started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KubeletError {
     /// The service is not running.
-    #[error("no {UNIT} runs on this machine")]
-    NoService,
-    /// systemd refused or did not answer.
-    #[error("systemd refused")]
-    Systemd(#[source] UnitError),
+    #[error("no {unit} runs on this machine")]
+    NoService {
+        /// The service.
+        unit: Arc<str>,
+    },
+    /// systemd did not stop it, or did not answer.
+    #[error("systemd does not stop {unit}")]
+    NotStopped {
+        /// The service.
+        unit: Arc<str>,
+        /// Why.
+        #[source]
+        source: UnitError,
+    },
+    /// systemd did not start it, or did not answer.
+    #[error("systemd does not start {unit}; `systemctl start {unit}` starts it")]
+    NotStarted {
+        /// The service.
+        unit: Arc<str>,
+        /// Why.
+        #[source]
+        source: UnitError,
+    },
     /// The service is still running after [`ENDS_WITHIN`].
-    #[error("{UNIT} has not exited within {} s", ENDS_WITHIN.as_secs())]
-    Late,
+    #[error("{unit} has not exited within {} s", ENDS_WITHIN.as_secs())]
+    Late {
+        /// The service.
+        unit: Arc<str>,
+    },
     /// The mark cannot be written. Without it, an agent that is killed meanwhile would leave the kubelet stopped.
     #[error("cannot write {}, by which the next agent would know to start it again", .path.display())]
     Mark {
@@ -69,15 +98,41 @@ pub(super) enum KubeletError {
 impl KubeletService {
     /// `volatile` is a directory that is empty after a boot.
     pub(super) fn new(volatile: &Path) -> Self {
-        let mark = volatile.join(MARK);
-        let ran = AtomicBool::new(mark.exists());
-        Self { mark, reading: OneThread::default(), ran }
+        let stopped = service::stopped(volatile);
+        Self {
+            mark: service::stopped_file(volatile),
+            ran: AtomicBool::new(stopped.is_some()),
+            name: Mutex::new(stopped.map(Into::into)),
+            reading: OneThread::default(),
+        }
+    }
+
+    async fn unit(&self) -> KubeletUnit {
+        let known = self.name.lock().clone();
+        let name = match known {
+            Some(name) => name,
+            None => self.find().await,
+        };
+        let systemd = UnitsClient::start(Bus::System, &name, SYSTEMD_ANSWER_TIMEOUT);
+        KubeletUnit { name, systemd }
+    }
+
+    /// The name of the service as the machine says it; the usual one if it has no kubelet.
+    async fn find(&self) -> Arc<str> {
+        let look = self.reading.run(|()| service::own(Path::new("/")));
+        match timeout(PROCESSES_TIMEOUT, look).await {
+            Ok(Ok(Some(found))) => {
+                let found = Arc::<str>::from(found);
+                *self.name.lock() = Some(Arc::clone(&found));
+                found
+            }
+            _ => service::USUAL.into(),
+        }
     }
 
     /// Whether neither the service nor another kubelet runs, such as one that is part of k3s. Cancel-safe.
     pub(super) async fn is_absent(&self) -> bool {
-        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
-        match systemd.look(UNIT).await {
+        match self.unit().await.look().await {
             Ok(state) if state.is_none_or(|state| state.main_pid.is_none()) => {
                 self.has_no_process().await
             }
@@ -93,10 +148,10 @@ impl KubeletService {
 
     /// Resolves when the service no longer runs: it was seen running, or no kubelet runs. Cancel-safe.
     pub(super) async fn ended(&self) {
-        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
-        let mut changes = systemd.changes();
+        let unit = self.unit().await;
+        let mut changes = unit.systemd.changes();
         loop {
-            match systemd.look(UNIT).await {
+            match unit.look().await {
                 Ok(Some(state)) if state.main_pid.is_some() => {
                     self.ran.store(true, Ordering::Relaxed);
                 }
@@ -113,8 +168,8 @@ impl KubeletService {
         if !self.mark.exists() {
             return false;
         }
-        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
-        matches!(systemd.look(UNIT).await, Ok(state) if state.is_none_or(|state| state.main_pid.is_none()))
+        let state = self.unit().await.look().await;
+        matches!(state, Ok(state) if state.is_none_or(|state| state.main_pid.is_none()))
     }
 
     /// Stops the service and resolves when it has exited. Its pods keep running.
@@ -122,19 +177,21 @@ impl KubeletService {
     /// # Errors
     /// See [`KubeletError`]. The service may still stop afterwards.
     pub(super) async fn stop(&self) -> Result<(), KubeletError> {
-        // The client is not kept: it is needed once, when the machine goes down.
-        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
-        let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
+        let KubeletUnit { name: unit, systemd } = self.unit().await;
+        let not_stopped = |source| KubeletError::NotStopped { unit: Arc::clone(&unit), source };
+        let state = systemd.look(&unit).await.map_err(not_stopped)?;
         // A service that has just exited may be restarted by systemd.
         if !may_run(state.as_ref()) && !self.ran.load(Ordering::Relaxed) {
             // Stopped by someone else, who may start it again.
             let is_absent = self.has_no_process().await;
-            return if is_absent { Ok(()) } else { Err(KubeletError::NoService) };
+            return if is_absent { Ok(()) } else { Err(KubeletError::NoService { unit }) };
         }
-        replace_private(&self.mark, Durability::Process, b"")
+        replace_private(&self.mark, Durability::Process, unit.as_bytes())
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
-        let ended = timeout(ENDS_WITHIN, end(&systemd)).await;
-        ended.map_err(|_| KubeletError::Late)?.map_err(KubeletError::Systemd)
+        match timeout(ENDS_WITHIN, end(&systemd, &unit)).await {
+            Ok(ended) => ended.map_err(not_stopped),
+            Err(_) => Err(KubeletError::Late { unit: Arc::clone(&unit) }),
+        }
     }
 
     /// Starts the service if this agent or an earlier one stopped it.
@@ -145,12 +202,19 @@ impl KubeletService {
         if !self.mark.exists() {
             return Ok(());
         }
-        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
-        systemd.start_unit(UNIT).await.map_err(KubeletError::Systemd)?;
+        let KubeletUnit { name: unit, systemd } = self.unit().await;
+        let started = systemd.start_unit(&unit).await;
+        started.map_err(|source| KubeletError::NotStarted { unit, source })?;
         tracing::info!("started the kubelet again");
         // If the mark stays, the next agent starts the running service, which has no effect.
         let _ = std::fs::remove_file(&self.mark);
         Ok(())
+    }
+}
+
+impl KubeletUnit {
+    async fn look(&self) -> Result<Option<UnitView>, UnitError> {
+        self.systemd.look(&self.name).await
     }
 }
 
@@ -175,26 +239,27 @@ fn may_run(state: Option<&UnitView>) -> bool {
 /// When the machine shuts down without logind, systemd stops this service only after the agent, so a stop that the agent
 /// requests waits for the agent. The kubelet itself is then asked to exit; systemd does not restart a service that it is
 /// about to stop.
-async fn end<U: ServiceUnits>(systemd: &U) -> Result<(), UnitError> {
+async fn end<U: ServiceUnits>(systemd: &U, unit: &str) -> Result<(), UnitError> {
     // Subscribes before the stop, so that no change is missed.
     let mut changes = systemd.changes();
-    systemd.stop(UNIT).await?;
-    let begun = until(systemd, &mut changes, |state| state.phase >= UnitPhase::Stopping);
+    systemd.stop(unit).await?;
+    let begun = until(systemd, unit, &mut changes, |state| state.phase >= UnitPhase::Stopping);
     if let Ok(begun) = timeout(STOP_BEGINS_WITHIN, begun).await {
         begun?;
-        return until(systemd, &mut changes, |state| state.phase == UnitPhase::Over).await;
+        return until(systemd, unit, &mut changes, |state| state.phase == UnitPhase::Over).await;
     }
-    systemd.signal(UNIT, KillWhom::Main, SIGTERM).await?;
-    until(systemd, &mut changes, |state| state.main_pid.is_none()).await
+    systemd.signal(unit, KillWhom::Main, SIGTERM).await?;
+    until(systemd, unit, &mut changes, |state| state.main_pid.is_none()).await
 }
 
 /// Resolves when the service is in such a state, or is not loaded.
 async fn until<U: ServiceUnits>(
     systemd: &U,
+    unit: &str,
     changes: &mut broadcast::Receiver<UnitChange>,
     is_so: impl Fn(&UnitView) -> bool,
 ) -> Result<(), UnitError> {
-    while systemd.look(UNIT).await?.is_some_and(|state| !is_so(&state)) {
+    while systemd.look(unit).await?.is_some_and(|state| !is_so(&state)) {
         // A lagged receiver returns too, and the state is then checked; the sender lives as long as the client.
         let _ = changes.recv().await;
     }

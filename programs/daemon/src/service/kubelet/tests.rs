@@ -24,7 +24,7 @@ impl Manager {
     fn report(&self, phase: UnitPhase, main_pid: Option<i32>) {
         let view = UnitView { phase, main_pid, ..UnitView::default() };
         *self.view.lock() = view;
-        let _ = self.changes.send(UnitChange::Seen { unit: UNIT.into(), view });
+        let _ = self.changes.send(UnitChange::Seen { unit: service::USUAL.into(), view });
     }
 }
 
@@ -81,7 +81,7 @@ fn running() -> UnitView {
 async fn a_kubelet_that_systemd_stops_only_after_the_agent_is_asked_to_exit_itself() {
     let systemd = Manager::new(running(), true);
     let begun = Instant::now();
-    let ended = timeout(ENDS_WITHIN, end(&*systemd)).await;
+    let ended = timeout(ENDS_WITHIN, end(&*systemd, service::USUAL)).await;
     assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     let asked = ["kubelet.service: stop", "kubelet.service: 15 to Main"];
@@ -99,7 +99,7 @@ async fn a_kubelet_that_systemd_stops_is_waited_for_and_gets_no_second_signal() 
         stops.report(UnitPhase::Over, None);
     });
     let begun = Instant::now();
-    let ended = timeout(ENDS_WITHIN, end(&*systemd)).await;
+    let ended = timeout(ENDS_WITHIN, end(&*systemd, service::USUAL)).await;
     assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
     assert_eq!(begun.elapsed(), Duration::from_secs(4));
     assert_eq!(*systemd.asked.lock(), ["kubelet.service: stop"]);
