@@ -21,6 +21,9 @@ pub struct CompanionConfig {
     /// Whether the node goes down. Each time this changes to false, a kubelet that was stopped for a
     /// shutdown is started again, even if an earlier agent stopped it.
     pub going_down: watch::Receiver<bool>,
+    /// Whether the kubelet's service may be stopped while the node goes down. It may not be where only the kubelet could
+    /// start this agent again, which has to start the kubelet if the node stays up.
+    pub may_stop_kubelet: watch::Receiver<bool>,
     /// The best estimate of the API server's clock, in which deletion timestamps are expressed.
     pub api_clock: WallClock,
 }
@@ -42,7 +45,7 @@ impl CompanionConfig {
     /// The maximum time spent on disruption budgets by default.
     pub const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// The defaults, for this node and with `going_down` always false.
+    /// The defaults, for this node and with `going_down` always false and `may_stop_kubelet` always true.
     pub fn new(node: impl Into<String>, api_clock: WallClock) -> Self {
         Self {
             node: node.into(),
@@ -50,6 +53,7 @@ impl CompanionConfig {
             without_api: WithoutApi::default(),
             own_pod: None,
             going_down: watch::channel(false).1,
+            may_stop_kubelet: watch::channel(true).1,
             api_clock,
         }
     }

@@ -72,7 +72,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.follow_claims(),
             self.poller.keep_polling(&self.node, &self.known.started),
             self.outage.keep_probing(&self.api, || self.stops_in_flight()),
-            self.kubelet.keep(&self.node, self.config.going_down.clone()),
+            self.kubelet.keep(
+                &self.node,
+                self.config.going_down.clone(),
+                self.config.may_stop_kubelet.clone(),
+            ),
             self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
         );
     }

@@ -17,7 +17,8 @@ const HOLD_AGAIN: Duration = Duration::from_secs(1);
 /// A kubelet restarts the containers of a pod that it was not asked to stop. Before such a pod is stopped
 /// through the container runtime, the kubelet's own service is stopped; it is started again if the
 /// shutdown is cancelled. A kubelet that exits by itself while the node goes down is kept from coming back halfway
-/// through. If the kubelet is not a service of its own (k3s), it keeps running, and what it restarts is stopped again.
+/// through. If the kubelet is not a service of its own (k3s), or may not be stopped yet, it keeps running, and what it
+/// restarts is stopped again.
 #[derive(Debug, Default)]
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,
@@ -101,11 +102,12 @@ impl KubeletHold {
 
     /// Holds the kubelet when requested, and starts it again when the node stays up. One that an earlier agent stopped is
     /// held from the start, and one that does not run as a shutdown begins, since then: what the API server accepts from
-    /// then on, no kubelet learns of.
+    /// then on, no kubelet learns of. One that may not be stopped is held as soon as it may be.
     pub(super) async fn keep<N: KubeletHost>(
         &self,
         node: &N,
         mut going_down: watch::Receiver<bool>,
+        mut may_stop: watch::Receiver<bool>,
     ) {
         let (mut wanted, begun) = (self.wanted.subscribe(), Instant::now());
         if node.is_kubelet_stopped().await {
@@ -117,10 +119,19 @@ impl KubeletHold {
             let state = *self.state.borrow();
             let is_down = *going_down.borrow();
             let is_new = is_down && state == KubeletHoldState::Free;
-            let is_needed = is_down && !is_new && state.held_at().is_none();
+            let may = *may_stop.borrow_and_update();
+            let is_needed = is_down && !is_new && may && state.held_at().is_none();
             tokio::select! {
                 Ok(()) = wanted.changed() => {
-                    if *wanted.borrow_and_update() {
+                    let is_wanted = *wanted.borrow_and_update();
+                    match is_wanted {
+                        true if may => self.hold_back(node, Instant::now()).await,
+                        true => self.must_not_hold(),
+                        false => {}
+                    }
+                }
+                Ok(()) = may_stop.changed() => {
+                    if *may_stop.borrow() && *wanted.borrow() {
                         self.hold_back(node, Instant::now()).await;
                     }
                 }
@@ -130,7 +141,7 @@ impl KubeletHold {
                         self.let_go(node, &mut going_down).await;
                     }
                 }
-                is_absent = node.is_kubelet_absent(), if is_new => match is_absent {
+                is_absent = node.is_kubelet_absent(), if is_new => match is_absent && may {
                     true => self.hold_gone(node, down_since).await,
                     false => drop(self.state.send_replace(KubeletHoldState::Seen)),
                 },
@@ -148,6 +159,15 @@ impl KubeletHold {
         tracing::warn!("no kubelet runs while the node shuts down");
         self.was_gone.store(true, Ordering::Relaxed);
         self.hold_back(node, since).await;
+    }
+
+    /// Leaves the kubelet running, which may not be stopped.
+    fn must_not_hold(&self) {
+        tracing::info!(
+            "the kubelet keeps running until the machine itself goes down, because only it could start this agent \
+             again; what it restarts is terminated again"
+        );
+        self.state.send_replace(KubeletHoldState::Impossible);
     }
 
     async fn hold_back<N: KubeletHost>(&self, node: &N, since: Instant) {

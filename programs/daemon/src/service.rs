@@ -224,8 +224,8 @@ struct Runs {
     node_api: Option<NodeApi>,
     /// The health of the connection to the API server.
     api: Option<watch::Receiver<ApiHealth>>,
-    /// Receives whether the node is going down.
-    going_down: Option<watch::Sender<bool>>,
+    /// Receives what goes down.
+    going_down: Option<companion::GoingDown>,
     stop: CancellationToken,
 }
 
@@ -289,7 +289,7 @@ impl Service {
         let shutdown = plugin.handle();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
-            let log = companion::log_going_down(shutdown.progress(), going_down);
+            let log = companion::log_going_down(shutdown.progress(), shutdown.lock(), going_down);
             critical::spawn("a shutdown's progress", log);
         }
         let node = Node::builder(Arc::new(runs.runtime))

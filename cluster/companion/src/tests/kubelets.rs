@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::super::config::CompanionConfig;
 use super::pods::*;
 use super::world::*;
 
@@ -107,6 +109,26 @@ async fn a_kubelet_that_ends_only_after_the_wait_for_its_end_is_held_from_then_o
     world.kill_kubelet();
     sleep(secs(2)).await;
     assert_eq!(stop(&core, "web", 20).await.0, 2, "its pods get their whole grace");
+}
+
+/// An agent in a pod, whose container exits while the kubelet is stopped, is never started again.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_alone_could_start_the_agent_again_is_stopped_only_when_the_machine_goes_down()
+ {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let (machine_down, may_stop) = watch::channel(false);
+    let choose = |config: &mut CompanionConfig| config.may_stop_kubelet = may_stop;
+    let (world, core) = World::with([pod("etcd", mirror)], choose).await;
+    // For a notice, or a drain with a deadline.
+    world.set_going_down();
+    stop(&core, "etcd", 30).await.1.unwrap();
+    world.kill_kubelet();
+    sleep(secs(5)).await;
+    let holds = |world: &World| world.log().iter().any(|line| line.contains("stop the kubelet"));
+    assert!(!holds(&world), "{:?}", world.log());
+    machine_down.send_replace(true);
+    sleep(secs(1)).await;
+    assert!(holds(&world) && core.kubelet.is_held(), "{:?}", world.log());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
+use winddown_companion::kubelet::service;
 use winddown_companion::{
     CompanionConfig, ContainerStop, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds,
     LocalKubelet, NodeError, RuntimePodState, SharedLook, StoppedContainers, WithoutApi, companion,
@@ -17,7 +18,8 @@ use winddown_companion::{
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
 use winddown_shared::{
-    FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain,
+    FoundPod, InhibitorState, PodUid, PodUidMap, RuntimeError, StoppedContainer, critical,
+    error_chain,
 };
 use winddown_shutdown::{Progress, ProgressPhase};
 
@@ -63,34 +65,32 @@ impl Service {
         let containers = PodContainers::new(&config.node.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?
             .record_hooks(volatile(&config).join(BEGUN_HOOKS));
-        let node = KubeletNode {
+        let host = KubeletNode {
             containers,
             kubelet: KubeletService::new(volatile(&config)),
             root: KubeletRoot::new(&config.companion.kubelet_root_dir),
             holds: SharedLook::default(),
             reading: OneThread::default(),
         };
-        let (going_down, is_going_down) = watch::channel(false);
+        let (node, node_goes_down) = watch::channel(false);
+        let (machine, machine_goes_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
         settings.without_api = without_api(config.companion.without_api);
         settings.own_pod =
             std::env::var(OWN_UID).ok().filter(|uid| !uid.is_empty()).map(PodUid::new);
-        settings.going_down = is_going_down;
-        let (runtime, follower) = companion(connection.client(), node, settings);
+        settings.going_down = node_goes_down;
+        if settings.own_pod.is_some() {
+            settings.may_stop_kubelet = machine_goes_down.clone();
+        }
+        let (runtime, follower) = companion(connection.client(), host, settings);
         let (stop, api) = (CancellationToken::new(), Some(connection.health()));
         critical::spawn("pods of the kubelet", follower.run(stop.clone()));
         let after_nodes = after_nodes(&config, &connection);
         let cluster = Cluster {
             connection,
             node: node_settings(&config),
-            facts: NodeFacts {
-                info: NodeSystemInfo {
-                    boot_id: self.identity.boot_id.clone(),
-                    ..NodeSystemInfo::default()
-                },
-                ..NodeFacts::default()
-            },
+            facts: node_facts(&self.identity.boot_id),
             names: watch::Sender::default(),
             pods: None,
         };
@@ -104,11 +104,30 @@ impl Service {
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
             api,
-            going_down: Some(going_down),
+            going_down: Some(GoingDown { node, machine }),
             stop,
         };
-        self.run(runs).await
+        let ended = self.run(runs).await;
+        tell_of_stopped_kubelet(volatile(&config), *machine_goes_down.borrow());
+        ended
     }
+}
+
+/// Says that the kubelet stays stopped, as after a drain with a deadline. On a machine that goes down it may.
+fn tell_of_stopped_kubelet(volatile: &Path, machine_goes_down: bool) {
+    if let Some(unit) = service::stopped(volatile).filter(|_| !machine_goes_down) {
+        tracing::warn!(
+            "{unit} stays stopped without an agent: if this machine stays up, `systemctl start {unit}` starts it"
+        );
+    }
+}
+
+/// Receives what goes down.
+pub(super) struct GoingDown {
+    /// Whether the node does: its pods terminate.
+    node: watch::Sender<bool>,
+    /// Whether the machine does, as the login manager says.
+    machine: watch::Sender<bool>,
 }
 
 /// What the configuration chose for a shutdown without the API server.
@@ -127,12 +146,29 @@ fn node_settings(config: &Config) -> NodeSettings {
     }
 }
 
-/// Sends `true` when a shutdown begins to end its first group, and `false` when a shutdown is cancelled or an
-/// earlier agent's shutdown does not resume. Returns when the node stops.
+/// Keeps what goes down up to date. Returns when the node has stopped.
 pub(super) async fn log_going_down(
-    mut progress: watch::Receiver<Progress>,
-    going_down: watch::Sender<bool>,
+    progress: watch::Receiver<Progress>,
+    lock: watch::Receiver<InhibitorState>,
+    going_down: GoingDown,
 ) {
+    let GoingDown { node, machine } = going_down;
+    tokio::join!(log_node(progress, node), log_machine(lock, machine));
+}
+
+async fn log_machine(mut lock: watch::Receiver<InhibitorState>, machine: watch::Sender<bool>) {
+    loop {
+        let is_down = lock.borrow_and_update().preparing;
+        machine.send_if_modified(|was| std::mem::replace(was, is_down) != is_down);
+        if lock.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends `true` when a shutdown begins to end its first group, and `false` when a shutdown is cancelled or an
+/// earlier agent's shutdown does not resume.
+async fn log_node(mut progress: watch::Receiver<Progress>, going_down: watch::Sender<bool>) {
     let begun = progress.wait_for(|progress| progress.phase != ProgressPhase::Idle);
     if timeout(RESUME_TIMEOUT, begun).await.is_err() {
         going_down.send_replace(false);
@@ -152,6 +188,11 @@ pub(super) async fn log_going_down(
             return;
         }
     }
+}
+
+fn node_facts(boot_id: &str) -> NodeFacts {
+    let info = NodeSystemInfo { boot_id: boot_id.to_owned(), ..NodeSystemInfo::default() };
+    NodeFacts { info, ..NodeFacts::default() }
 }
 
 impl KubeletNode {
@@ -273,7 +314,7 @@ mod tests {
     async fn a_node_goes_down_from_the_first_group_on_and_stays_up_when_that_is_called_off() {
         let (progress, told) = watch::channel(Progress::default());
         let (tx, mut down) = watch::channel(false);
-        tokio::spawn(log_going_down(told, tx));
+        tokio::spawn(log_node(told, tx));
         let said_within = async |down: &mut watch::Receiver<bool>, seconds| {
             let changed = timeout(Duration::from_secs(seconds), down.changed()).await;
             changed.ok().map(|_| *down.borrow_and_update())
