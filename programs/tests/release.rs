@@ -82,8 +82,8 @@ fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
         let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
         let line = ". ./shared.sh; systemd_runs() { true; }; tell_of_kubelet";
         let mut shell = Command::new("sh");
-        let ran =
-            shell.args(["-ec", line]).env("PATH", path).current_dir(&scripts).output().unwrap();
+        shell.args(["-ec", line]).env("PATH", path).env("DPKG_ROOT", bin.path());
+        let ran = shell.current_dir(&scripts).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
         String::from_utf8(ran.stdout).unwrap()
     };
@@ -92,4 +92,13 @@ fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
         said("Dry run: nothing is changed.\nNext:\n  set these\n  systemctl restart kubelet");
     assert!(told.starts_with("winddown: WARNING: without winddown NOTHING ENDS"), "{told}");
     assert!(told.ends_with(":\n  set these\n  systemctl restart kubelet\n"), "{told}");
+    let run = bin.path().join("run/winddown");
+    fs::create_dir_all(&run).unwrap();
+    for (name, unit) in
+        [("snap.k8s.kubelet.service", "snap.k8s.kubelet.service"), ("", "kubelet.service")]
+    {
+        fs::write(run.join("kubelet-stopped"), name).unwrap();
+        let told = said("Dry run: nothing is changed.");
+        assert!(told.ends_with(&format!(":\n  systemctl start {unit}\n")), "{told}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_companion::kubelet::service;
 use winddown_config::{AccessSettings, Config, LAST_IN_FORCE};
 use winddown_host::{machine, path_word, regular};
 use winddown_notices::drain_of_boot;
@@ -114,6 +115,7 @@ pub fn uninstall_on(
         let is_drained = is_drained(&tree, options, &access);
         let notes = [(pods_outlive, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
+        report.notes.extend(stopped_kubelet(&tree, &access));
     }
     report.next = kubelets;
     Ok(report)
@@ -201,6 +203,15 @@ fn is_drained(tree: &Tree, options: &UninstallOptions, access: &AccessSettings) 
         .ok()
         .and_then(|path| regular::read_to_string(&path, regular::MAX_CONFIGURATION_BYTES).ok());
     boot_id.is_some_and(|id| drain_of_boot(&places, id.trim(), machine::boot_clock()).is_some())
+}
+
+/// What to type where the agent has stopped the kubelet, which nobody starts now.
+fn stopped_kubelet(tree: &Tree, access: &AccessSettings) -> Option<String> {
+    let volatile = tree.resolve(access.control_socket.parent()?.to_str()?).ok()?;
+    let unit = service::stopped(&volatile)?;
+    Some(format!(
+        "the drain has stopped {unit}, and no agent starts it again: `systemctl start {unit}`"
+    ))
 }
 
 /// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.

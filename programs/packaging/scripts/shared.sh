@@ -79,9 +79,16 @@ tell_of_running_pods() {
 }
 
 # A package manager cannot be refused as "winddown uninstall" refuses it. Beside a kubelet whose own graceful shutdown is
-# off, what that says is said as loudly as it can be, while the program is still here to say it.
+# off, what that says is said as loudly as it can be, while the program is still here to say it. A drain with a deadline
+# stops the kubelet before the pods of its manifests.
 tell_of_kubelet() {
     systemd_runs || return 0
+    stopped=${DPKG_ROOT:-}/run/winddown/kubelet-stopped
+    if [ -e "$stopped" ]; then
+        read -r unit <"$stopped" || true
+        echo "winddown: WARNING: the drain has stopped ${unit:=kubelet.service}, and no agent starts it again:"
+        echo "  systemctl start $unit"
+    fi
     steps=$(winddown uninstall --dry-run 2>/dev/null | sed '1,/^Next:$/d') || true
     [ -n "$steps" ] || return 0
     echo "winddown: WARNING: without winddown NOTHING ENDS THE KUBELET'S PODS in order: a shutdown kills them."

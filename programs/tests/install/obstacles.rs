@@ -83,6 +83,7 @@ fn a_purge_keeps_the_directories_that_the_configuration_chose_and_finds_a_drain_
         winddown_host::machine::boot_clock().now().as_millis(),
     );
     put("srv/state/operator-drain.json", &drain);
+    put("run/agent/kubelet-stopped", "snap.k8s.kubelet.service");
     let report = uninstall_on(&image.removal(true), Some(&Recorder::default())).unwrap();
     let report = report.to_string();
     for kept in ["/srv/state", "/srv/logs"] {
@@ -90,6 +91,7 @@ fn a_purge_keeps_the_directories_that_the_configuration_chose_and_finds_a_drain_
         assert!(report.contains(&line), "{report}");
     }
     assert!(report.contains("the node stays drained"), "{report}");
+    assert!(report.contains("`systemctl start snap.k8s.kubelet.service`"), "{report}");
     assert_eq!(image.read("srv/state/operator-drain.json"), drain);
 }
 
