@@ -36,8 +36,9 @@ pub(crate) struct KeptKills {
 struct KeptKill {
     uid: PodUid,
     boot_id: String,
-    /// When it was requested, in milliseconds since the boot.
-    asked_boot_ms: u64,
+    /// When it was requested, in milliseconds since the boot; absent in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked_boot_ms: Option<u64>,
     /// The pod, if it has no file yet.
     #[serde(skip)]
     unwritten: Option<PodRef>,
@@ -115,7 +116,7 @@ impl KeptKills {
         let mut kept = KeptKill {
             uid: pod.uid.clone(),
             boot_id: self.boot_id.clone(),
-            asked_boot_ms: self.boot_ms_after(Duration::ZERO),
+            asked_boot_ms: Some(self.boot_ms_after(Duration::ZERO)),
             unwritten: (by == KillReason::Shutdown).then(|| pod.clone()),
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
@@ -246,7 +247,8 @@ impl Recorder for KeptKills {
 impl KeptKill {
     /// Whether it is of this boot, and of the system that was started in it then.
     fn is_of(&self, boot_id: &str, system_start: Duration) -> bool {
-        self.boot_id == boot_id && Duration::from_millis(self.asked_boot_ms) >= system_start
+        let asked = self.asked_boot_ms.map(Duration::from_millis);
+        self.boot_id == boot_id && asked.is_none_or(|asked| asked >= system_start)
     }
 
     fn kill(&self, by: KillReason) -> EarlierKill {

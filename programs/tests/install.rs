@@ -310,9 +310,7 @@ fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
         image.install().unwrap();
         fs::create_dir_all(image.path("proc/sys/kernel/random")).unwrap();
         fs::write(image.path("proc/sys/kernel/random/boot_id"), "b1\n").unwrap();
-        let mut drain = serde_json::json!({
-            "version": 1, "bootId": boot_id, "givenBootMs": u64::MAX, "begunBootMs": 0,
-        });
+        let mut drain = serde_json::json!({"version": 1, "bootId": boot_id});
         match withdrawn {
             true => drain["withdrawn"] = true.into(),
             false => drain["isOver"] = true.into(),

@@ -77,7 +77,7 @@ fn a_purge_keeps_the_directories_that_the_configuration_chose_and_finds_a_drain_
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     put("proc/sys/kernel/random/boot_id", &boot);
     let drain = format!(
-        r#"{{"version": 1, "bootId": "{}", "timeSeconds": null, "begunBootMs": 0, "isOver": true,
+        r#"{{"version": 1, "bootId": "{}", "timeSeconds": null, "isOver": true,
             "givenBootMs": {}}}"#,
         boot.trim(),
         winddown_host::machine::boot_clock().now().as_millis(),

@@ -76,7 +76,7 @@ struct StoredNotice {
     text: String,
 }
 
-/// A stored deadline.
+/// A stored deadline. An older agent that knows only one variant logs that it cannot read the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum KeptDeadline {
     #[serde(rename = "deadline")]
@@ -90,6 +90,7 @@ enum KeptDeadline {
 struct KeptDrain {
     /// Rounded up.
     time_seconds: Option<u64>,
+    #[serde(default)]
     begun_boot_ms: u64,
     is_over: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

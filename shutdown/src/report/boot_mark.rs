@@ -35,8 +35,9 @@ pub struct BootMark {
 pub struct PreviousBoot {
     /// The kernel's boot id.
     pub boot_id: String,
-    /// When its last agent was started.
-    pub agent_started_at: WallTime,
+    /// When its last agent was started; absent in marks of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_started_at: Option<WallTime>,
     /// When its last agent was stopped properly, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_stopped_at: Option<WallTime>,
@@ -58,7 +59,7 @@ impl BootMark {
         }
         Some(PreviousBoot {
             boot_id: self.boot_id.clone(),
-            agent_started_at: self.started_at,
+            agent_started_at: Some(self.started_at),
             agent_stopped_at: self.stopped_at,
         })
     }

@@ -72,9 +72,10 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
         Some(previous) => previous.boot_id == boot,
         None => boot != boot_id,
     };
+    let last_start = previous.as_ref().and_then(|previous| previous.agent_started_at);
     let came_back = |report: &ShutdownReport| {
         (is_soft_reboot(report) || report.outcome == Outcome::CutOff)
-            && previous.as_ref().is_some_and(|boot| boot.agent_started_at > report.finished_at)
+            && last_start.is_some_and(|start| start > report.finished_at)
     };
     let report = report.filter(|report| of_it(&report.boot_id) && !came_back(report));
     let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));

@@ -187,6 +187,7 @@ impl ReportStore {
     ) -> Result<Option<ShutdownReport>, FileError> {
         let files = self.files()?.into_iter().rev();
         let files = files.filter(|file| file.kind == RunKind::Shutdown && name(file));
+        // Older versions gave drains the same name.
         let wanted = |report: &ShutdownReport| is_final_shutdown(report) && wanted(report);
         Ok(files.filter_map(|file| read(&file.path).ok()).find(wanted))
     }

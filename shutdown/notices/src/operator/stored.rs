@@ -35,8 +35,9 @@ pub(super) enum StoredWord<T> {
 struct WordInPlace<T> {
     version: u32,
     boot_id: String,
-    /// When it was written.
-    given_boot_ms: u64,
+    /// When it was written. Older agents did not record this of notices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_boot_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     withdrawn: bool,
     #[serde(flatten)]
@@ -94,7 +95,7 @@ impl Stored {
         let entry = WordInPlace {
             version: 1,
             boot_id: self.boot_id.clone(),
-            given_boot_ms: millis(self.boot.now()),
+            given_boot_ms: Some(millis(self.boot.now())),
             withdrawn: content.is_none(),
             content,
         };
@@ -112,8 +113,8 @@ impl Stored {
     /// Whether an agent of this boot wrote it. Without a boot id, this boot cannot be told from another. The id stays
     /// the same over a soft reboot, and in a container that is restarted.
     fn is_ours<T>(&self, entry: &WordInPlace<T>) -> bool {
-        let given = Duration::from_millis(entry.given_boot_ms);
-        let is_of_system = given >= self.boot.system_start();
+        let given = entry.given_boot_ms.map(Duration::from_millis);
+        let is_of_system = given.is_none_or(|given| given >= self.boot.system_start());
         let is_of_boot = entry.boot_id == self.boot_id && !self.boot_id.is_empty();
         entry.version == 1 && is_of_boot && is_of_system
     }

@@ -153,7 +153,7 @@ fn only_the_boot_before_counts() {
     let older = Some(shutdown("much-older", 1, Outcome::Clean));
     let last = last_boot(Evidence { report: older.clone(), ..evidence(mark(BEFORE)) });
     assert!(matches!(last, LastBoot::Unseen { .. }));
-    // Without a mark there is only the last report.
+    // Without a mark there is only the last report: older agents wrote no mark.
     let last = last_boot(Evidence { report: older, ..evidence(None) });
     assert_eq!(last.graceful(), Some(true));
 }
@@ -248,7 +248,7 @@ fn a_mark_is_read_back_and_a_broken_one_is_named() {
     let mark = BootMark::after(Some(&first), NOW, at(10));
     let previous = PreviousBoot {
         boot_id: BEFORE.into(),
-        agent_started_at: at(5),
+        agent_started_at: Some(at(5)),
         agent_stopped_at: Some(at(9)),
     };
     assert_eq!(mark.previous, Some(previous));

@@ -19,7 +19,7 @@ pub(super) struct ReportName {
     pub(super) number: u64,
     /// The kind of run.
     pub(super) kind: RunKind,
-    /// The beginning of the boot id.
+    /// The beginning of the boot id; empty in files of older versions.
     pub(super) boot: String,
     /// The file's path.
     pub(super) path: PathBuf,
@@ -51,13 +51,13 @@ impl ReportName {
         let (kind, rest) = RunKind::split(name)?;
         let mut parts = rest.strip_suffix(SUFFIX)?.split('-');
         let number = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        let boot = parts.nth(1)?.to_owned();
+        let boot = parts.nth(1).unwrap_or_default().to_owned();
         Some(Self { number, kind, boot, path: path.to_owned() })
     }
 
     /// Whether it may be a report of the boot with this id.
     pub(super) fn may_be_of(&self, boot_id: &str) -> bool {
-        self.boot == boot(boot_id)
+        self.boot.is_empty() || self.boot == boot(boot_id)
     }
 }
 
@@ -99,10 +99,14 @@ pub(super) fn outdated(oldest_first: Vec<ReportName>, keep: usize) -> Vec<Report
     let (mut drains, mut drills) = (0, 0);
     let mut stays = |file: &ReportName| match file.kind {
         RunKind::Shutdown => {
-            let known = boots.iter().position(|(boot, _)| *boot == file.boot);
-            let place = known.unwrap_or(boots.len());
-            if known.is_none() {
-                boots.push((file.boot.clone(), 0));
+            // A file that does not name its boot counts as a boot of its own.
+            let boot = match file.boot.is_empty() {
+                true => file.number.to_string(),
+                false => file.boot.clone(),
+            };
+            let place = boots.iter().position(|(known, _)| *known == boot).unwrap_or(boots.len());
+            if place == boots.len() {
+                boots.push((boot, 0));
             }
             place < keep && within(&mut boots[place].1, PER_BOOT)
         }

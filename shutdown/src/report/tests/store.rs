@@ -61,9 +61,9 @@ fn a_broken_file_is_named_and_hides_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path());
     store.write(&at(1)).unwrap();
-    let broken = directory.path().join("shutdown-000009-20261120T034459.000Z-00000001.json");
+    let broken = directory.path().join("shutdown-000009-20261120T034459.000Z.json");
     fs::write(&broken, "{\"kind\":").unwrap();
-    fs::create_dir(directory.path().join("shutdown-a-directory-00000001.json")).unwrap();
+    fs::create_dir(directory.path().join("shutdown-a-directory.json")).unwrap();
     fs::write(directory.path().join("notes.txt"), "mine").unwrap();
     fs::write(directory.path().join(".tmp-shutdown-abc"), "cut off").unwrap();
 
@@ -74,10 +74,7 @@ fn a_broken_file_is_named_and_hides_no_other() {
         errors,
         [
             format!("{} is not a shutdown report; remove it", broken.display()),
-            format!(
-                "cannot read {}",
-                directory.path().join("shutdown-a-directory-00000001.json").display()
-            ),
+            format!("cannot read {}", directory.path().join("shutdown-a-directory.json").display()),
         ]
     );
     assert_eq!(store.latest().unwrap(), Some(at(1)));
@@ -216,6 +213,20 @@ fn a_shutdown_that_was_called_off_is_not_how_a_boot_ended() {
         ShutdownReport { outcome: Outcome::Cancelled, boot_id: boot_id.clone(), ..at(2) };
     store.write(&called_off).unwrap();
     assert_eq!(store.shutdown_of_boot(&boot_id).unwrap(), Some(at(1)));
+}
+
+#[test]
+fn files_of_older_versions_are_read_and_go_in_their_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).keeping(2);
+    let path = store.write(&at(1)).unwrap();
+    let old = directory.path().join("shutdown-000001-20261120T034401.500Z.json");
+    fs::rename(path, &old).unwrap();
+    assert_eq!(store.shutdown_of_boot(&at(1).boot_id).unwrap(), Some(at(1)));
+    store.write(&at(2)).unwrap();
+    assert!(old.exists());
+    store.write(&at(3)).unwrap();
+    assert!(!old.exists());
 }
 
 #[test]
