@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
     BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
-    Recorder, StatusOverride, error_chain,
+    Recorder, RestartCondition, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
@@ -252,7 +252,13 @@ impl KeptKill {
     }
 
     fn kill(&self, by: KillReason) -> EarlierKill {
-        let request = KillRequest::new(by).with_status(self.status.clone());
+        // The node needed what the pod had.
+        let evict = matches!(
+            by.restart_condition(),
+            RestartCondition::RoomIsFree | RestartCondition::PressureEnds
+        );
+        let status = self.status.clone();
+        let request = KillRequest::new(by).with_evict(evict).with_status(status);
         let mut kill = EarlierKill::new(request, Duration::from_millis(self.until_boot_ms));
         kill.has_terminated = self.has_terminated;
         kill
@@ -341,7 +347,7 @@ mod tests {
         assert_eq!(found.len(), 3);
         assert_eq!(found[&PodUid::new("left")].request.reason, KillReason::Removed);
         let a = &found[&PodUid::new("a")];
-        assert_eq!(a.request.reason, KillReason::Eviction);
+        assert_eq!((a.request.reason, a.request.evict), (KillReason::Eviction, true));
         assert_eq!(a.request_at(secs(112)).grace, Some(secs(18)));
         assert_eq!(found[&PodUid::new("b")].request.reason, KillReason::Plugin(MINE));
         // It ended while no agent ran, and is admitted again.

@@ -83,7 +83,7 @@ impl AdmissionFailureHandler for PreemptionHandler {
 }
 
 fn victim(pod: &Pod) -> Victim {
-    let request = KillRequest::new(KillReason::Preemption).with_status(Some(
+    let request = KillRequest::new(KillReason::Preemption).with_evict(true).with_status(Some(
         StatusOverride::failed(REASON, MESSAGE, Some(DISRUPTION_MESSAGE.into())),
     ));
     Victim::new(pod.clone(), request)

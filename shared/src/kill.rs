@@ -166,6 +166,8 @@ pub struct KillRequest {
     /// When SIGKILL is due at the latest, if that was promised before: the pod is asked again, by a later agent. What is
     /// left may be nothing.
     pub until: Option<Instant>,
+    /// Marks the pod as evicted: its logs and exit records may be removed once it has stopped.
+    pub evict: bool,
     /// The status to write into the pod.
     pub status: Option<StatusOverride>,
     /// How long the caller waits; `None` uses 1.5 times the effective grace period, and never less
@@ -197,7 +199,7 @@ impl KillRequest {
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
         let (grace, until, status, deadline) = (None, None, None, None);
-        Self { reason, grace, until, status, deadline, is_recorded: false }
+        Self { reason, grace, until, evict: false, status, deadline, is_recorded: false }
     }
 
     /// Sets [`grace`](Self::grace).
@@ -210,6 +212,12 @@ impl KillRequest {
     #[must_use]
     pub fn with_until(self, until: impl Into<Option<Instant>>) -> Self {
         Self { until: until.into(), ..self }
+    }
+
+    /// Sets [`evict`](Self::evict).
+    #[must_use]
+    pub fn with_evict(self, evict: bool) -> Self {
+        Self { evict, ..self }
     }
 
     /// Sets [`status`](Self::status).

@@ -231,6 +231,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         let status = StatusOverride::failed(EVICTED, message, disruption);
         let request = KillRequest::new(KillReason::Eviction)
             .with_grace(grace)
+            .with_evict(true)
             .with_status(Some(status))
             .with_deadline(Some(due));
         let files =

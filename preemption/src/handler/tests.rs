@@ -219,7 +219,10 @@ fn a_victim_ends_with_its_own_grace_and_the_kubelets_status() {
     let room = room(&cluster_critical(), &[lacks("cpu", 100)], &[burstable(100)]);
     let PreemptionOutcome::Preempt(plan) = room else { panic!("{room:?}") };
     let request = &plan.victims[0].request;
-    assert_eq!((request.reason, request.grace), (KillReason::Preemption, None));
+    assert_eq!(
+        (request.reason, request.grace, request.evict),
+        (KillReason::Preemption, None, true)
+    );
     let status = request.status.as_ref().unwrap();
     assert_eq!(&*status.reason, "Preempting");
     assert_eq!(&*status.message, "Preempted in order to admit critical pod");

@@ -62,22 +62,28 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Whether the pod is terminating or has terminated, on request or by itself. Unknown UIDs: no.
     pub fn is_termination_requested(&self, uid: &PodUid) -> bool {
-        self.ask(uid, Record::is_ending)
+        self.ask(uid, false, Record::is_ending)
     }
 
     /// Whether no container of the pod runs or will run. Unknown UIDs: no.
     pub fn is_known_terminated(&self, uid: &PodUid) -> bool {
-        self.ask(uid, |r| r.lifecycle >= Lifecycle::Terminated)
+        self.ask(uid, false, |r| r.lifecycle >= Lifecycle::Terminated)
     }
 
     /// Whether the pod terminates now but starts again when its node is back. Unknown UIDs: no.
     pub fn restarts_on_node(&self, uid: &PodUid) -> bool {
-        self.ask(uid, Record::restarts_on_node)
+        self.ask(uid, false, Record::restarts_on_node)
     }
 
     /// Whether containers of the pod run, also of one that only the runtime knows; `None` until that was listed.
     pub fn runs(&self, uid: &PodUid) -> Option<bool> {
         self.inner.state.lock().runs(uid)
+    }
+
+    /// Whether the pod's logs and exit records may be removed: its containers have stopped, and it
+    /// was evicted or has left its source. Unknown UIDs: yes once the desired set has been seen.
+    pub fn should_content_be_removed(&self, uid: &PodUid) -> bool {
+        self.ask(uid, true, |r| !r.may_run() && (r.evicted || r.deleted))
     }
 
     /// Whether the static pod that holds this full name is terminating.
@@ -92,7 +98,10 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.state.lock().records.values().any(|r| r.restart_requested)
     }
 
-    fn ask(&self, uid: &PodUid, answer: impl FnOnce(&Record) -> bool) -> bool {
-        self.inner.state.lock().records.get(uid).is_some_and(answer)
+    /// Answers from the record, or, for an unknown UID, with `unknown` once the desired set has been seen
+    /// ([`sync_known_pods`](PodWorkers::sync_known_pods)), and no before.
+    fn ask(&self, uid: &PodUid, unknown: bool, answer: impl FnOnce(&Record) -> bool) -> bool {
+        let state = self.inner.state.lock();
+        state.records.get(uid).map_or(state.known_pods_synced && unknown, answer)
     }
 }

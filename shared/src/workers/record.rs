@@ -48,6 +48,7 @@ pub(super) struct Record {
     pub(super) answers: Option<(UpdateKind, Instant)>,
     /// Whether the pod was requested to terminate because it was deleted or its source dropped it.
     pub(super) deleted: bool,
+    pub(super) evicted: bool,
     /// Whether a create came for this UID while it was terminating: once finished, it may start again.
     pub(super) restart_requested: bool,
     /// Notifies the waiters once the pod holds nothing any more; rarely set.
@@ -155,6 +156,7 @@ impl Record {
             ending: None,
             cancel: None,
             deleted: false,
+            evicted: false,
             restart_requested: false,
             freed: None,
         }

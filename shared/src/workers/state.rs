@@ -32,6 +32,8 @@ pub(super) struct WorkersState {
     pub(super) records: PodUidMap<Record>,
     pub(super) names: StaticNames,
     timetable: Timetable,
+    /// Whether the desired set has been seen: from then on, an unknown UID may be torn down.
+    pub(super) known_pods_synced: bool,
     /// Whether pods that are to start again are not forgotten.
     pub(super) holds_restarts: bool,
     /// Running pods that have no record, as last reported.
@@ -164,6 +166,7 @@ impl WorkersState {
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
         let (record, new) = self.record_for(&pod, view, now);
+        record.evicted |= request.evict;
         if let Some(wait) = already_stopped(record) {
             if !new {
                 return (wait, None);

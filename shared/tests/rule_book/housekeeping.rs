@@ -145,6 +145,7 @@ async fn a_static_pod_recreated_while_it_cannot_be_stopped_waits_for_its_own_end
     node.want(&[&web]).await;
     assert_eq!((node.stops(&web), node.restarted()), (1, 0));
     assert!(node.workers.has_restart_requests());
+    assert!(!node.workers.should_content_be_removed(web.uid()), "not deleted");
     tokio::time::sleep(secs(10)).await;
     assert_eq!((node.stops(&web), node.restarted()), (3, 1));
     assert_eq!(node.lifecycle(&web), Some(Lifecycle::Syncing));

@@ -27,16 +27,19 @@ async fn twenty_pods_are_ended_forgotten_and_never_started_again_by_accident() {
     }
     settle().await;
     let w = &b.workers;
-    for pod in pods.iter().take(2) {
+    for (i, pod) in pods.iter().enumerate().take(2) {
         let uid = pod.uid();
         assert!(w.is_termination_requested(uid) && w.is_known_terminated(uid));
+        assert_eq!(w.should_content_be_removed(uid), i == 0, "only one was deleted");
     }
     let runs = pods[2].uid();
-    assert!(!w.is_termination_requested(runs));
+    assert!(!w.is_termination_requested(runs) && !w.should_content_be_removed(runs));
     assert_eq!((w.runs(runs), w.runs(&unknown)), (Some(true), None));
+    assert!(!w.should_content_be_removed(&unknown));
 
     let known = w.sync_known_pods(&uids(&[&pods[2], &pods[14]]));
     assert_eq!(known.len(), 2);
+    assert!(w.should_content_be_removed(&unknown));
 
     // A pod that is no longer desired is driven to its end without a kill.
     assert_eq!(w.sync_known_pods(&HashSet::new()).len(), 2);

@@ -102,7 +102,7 @@ fn with_grace(seconds: u64) -> KillRequest {
 }
 
 fn evict() -> KillRequest {
-    KillRequest::new(KillReason::Eviction)
+    KillRequest::new(KillReason::Eviction).with_evict(true)
 }
 
 fn secs(s: u64) -> Duration {

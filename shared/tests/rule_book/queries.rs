@@ -3,22 +3,23 @@
 use std::collections::HashSet;
 
 use winddown_shared::testing::Script;
-use winddown_shared::{PodUid, PodWorkers};
+use winddown_shared::{KillRequest, PodUid, PodWorkers};
 
-use super::{Bench, bench, pod, request, secs, settle, static_pod, uid};
+use super::{Bench, bench, evict, pod, request, secs, settle, static_pod, uid};
 use winddown_shared::testing::FakeSyncer;
 
 type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 
 /// Name, query, and its answers: unknown before the desired pods were seen, unknown after, syncing,
 /// termination requested, stopping, terminated, finished.
-const TABLE: [(&str, Ask, &str); 3] = [
+const TABLE: [(&str, Ask, &str); 4] = [
     ("is_known_terminated", PodWorkers::is_known_terminated, "FFFFFTT"),
     ("runs", |workers, uid| workers.runs(uid) == Some(true), "FFTTTFF"),
     ("is_termination_requested", PodWorkers::is_termination_requested, "FFFTTTT"),
+    ("should_content_be_removed", PodWorkers::should_content_be_removed, "FTFFFFF"),
 ];
 
-async fn in_state(state: usize) -> Bench {
+async fn in_state(state: usize, kill: &KillRequest) -> Bench {
     let b = bench();
     if state == 0 {
         return b;
@@ -36,7 +37,7 @@ async fn in_state(state: usize) -> Bench {
     b.create(&pod("a"));
     settle().await;
     if state > 2 {
-        b.workers.request_kill(pod("a"), &request());
+        b.workers.request_kill(pod("a"), kill);
     }
     if state > 3 {
         settle().await;
@@ -53,10 +54,34 @@ async fn every_query_answers_in_every_state() {
     for (name, ask, expected) in TABLE {
         let mut got = String::new();
         for state in 0..7 {
-            got.push(answers(&in_state(state).await, ask));
+            got.push(answers(&in_state(state, &request()).await, ask));
         }
         assert_eq!(got, expected, "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_content_of_an_evicted_pod_may_be_removed_once_it_has_stopped() {
+    let mut got = String::new();
+    for state in 0..7 {
+        let b = in_state(state, &evict()).await;
+        got.push(answers(&b, PodWorkers::should_content_be_removed));
+    }
+    // The kubelet says yes from the eviction on, while containers still write their logs.
+    assert_eq!(got, "FTFFFTT");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_content_of_a_deleted_pod_may_be_removed_once_it_has_stopped() {
+    let mut got = String::new();
+    for state in 2..7 {
+        let b = in_state(state, &request()).await;
+        if state > 2 {
+            b.workers.sync_known_pods(&HashSet::new());
+        }
+        got.push(answers(&b, PodWorkers::should_content_be_removed));
+    }
+    assert_eq!(got, "FFFTT"[..4].to_owned() + "T", "a finished one is unknown by then");
 }
 
 #[tokio::test(start_paused = true)]

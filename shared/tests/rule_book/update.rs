@@ -65,6 +65,7 @@ async fn a_deletion_ends_the_pod_with_its_grace() {
         assert!(finished(&b, "a").await);
         let grace = seconds.unsigned_abs();
         assert_eq!(b.steps(&pod("a")), [stop(grace), SyncStep::Finish]);
+        assert!(b.workers.should_content_be_removed(&uid("a")));
     }
 }
 
@@ -74,6 +75,7 @@ async fn an_eviction_of_a_pod_never_seen_ends_it_with_its_own_grace() {
     b.workers.request_kill(pod("a"), &evict());
     assert!(finished(&b, "a").await);
     assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish]);
+    assert!(b.workers.should_content_be_removed(&uid("a")), "evicted");
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,7 @@ async fn pods_of_a_group_end_together_and_the_next_group_starts_when_the_last_is
     let progress = scene.progress.subscribe().borrow().clone();
     assert_eq!((progress.groups[0].pods, progress.groups[0].ended), (2, 2));
     assert_eq!((progress.groups[1].pods, progress.groups[1].ended), (1, 1));
+    assert!(killer.calls().iter().all(|call| !call.request.evict));
     assert_eq!(
         scene.recorder.events(),
         [

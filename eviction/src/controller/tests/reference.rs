@@ -240,6 +240,7 @@ async fn memory_pressure_verify_pod_status() {
     let status = calls[0].request.status.as_ref().unwrap();
     assert_eq!((&*status.reason, &*status.message), ("Evicted", text));
     assert_eq!(status.disruption_message.as_deref(), Some(text));
+    assert!(calls[0].request.evict);
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ impl AdmissionFailureHandler for ByName {
 
 fn preempting() -> KillRequest {
     KillRequest {
+        evict: true,
         status: Some(StatusOverride::failed(
             "Preempting",
             "Preempted in order to admit critical pod",

@@ -29,6 +29,7 @@ impl WorkersState {
         desired: &HashSet<PodUid>,
         now: Instant,
     ) -> (HashMap<PodUid, Lifecycle>, Vec<Wake>) {
+        self.known_pods_synced = true;
         let (mut forget, mut replay) = (Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
             match next(record, !desired.contains(uid), self.holds_restarts, now) {

@@ -35,6 +35,7 @@ async fn every_pod_gets_the_shutdown_reason_message_and_condition() {
     for call in calls {
         assert_eq!(call.request.grace, Some(secs(20)));
         assert_eq!(call.request.reason, KillReason::Shutdown);
+        assert!(!call.request.evict);
         assert_eq!(
             call.request.status,
             Some(StatusOverride::failed("Terminated", message, Some(message.into())))
