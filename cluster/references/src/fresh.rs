@@ -120,14 +120,14 @@ fn trouble(
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use serde_json::json;
     use tokio::time::timeout;
     use winddown_apiserver::ApiServer;
     use winddown_cluster::events::{Events, NodeRef};
     use winddown_cluster::pods::Prepare as _;
-    use winddown_shared::{Pod, WallClock, WallTime};
+    use winddown_shared::{BootClock, Pod, WallClock, WallTime};
 
     use super::*;
     use crate::{Resolver, ResolverConfig};
@@ -161,6 +161,50 @@ mod tests {
         };
         tokio::join!(freshener.run(stop.clone()), frees);
         assert_eq!(std::fs::read_to_string(disk.join("u1/info/name")).unwrap(), "web");
+    }
+
+    /// Its token expired while the machine slept, of which tokio's clock knows nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_renewed_soon_after_a_machine_that_was_suspended_wakes_up() {
+        let server = ApiServer::in_memory().unwrap();
+        server
+            .apply(json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": "shop"}}))
+            .unwrap();
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+            "spec": {"nodeName": "n1", "containers": [], "volumes": [{"name": "token",
+                "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
+        });
+        server.apply(object.clone()).unwrap();
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (began, asleep) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let slept = Arc::clone(&asleep);
+        let boot_clock = BootClock::new(move || {
+            began.elapsed() + Duration::from_secs(slept.load(Ordering::Relaxed))
+        });
+        let config = ResolverConfig {
+            boot_clock,
+            ..ResolverConfig::new(dir.path().join("disk"), dir.path().join("memory"))
+        };
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let events = Events::unwritten(NodeRef::new("n1"), 10, wall.clone());
+        let client = kube::Client::new(server.service(), "default");
+        let (resolver, freshener) = Resolver::new(client, config, events, wall);
+        resolver.prepare(&pod).await.unwrap();
+        let asked = || server.count("create", "serviceaccounts/token");
+        let stop = CancellationToken::new();
+        let sleeps = async {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            assert_eq!(asked(), 1, "it is good for most of its hour");
+            asleep.store(7200, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            assert_eq!(asked(), 2);
+            stop.cancel();
+        };
+        tokio::join!(freshener.run(stop.clone()), sleeps);
     }
 
     /// The Node authorizer forbids a node what no pod that is bound to it refers to, and pods that are not there.

@@ -37,6 +37,9 @@ mod waiting;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_host::machine;
+use winddown_shared::BootClock;
+
 pub use allowance::MOST_BYTES_OF_VARIABLES;
 pub use downward::NodeAmounts;
 pub use fresh::Freshener;
@@ -57,6 +60,8 @@ pub struct ResolverConfig {
     pub max_age: Duration,
     /// The timeout of one request to the API server.
     pub request: Duration,
+    /// The clock by which tokens age. Tokio's stands still while the machine is suspended, and tokens expire meanwhile.
+    pub boot_clock: BootClock,
 }
 
 impl ResolverConfig {
@@ -68,6 +73,7 @@ impl ResolverConfig {
             node: None,
             max_age: Duration::from_secs(60),
             request: Duration::from_secs(10),
+            boot_clock: machine::boot_clock(),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::time::Instant;
 use winddown_shared::{Mutex, Pod, WallTime};
 
 use super::allowance::Allowance;
@@ -42,11 +41,11 @@ pub(super) async fn tokens(
 ) -> (HashMap<TokenKey, Token>, Option<ReferenceProblem>) {
     let mut problem = None;
     for key in needs::made_here(pod).flat_map(|(_, volume)| payload::tokens(volume)) {
-        let is_good = have.get(&key).is_some_and(|token| token.renew_at > Instant::now());
+        let is_good = have.get(&key).is_some_and(|token| token.renew_at > config.boot_clock.now());
         if is_good {
             continue;
         }
-        match tokens::request(client, pod, &key, config.request).await {
+        match tokens::request(client, pod, &key, config).await {
             Ok(token) => drop(have.insert(key, token)),
             Err(error) => problem = Some(error),
         }

@@ -256,10 +256,9 @@ impl ResolverShared {
             _ => true,
         };
         let age = self.config.max_age.mul_f64(0.9 + winddown_shared::fraction() / 5.0);
-        let objects = needs::of_volumes(pod).iter().any(may_change).then(|| Instant::now() + age);
-        let token = tokens.values().map(|token| token.renew_at).min();
-        if let Some(at) = objects.into_iter().chain(token).min() {
-            self.look_at(pod.uid(), at);
+        // A token may come to be due sooner than this clock says, which stands still while the machine is suspended.
+        if !tokens.is_empty() || needs::of_volumes(pod).iter().any(may_change) {
+            self.look_at(pod.uid(), Instant::now() + age);
         }
     }
 

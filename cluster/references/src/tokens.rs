@@ -6,9 +6,9 @@ use k8s_openapi::api::authentication::v1 as auth;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::Instant;
 use winddown_shared::Pod;
 
+use super::ResolverConfig;
 use super::object::Hidden;
 use super::payload::TokenKey;
 use super::problem::ReferenceProblem;
@@ -18,8 +18,8 @@ use super::reader::bounded;
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) value: Hidden,
-    /// When 80 % of its life is over, or after a day.
-    pub(crate) renew_at: Instant,
+    /// The time since boot at which 80 % of its life is over, or a day.
+    pub(crate) renew_at: Duration,
 }
 
 /// The longest time after which a token is renewed, however long it lives.
@@ -33,7 +33,7 @@ pub(crate) async fn request(
     client: &Client,
     pod: &Pod,
     key: &TokenKey,
-    limit: Duration,
+    config: &ResolverConfig,
 ) -> Result<Token, ReferenceProblem> {
     let account = pod.spec.as_ref().and_then(|s| s.service_account_name.as_deref());
     let account = account.filter(|name| !name.is_empty()).unwrap_or("default");
@@ -53,9 +53,10 @@ pub(crate) async fn request(
         ..auth::TokenRequest::default()
     };
     let accounts = Api::<api::ServiceAccount>::namespaced(client.clone(), pod.namespace());
-    let asked_at = Instant::now();
+    let asked_at = config.boot_clock.now();
     let params = PostParams::default();
-    let made = bounded(limit, accounts.create_token_request(account, &params, &request)).await;
+    let made =
+        bounded(config.request, accounts.create_token_request(account, &params, &request)).await;
     let failed = |error: &str, after| ReferenceProblem::Unreadable {
         message: format!("failed to fetch token of service account {account:?}: {error}"),
         after,

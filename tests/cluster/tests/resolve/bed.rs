@@ -14,7 +14,7 @@ use winddown_apiserver::ApiServer;
 use winddown_cluster::events::{Events, NodeRef};
 use winddown_cluster::pods::{Prepare as _, PrepareError};
 use winddown_pod_references::{Freshener, NodeAmounts, Resolver, ResolverConfig};
-use winddown_shared::{Pod, PodUid, WallClock, WallTime};
+use winddown_shared::{BootClock, Pod, PodUid, WallClock, WallTime};
 
 /// How old volumes may be in these tests.
 pub(crate) const AGE: Duration = Duration::from_millis(100);
@@ -53,10 +53,12 @@ impl Bed {
         }
         let client = crate::connect::client(&server.kubeconfig()).await;
         let dir = tempfile::tempdir().unwrap();
+        let began = Instant::now();
         let config = ResolverConfig {
             node: Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() }),
             max_age,
             request: Duration::from_secs(2),
+            boot_clock: BootClock::new(move || began.elapsed()),
             ..ResolverConfig::new(dir.path().join("disk"), dir.path().join("memory"))
         };
         let events = Events::unwritten(NodeRef::new("n1"), 1000, wall());
