@@ -16,7 +16,7 @@ use winddown_shared::{
     Backoff, Event, KillReason, Mutex, PodRef, PodUid, Recorder, WallClock, WallTime,
 };
 
-use crate::status::{Spool, SpoolError, SpoolLimits};
+use crate::status::{Spool, SpoolError};
 
 mod decide;
 mod driver;
@@ -28,8 +28,6 @@ pub use driver::AfterBoot;
 
 /// The maximum length of the list: more pods than a node terminates in a month.
 const MAX_LISTED_PODS: usize = 8192;
-/// How long the list is kept.
-const LIST_MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a disk that did not take the list is left alone.
 const WRITE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60));
 /// The key of the list, which is one record.
@@ -92,8 +90,8 @@ impl TerminatedPods {
         boot: Option<Arc<str>>,
         wall: WallClock,
     ) -> Self {
-        let limits = SpoolLimits { most: 1, longest: LIST_MAX_AGE };
-        Self::with_spool(Spool::new(directory, limits, wall.clone()), boot, wall)
+        // The list is one record.
+        Self::with_spool(Spool::new(directory, 1, wall.clone()), boot, wall)
     }
 
     fn with_spool(

@@ -22,7 +22,7 @@ pub(crate) use patch::{BY_NODE, DISRUPTION_TARGET, end_unseen};
 pub use patch::{ReportedStatus, patch};
 #[cfg(test)]
 pub(crate) use spool::tests::faulty as spool_tests;
-pub use spool::{Spool, SpoolError, SpoolLimits, SpoolStats, StoredRecord};
+pub use spool::{Spool, SpoolError, SpoolStats, StoredRecord};
 
 /// A status to report for a pod.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, PodRef, PodUid, Recorder, WallClock, WallTime};
 
 use super::{AfterBoot, AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
+use crate::status::Spool;
 use crate::status::spool_tests::{FaultyDisk, Mode};
-use crate::status::{Spool, SpoolLimits};
 
 fn at(second: i64) -> WallTime {
     WallTime::from_second(second).unwrap()
@@ -182,7 +182,7 @@ async fn many_ends_at_once_are_few_writes() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..0));
     let wall = WallClock::fixed(at(1000));
-    let spool = Spool::on(disk.clone(), home.path(), SpoolLimits::default(), wall.clone());
+    let spool = Spool::on(disk.clone(), home.path(), 4096, wall.clone());
     let noted = TerminatedPods::with_spool(spool, None, wall);
     for number in 0..1000 {
         noted.note(&label(&format!("pod-{number}")), "shutdown");
@@ -211,7 +211,7 @@ async fn a_list_that_the_disk_did_not_take_is_written_once_it_does_without_anoth
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..1));
     let wall = WallClock::fixed(at(1000));
-    let spool = Spool::on(disk, home.path(), SpoolLimits::default(), wall.clone());
+    let spool = Spool::on(disk, home.path(), 4096, wall.clone());
     let noted = TerminatedPods::with_spool(spool, None, wall);
     noted.note(&label("a"), "shutdown");
     assert!(noted.flush(soon()).await);
@@ -222,7 +222,7 @@ async fn a_full_disk_is_said_and_nothing_waits_for_it() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));
     let wall = WallClock::fixed(at(1000));
-    let spool = Spool::on(disk, home.path(), SpoolLimits::default(), wall.clone());
+    let spool = Spool::on(disk, home.path(), 4096, wall.clone());
     let noted = TerminatedPods::with_spool(spool, None, wall);
     noted.note(&label("a"), "shutdown");
     let start = Instant::now();

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use winddown_shared::{Mutex, Pod, PodRef, PodUid, WallClock};
 
 use super::StatusUpdate;
-use super::spool::{Spool, SpoolLimits, SpoolStats};
+use super::spool::{Spool, SpoolStats};
 use crate::pods::StatusSide;
 
 mod attempt;
@@ -26,6 +26,8 @@ mod tests;
 pub use driver::OutboxDriver;
 use state::OutboxState;
 
+/// The most statuses that are kept on disk: more than a node has pods.
+const MAX_RECORDS: usize = 4096;
 /// The longest time at the end of a [`flush`](Outbox::flush) for writing unsent statuses to disk.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -44,8 +46,6 @@ pub struct OutboxConfig {
     /// Where to keep statuses that the API does not have yet. Without a directory they are lost
     /// with the machine.
     pub directory: Option<PathBuf>,
-    /// The limits of that directory.
-    pub limits: SpoolLimits,
     /// The number of concurrent requests; at least one.
     pub concurrency: usize,
     /// The timeout of one request.
@@ -106,7 +106,6 @@ impl Default for OutboxConfig {
     fn default() -> Self {
         Self {
             directory: None,
-            limits: SpoolLimits::default(),
             concurrency: 8,
             request_deadline: Duration::from_secs(10),
             wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
@@ -122,7 +121,7 @@ impl Outbox {
         let spool = config
             .directory
             .as_ref()
-            .map(|directory| Spool::new(directory, config.limits, config.wall.clone()));
+            .map(|directory| Spool::new(directory, MAX_RECORDS, config.wall.clone()));
         Self::with_spool(config, spool)
     }
 

@@ -38,15 +38,6 @@ pub struct Spool<R> {
     records: PhantomData<fn() -> R>,
 }
 
-/// The limits of a spool.
-#[derive(Clone, Copy, Debug)]
-pub struct SpoolLimits {
-    /// The maximum number of files. Beyond it the oldest is removed.
-    pub most: usize,
-    /// The maximum age. Older records are removed when the directory is read.
-    pub longest: Duration,
-}
-
 /// A record as it was stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRecord<R> {
@@ -112,7 +103,7 @@ struct SpoolShared {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
     wall: WallClock,
-    limits: SpoolLimits,
+    most: usize,
     state: Mutex<SpoolState>,
     /// Held while a file is renamed or removed, so that an older record never replaces a newer one.
     naming: Mutex<()>,
@@ -132,12 +123,6 @@ struct SpoolState {
     failing: bool,
 }
 
-impl Default for SpoolLimits {
-    fn default() -> Self {
-        Self { most: 4096, longest: Duration::from_secs(7 * 24 * 3600) }
-    }
-}
-
 // === impl Spool ===
 
 impl<R> Clone for Spool<R> {
@@ -147,23 +132,24 @@ impl<R> Clone for Spool<R> {
 }
 
 impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
-    /// The spool in `directory`, which is created when it is needed. Reads nothing yet.
-    pub fn new(directory: impl Into<PathBuf>, limits: SpoolLimits, wall: WallClock) -> Self {
-        Self::on(Arc::new(RealDisk), directory, limits, wall)
+    /// The spool in `directory`, which is created when it is needed, of at most so many files: beyond it the oldest is
+    /// removed. None is removed for its age, which no clock tells over a boot. Reads nothing yet.
+    pub fn new(directory: impl Into<PathBuf>, most: usize, wall: WallClock) -> Self {
+        Self::on(Arc::new(RealDisk), directory, most, wall)
     }
 
     /// The same with another implementation of the disk.
     pub(crate) fn on(
         disk: Arc<dyn Disk>,
         directory: impl Into<PathBuf>,
-        limits: SpoolLimits,
+        most: usize,
         wall: WallClock,
     ) -> Self {
         let inner = SpoolShared {
             directory: directory.into(),
             disk,
             wall,
-            limits,
+            most,
             state: Mutex::default(),
             naming: Mutex::default(),
             writers: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
@@ -254,7 +240,7 @@ impl SpoolShared {
     fn take_turn(&self, uid: &PodUid) -> (u64, Option<PodUid>) {
         let mut state = self.state.lock();
         let turn = state.claim(uid);
-        let surplus = (state.turns.len() > self.limits.most)
+        let surplus = (state.turns.len() > self.most)
             .then(|| state.by_turn.first_key_value().map(|(_, oldest)| oldest.clone()));
         (turn, surplus.flatten().filter(|oldest| oldest != uid))
     }

@@ -40,9 +40,11 @@ pub(super) fn all<R: DeserializeOwned>(
         }
     }
     records.sort_by(|a: &StoredRecord<R>, b| (a.at, &a.uid).cmp(&(b.at, &b.uid)));
-    let surplus = records.len().saturating_sub(inner.limits.most);
+    let surplus = records.len().saturating_sub(inner.most);
     for dropped in records.drain(..surplus) {
-        drop_old(inner, &inner.path(&dropped.uid), "there are more than are kept");
+        let path = inner.path(&dropped.uid);
+        tracing::warn!(path = %path.display(), "too many records; dropping the oldest");
+        let _ = inner.disk.remove(&path);
     }
     let mut state = inner.state.lock();
     // Records written since the start are newer than any file that was read.
@@ -64,20 +66,7 @@ fn one<R: DeserializeOwned>(
         read => read?,
     };
     let RecordEnvelope { uid, at, record, .. } = RecordEnvelope::parse(&bytes)?;
-    // If the clock was set back, no record is too old.
-    let age = inner.wall.now().duration_since(at);
-    if age
-        > jiff::SignedDuration::try_from(inner.limits.longest).unwrap_or(jiff::SignedDuration::MAX)
-    {
-        drop_old(inner, path, "it is too old");
-        return Ok(None);
-    }
     Ok(Some(StoredRecord { uid, at, record }))
-}
-
-fn drop_old(inner: &SpoolShared, path: &Path, why: &str) {
-    tracing::warn!(path = %path.display(), why, "the record of a pod is dropped");
-    let _ = inner.disk.remove(path);
 }
 
 fn set_aside(inner: &SpoolShared, path: &Path, error: &dyn std::error::Error, keep: bool) {

@@ -3,8 +3,8 @@
 use tempfile::TempDir;
 
 use super::*;
+use crate::status::spool::Spool;
 use crate::status::spool::tests::faulty::{FaultyDisk, Mode};
-use crate::status::spool::{Spool, SpoolLimits};
 
 /// The API is unreachable from before the pods terminate until after the boot.
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
     let config = config(None);
-    let spool = Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
+    let spool = Spool::on(disk.clone(), home.path(), 4096, config.wall.clone());
     let server = with(&["a", "b"]);
     let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(running("b"));
@@ -150,7 +150,7 @@ async fn a_full_disk_delays_no_status() {
     let home = TempDir::new().unwrap();
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));
     let config = config(None);
-    let spool = Spool::on(disk, home.path(), SpoolLimits::default(), config.wall.clone());
+    let spool = Spool::on(disk, home.path(), 4096, config.wall.clone());
     let server = with(&["a", "b"]);
     let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(ended("a"));
@@ -172,8 +172,7 @@ async fn power_may_go_at_any_moment_of_a_flush() {
         let home = TempDir::new().unwrap();
         let disk = Arc::new(FaultyDisk::new(Mode::PowerCut, moment..moment + 1));
         let config = config(None);
-        let spool =
-            Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
+        let spool = Spool::on(disk.clone(), home.path(), 4096, config.wall.clone());
         let server = with(&["a", "b", "c"]);
         server.fault(down());
         let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool.clone())));
