@@ -9,6 +9,9 @@ use super::super::api;
 
 use winddown_shared::Mutex;
 
+/// The pulls that are remembered: more than a node makes within the youngest age at which an image may be removed.
+const MAX_PULLS: usize = 1024;
+
 /// Since when images exist on the node. Runtimes do not report that.
 #[derive(Debug)]
 pub(crate) struct ImageAges {
@@ -22,7 +25,7 @@ struct SeenImage {
     /// By image ID.
     since: HashMap<String, Instant>,
     has_looked: bool,
-    /// Names that this agent pulled, with the time; kept until the image is seen.
+    /// Names that this agent pulled, with the time, the newest last; kept until the image is seen.
     pulled: Vec<(String, Instant)>,
 }
 
@@ -31,6 +34,10 @@ impl ImageAges {
     pub(crate) fn note_pull(&self, name: &str) {
         let mut seen = self.seen.lock();
         seen.pulled.retain(|(known, _)| known != name);
+        // Without a shortage of disk, nothing else removes any.
+        if seen.pulled.len() == MAX_PULLS {
+            seen.pulled.remove(0);
+        }
         seen.pulled.push((name.to_owned(), Instant::now()));
     }
 
@@ -213,5 +220,19 @@ mod tests {
         assert_eq!(ids(&ages.unused(&second, &[], OLD)), ["a"], "the other has just come");
         tokio::time::advance(OLD).await;
         assert_eq!(ids(&ages.unused(&second, &[], OLD)), ["c", "a"]);
+    }
+
+    /// The images of a build server, whose disk is large.
+    #[tokio::test(start_paused = true)]
+    async fn pulls_that_no_check_asks_about_take_no_more_room_than_those_of_a_while() {
+        let ages = ImageAges::default();
+        for n in 0..3000 {
+            ages.note_pull(&format!("build:{n}"));
+        }
+        assert_eq!(ages.seen.lock().pulled.len(), MAX_PULLS);
+        let images = ["build:0", "build:2999"].map(|name| image(name, name, 1));
+        tokio::time::advance(OLD).await;
+        ages.note_pull("build:2999");
+        assert_eq!(ids(&ages.unused(&images, &[], OLD)), ["build:0"], "the newest are known");
     }
 }
