@@ -1,25 +1,60 @@
 //! The preStop hooks that have begun, in a directory that is empty after a boot: a hook runs at most once, even if the
 //! agent is killed meanwhile. What a command has done by then is not known.
 
+use std::collections::HashSet;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use winddown_shared::Mutex;
+
 /// One empty file for each container whose hook has begun.
 #[derive(Debug, Default)]
 pub(super) struct BegunHooks {
     /// `None` if they are not recorded.
-    pub(super) directory: Option<PathBuf>,
+    directory: Option<PathBuf>,
+    /// The names of the files.
+    begun: Mutex<HashSet<String>>,
 }
 
 impl BegunHooks {
+    /// Records them in `directory`, which may have files of an earlier agent. Blocking.
+    pub(super) fn recorded_in(directory: PathBuf) -> Self {
+        let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let begun = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+        Self { directory: Some(directory), begun: Mutex::new(begun) }
+    }
+
+    /// The containers whose hook has begun.
+    pub(super) fn all(&self) -> HashSet<String> {
+        self.begun.lock().clone()
+    }
+
+    /// Forgets those of `begun` that the runtime has listed no more since: a container does not come back.
+    pub(super) fn forget_gone<'a>(
+        &self,
+        begun: &HashSet<String>,
+        listed: impl IntoIterator<Item = &'a str>,
+    ) {
+        let Some(directory) = self.directory.as_ref().filter(|_| !begun.is_empty()) else { return };
+        let listed: HashSet<&str> = listed.into_iter().collect();
+        for id in begun.iter().filter(|id| !listed.contains(&***id)) {
+            self.begun.lock().remove(id);
+            // If this fails, the next agent finds the file.
+            let _ = std::fs::remove_file(directory.join(id));
+        }
+    }
+
     /// Records that the container's hook begins. Returns whether it had not begun before. A hook that cannot be recorded
     /// begins: one that runs twice is better than one that never does.
     pub(super) fn begin(&self, container_id: &str) -> bool {
         let Some(directory) = &self.directory else { return true };
         match record(directory, container_id) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.begun.lock().insert(container_id.to_owned());
+                true
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => {
                 let directory = directory.display();
@@ -50,12 +85,29 @@ mod tests {
     #[test]
     fn a_hook_that_another_agent_began_is_not_begun_again_and_one_that_cannot_be_recorded_is() {
         let dir = tempfile::tempdir().unwrap();
-        let hooks = || BegunHooks { directory: Some(dir.path().join("begun")) };
+        let hooks = || BegunHooks::recorded_in(dir.path().join("begun"));
         let (first, second) = (hooks(), hooks());
         assert!(first.begin("a1") && first.begin("b2"));
         assert!(!second.begin("a1") && !first.begin("b2"));
         assert!(second.begin("c3"));
         assert!(first.begin("../a1") && first.begin("../a1"), "no name of a file");
         assert!(!dir.path().join("a1").exists());
+    }
+
+    #[test]
+    fn no_file_is_left_of_a_container_that_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = || std::fs::read_dir(dir.path()).unwrap().count();
+        let first = BegunHooks::recorded_in(dir.path().to_owned());
+        assert!(first.begin("a1") && first.begin("b2"));
+        let second = BegunHooks::recorded_in(dir.path().to_owned());
+        let begun = second.all();
+        // It was not there yet when the containers were listed.
+        assert!(second.begin("c3"));
+        second.forget_gone(&begun, ["b2"]);
+        assert_eq!(files(), 2);
+        assert!(!second.begin("b2") && !second.begin("c3"));
+        second.forget_gone(&second.all(), []);
+        assert_eq!((files(), second.all().len()), (0, 0));
     }
 }

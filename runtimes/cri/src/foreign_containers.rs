@@ -78,7 +78,7 @@ impl PodContainers {
     /// Records in `directory`, which is to be empty after a boot, which preStop hooks have begun. The same hook does not
     /// begin again, in this agent or the next. One that only sleeps is not recorded: it may sleep again.
     pub fn record_hooks(self, directory: impl Into<PathBuf>) -> Self {
-        Self { begun_hooks: Arc::new(BegunHooks { directory: Some(directory.into()) }), ..self }
+        Self { begun_hooks: Arc::new(BegunHooks::recorded_in(directory.into())), ..self }
     }
 
     /// Every pod with a running container or a ready sandbox, from two requests. A container whose first
@@ -88,7 +88,9 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
     pub async fn look(&self) -> Result<PodUidMap<ForeignPod>, RuntimeError> {
+        let begun = self.begun_hooks.all();
         let (sandboxes, containers) = self.list_both().await?;
+        self.begun_hooks.forget_gone(&begun, containers.iter().map(|one| &*one.id));
         let mut running: Vec<_> = containers.into_iter().filter(may_run).collect();
         self.processes.follow(&self.client, &running);
         running.retain(|container| !self.processes.has_ended(&container.id));
