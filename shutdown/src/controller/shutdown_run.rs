@@ -127,7 +127,7 @@ impl<K: EndingPods> ShutdownController<K> {
             let another = signal.login.preparing
                 && !signal.is_unit_stop
                 && epoch.is_some_and(|e| e != signal.login.epoch);
-            if !signal.ends_the_node() || (another && signal.notice.is_none()) {
+            if !signal.ends_the_node() || (another && !signal.is_noticed()) {
                 running.cancel();
                 self.follow_reasons(&signal);
                 return (RunEnd::CalledOff, run.await);
@@ -489,7 +489,7 @@ impl<K: EndingPods> ShutdownController<K> {
         Release {
             epoch: epoch.or(ours.then_some(signal.login.epoch)),
             of_lock: ours && !signal.is_unit_stop && signal.login.has_lock,
-            of_node: ours || signal.notice.is_some(),
+            of_node: ours || signal.is_noticed(),
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 pub(super) struct SignalState {
     /// What the login manager says, or what is the case without its word.
     pub(super) login: InhibitorState,
-    /// The notice in force that leaves the least time.
-    pub(super) notice: Option<Arc<Notice>>,
+    /// The notices in force, the one that leaves the least time first.
+    pub(super) notices: Vec<Arc<Notice>>,
     /// Whether `login` is without its word: the service manager stops the agent's unit.
     pub(super) is_unit_stop: bool,
     /// What the service manager said when the agent found the run of an earlier one.
@@ -51,12 +51,17 @@ pub(super) struct ShutdownSignals {
 impl SignalState {
     /// Whether the node is going down.
     pub(super) fn ends_the_node(&self) -> bool {
-        self.login.preparing || self.notice.is_some()
+        self.login.preparing || self.is_noticed()
+    }
+
+    /// Whether a notice is in force.
+    pub(super) fn is_noticed(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// Whether a shutdown is in progress, or a notice was given after a notice's run that was over at `end`.
     pub(super) fn asks_after(&self, end: Instant) -> bool {
-        self.login.preparing || self.notice.as_ref().is_some_and(|notice| notice.since > end)
+        self.login.preparing || self.notices.first().is_some_and(|notice| notice.since > end)
     }
 
     /// Whether this closes the gate for `reason`.
@@ -64,7 +69,7 @@ impl SignalState {
         match reason {
             GateReason::Shutdown => self.login.preparing && !self.is_unit_stop,
             GateReason::UnitStop => self.is_unit_stop,
-            GateReason::Notice => self.notice.is_some(),
+            GateReason::Notice => self.is_noticed(),
             GateReason::Startup | GateReason::Drain => false,
         }
     }
@@ -74,13 +79,13 @@ impl SignalState {
     pub(super) fn since(&self, now: Instant) -> Instant {
         let login =
             self.login.preparing.then_some(self.login.since).map(|since| since.unwrap_or(now));
-        let notice = self.notice.as_ref().map(|notice| notice.since);
+        let notice = self.notices.first().map(|notice| notice.since);
         login.or(notice).unwrap_or(now).min(now)
     }
 
     /// Returns the context of a run that this state began at `started`.
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
-        let budget = match &self.notice {
+        let budget = match self.notices.first() {
             Some(notice) if !self.login.preparing => {
                 let gone = gone_at(notice, policy.delay_wanted());
                 Budget::of_notice(policy, gone.saturating_duration_since(started))
@@ -120,8 +125,9 @@ impl SignalState {
                 now.budget.delay = Some(delay);
             }
         }
-        if let Some(notice) = &self.notice {
-            let own = now.budget.requested + now.budget.reserve;
+        let own = now.budget.requested + now.budget.reserve;
+        let of_run = self.notices.iter().filter(|notice| is_about(notice, started));
+        if let Some(notice) = of_run.min_by_key(|notice| gone_at(notice, own)) {
             let deadline = offset(gone_at(notice, own));
             now.budget = now.budget.within(deadline);
             // The one that is reported is the one that left the least time, also after it was withdrawn.
@@ -199,8 +205,8 @@ impl ShutdownSignals {
         }
         let notices = in_effect.into_iter().chain(self.kept.clone());
         let notices = notices.map(|notice| counted_from(notice, self.enabled_at));
-        let notice = least_time(notices, policy.delay_wanted(), now);
-        SignalState { login, notice, is_unit_stop: unit_stop.is_some(), machine: self.machine }
+        let notices = by_time_left(notices, policy.delay_wanted(), now);
+        SignalState { login, notices, is_unit_stop: unit_stop.is_some(), machine: self.machine }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.
@@ -238,17 +244,26 @@ impl ShutdownSignals {
     }
 }
 
-/// The notice that leaves the least time, the first of those that leave the same. One whose time was over without the node
-/// going down hides no other.
-fn least_time(
+/// The notices, the one that leaves the least time first. One whose time was over without the node going down comes after
+/// all others: it hides none.
+fn by_time_left(
     notices: impl Iterator<Item = Arc<Notice>>,
     own: Duration,
     now: Instant,
-) -> Option<Arc<Notice>> {
-    notices.min_by_key(|notice| {
+) -> Vec<Arc<Notice>> {
+    let mut notices: Vec<_> = notices.collect();
+    notices.sort_by_key(|notice| {
         let gone = gone_at(notice, own);
         (gone <= now, gone)
-    })
+    });
+    notices
+}
+
+/// Whether `notice` says when the node goes down in a run that began at `started`. One that had named its time before, and
+/// whose time was over by then, was wrong: the node was still up. Nor does "at any moment" from before the run say more of
+/// it than what began the run.
+fn is_about(notice: &Notice, started: Instant) -> bool {
+    notice.since >= started || notice.deadline > started
 }
 
 /// The notice, as if it had been given when the policy was enabled if it is from before.

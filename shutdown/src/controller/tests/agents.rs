@@ -209,6 +209,14 @@ impl Site {
             .send_replace(NoticeState { in_effect: Vec::new(), heard: ["aws".into()].into() });
     }
 
+    /// Withdraws the notice of `source`; the others stay in effect.
+    pub(super) fn withdraw_notice_of(&self, source: &str) {
+        self.notices.send_modify(|NoticeState { in_effect, heard }| {
+            in_effect.retain(|other| *other.source != *source);
+            heard.insert(source.into());
+        });
+    }
+
     pub(super) async fn until(&self, offset: Duration) {
         tokio::time::sleep_until(self.start + offset).await;
     }

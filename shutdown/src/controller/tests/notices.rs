@@ -312,6 +312,75 @@ async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_when_the_n
     }
 }
 
+/// The node is still up, so the notice did not say when it goes down.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_after_the_time_of_a_notice_gives_pods_that_came_back_the_policys_own_time() {
+    for (left, at, without_word) in
+        [(120, 130, false), (120, 130, true), (20, 130, false), (0, 10, false), (0, 130, false)]
+    {
+        let (mut site, agent) = started(stubborn(1, 1)).await;
+        site.give_notice(secs(left));
+        site.reach(&agent, ProgressPhase::Released).await;
+        site.until(secs(at)).await;
+        site.world.add(pod("back", None, Some(20)), secs(5));
+        match without_word {
+            true => site.stop_unit(),
+            false => site.prepare(),
+        }
+        site.until(secs(4)).await;
+        assert!(site.lock.fake.is_held(), "{left}, {at}");
+        site.until(secs(6)).await;
+        let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
+        assert_eq!(asked.map(|(_, at, grace)| (at, grace)), Some((0.0, 20.0)), "{left}, {at}");
+        let report = site.reports.all().pop().unwrap();
+        assert_eq!((report.outcome, report.budget.pods), (Outcome::Clean, secs(30)), "{left}");
+        assert_eq!(report.notice, None, "it says nothing of this shutdown");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_was_over_before_the_run_hides_no_other_and_cuts_nothing_when_that_is_withdrawn()
+ {
+    for overdue in [0, 20] {
+        let (mut site, agent) = started(stubborn(1, 1)).await;
+        site.give_notice(secs(overdue));
+        site.reach(&agent, ProgressPhase::Released).await;
+        site.until(secs(40)).await;
+        site.world.add(pod("back", None, Some(300)), NEVER);
+        site.start = tokio::time::Instant::now();
+        site.give_notice_from("operator", secs(600));
+        site.until(secs(50)).await;
+        site.withdraw_notice_of("operator");
+        site.until(secs(60)).await;
+        let lives = site.world.lives();
+        let back = lives.iter().find(|life| &**life.pod.name() == "back").unwrap();
+        let signals: Vec<_> = back.signals.iter().map(|(at, kill)| *kill - *at).collect();
+        assert_eq!(signals, [secs(300)], "{overdue}");
+        // One without a time that is over by its own period, and one with a time that is not over.
+        site.prepare();
+        site.give_notice_from("operator", secs(10));
+        assert!(site.reach(&agent, ProgressPhase::Released).await <= secs(10), "{overdue}");
+    }
+}
+
+/// The earlier notice says "at any moment", and for a while leaves less time than the later one.
+#[tokio::test(start_paused = true)]
+async fn a_notice_without_a_time_from_before_the_run_hides_no_later_one_from_it() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.give_notice(Duration::ZERO);
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(12)).await;
+    site.world.add(pod("back", None, Some(60)), NEVER);
+    site.prepare();
+    // Over at 24 s, and the earlier one's period at 20 s.
+    site.give_notice_from("operator", secs(24));
+    settle().await;
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took > secs(20) && took <= secs(24), "{took:?}");
+    let report = site.reports.all().pop().unwrap();
+    assert_eq!(report.notice.map(|notice| notice.source), Some("operator".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_for_the_next_one() {
     let (mut site, agent) = started(stubborn(1, 1)).await;
