@@ -111,8 +111,11 @@ pub(crate) struct RunParams<'a> {
 ///
 /// The first group waits for the plan's endpoint drain. All pods of a group are requested to stop at once,
 /// except its drivers, which follow when the other pods have stopped and their volumes are unmounted. The
-/// next group starts when the last pod has stopped and its volumes are unmounted, or when the group's time
-/// ([`Group::latest_end`](crate::Group::latest_end)) is over. Late pods are awaited until the end, along
+/// next group starts when the last pod has stopped, or when the group's time
+/// ([`Group::latest_end`](crate::Group::latest_end)) is over. Unlike with a kubelet, it does not wait for the
+/// volumes of the group before: only drivers do, in whichever group they are. A pod that other pods' volumes
+/// need, and that is not recognised as a driver ([`Role`](crate::Role)), gets that wait by the label
+/// [`ROLE_LABEL`](crate::ROLE_LABEL) with the value `driver`. Late pods are awaited until the end, along
 /// with the others. The running pods are listed again between groups: a pod that was admitted just before
 /// the gate closed stops with its group, or with the current one. While the runtime has not listed its
 /// pods, the run waits for them until the plan's deadline; the first that become known are planned into
