@@ -162,8 +162,9 @@ fn own_signal(container: &k8s::Container) -> Option<&str> {
     container.lifecycle.as_ref()?.stop_signal.as_deref()
 }
 
-/// Parses a signal as Kubernetes writes it (`SIGUSR1`).
+/// Parses a signal as Kubernetes writes it (`SIGUSR1`, `SIGRTMIN+3`).
 pub(crate) fn signal(name: &str) -> Option<api::Signal> {
+    let name = name.replace('+', "PLUS").replace('-', "MINUS");
     api::Signal::from_str_name(&format!("SIGNAL_{name}"))
 }
 

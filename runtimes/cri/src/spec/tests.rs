@@ -198,6 +198,22 @@ fn signals_are_known_by_their_names() {
     assert_eq!(signal("SIGTERM"), Some(api::Signal::Sigterm));
     assert_eq!(signal("TERM"), None);
     assert_eq!(signal("SIGNOPE"), None);
+    // The numbers are those of the interface. systemd in a container ends with the third.
+    for (name, number) in [
+        ("SIGRTMIN", 35),
+        ("SIGRTMIN+1", 36),
+        ("SIGRTMIN+3", 38),
+        ("SIGRTMIN+15", 50),
+        ("SIGRTMAX-14", 51),
+        ("SIGRTMAX-1", 64),
+        ("SIGRTMAX", 65),
+        ("SIGCLD", 5),
+        ("SIGIOT", 12),
+        ("SIGPOLL", 15),
+    ] {
+        assert_eq!(signal(name).map(i32::from), Some(number), "{name}");
+    }
+    assert_eq!(signal("SIGRTMIN+16"), None);
 }
 
 #[test]

@@ -107,7 +107,11 @@ fn container(one: &api::Container, found: &mut Findings) {
     );
     if let Some(name) = one.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref()) {
         let known = launch::parse_signal(name).is_some();
-        found.refuse_if(!known, "lifecycle.stopSignal", &format!("{name} is not a signal"));
+        let why = match name.starts_with("SIGRT") {
+            true => "no real-time signal is sent to a program of the host".to_owned(),
+            false => format!("{name} is not a signal"),
+        };
+        found.refuse_if(!known, "lifecycle.stopSignal", &why);
     }
     for (name, probe) in probes(one) {
         let grpc = "gRPC is not supported: use `exec`, `httpGet` or `tcpSocket`";

@@ -31,7 +31,7 @@ pub(super) fn groups() -> Vec<Group> {
             rows! {
                 postStart = {"exec": {"command": ["true"]}} => yes("a_container_whose_post_start_hook_fails_is_restarted"), yes("a_container_whose_post_start_hook_fails_is_started_again");
                 preStop = {"exec": {"command": ["true"]}} => yes("the_pre_stop_hook_runs_as_the_container_before_sigterm"), yes("hooks_and_probes_run_in_the_container");
-                stopSignal = "SIGUSR1" => yes("a_container_may_choose_the_signal_that_ends_it").but(json!("SIGNOPE")), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for").but(json!("SIGNOPE"));
+                stopSignal = "SIGUSR1" => yes("a_container_may_choose_the_signal_that_ends_it").but(json!("SIGRTMIN+3")), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for").but(json!("SIGNOPE"));
             },
         ),
         plain(
