@@ -1,10 +1,11 @@
-//! Mounts that a sandboxed service cannot make: a short program outside the sandbox makes them.
+//! What a sandboxed service cannot do for the volumes of a pod: a short program outside the sandbox does it.
 //!
 //! The agent's unit has neither the right to mount nor access to the system call, and the container runtime
-//! would not see the agent's mounts. A path could be handed to the runtime instead, but the runtime
+//! would not see the agent's mounts. Nor may it set the set-group-ID bit by which the files in a volume belong to
+//! the pod's `fsGroup`. A path could be handed to the runtime instead, but the runtime
 //! resolves it again, and a container may have replaced it with a link meanwhile (CVE-2017-1002101). So
 //! systemd is asked to run this same program, with no more rights than it needs, as a transient unit next
-//! to the agent's. Each such mount takes a tenth of a second on a busy machine.
+//! to the agent's. Each time takes a tenth of a second on a busy machine.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -20,18 +21,20 @@ use super::mounts;
 pub const SUBCOMMAND: &str = "host-mount";
 /// How long the program may take.
 const PATIENCE_S: u32 = 20;
-/// The capabilities it needs: to mount, and to reach files that containers of any user created.
-const CAPABILITIES: &str =
-    "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE";
+/// The capabilities it needs: to mount, to reach files that containers of any user created, and to give directories to
+/// a group that root is not in.
+const CAPABILITIES: &str = "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER \
+                            CAP_FSETID CAP_SYS_PTRACE";
 
 /// An action outside the sandbox.
 enum Task {
     Bind { volume: PathBuf, sub: PathBuf, target: PathBuf },
     Memory { path: PathBuf, size: Option<i64> },
+    OpenToGroup(PathBuf),
     UnmountBelow(PathBuf),
 }
 
-/// Like [`mounts::bind_part`], but runs `program` if this process may not mount. Blocking.
+/// Like [`mounts::bind_part`], but runs `program` if this process may not mount or create the part. Blocking.
 ///
 /// # Errors
 /// As there; also if the program could not be run.
@@ -65,6 +68,19 @@ pub(super) fn memory(program: &Path, path: &Path, size: Option<i64>) -> io::Resu
     }
 }
 
+/// Like [`mounts::open_to_group`], but runs `program` if this process may not set the bit. Blocking.
+///
+/// # Errors
+/// As there; also if the program could not be run.
+pub(super) fn open_to_group(program: &Path, path: &Path) -> io::Result<()> {
+    match mounts::open_to_group(path) {
+        Err(error) if is_not_permitted(&error) => {
+            outside(program, &["open-to-group".as_ref(), path.as_os_str()])
+        }
+        outcome => outcome,
+    }
+}
+
 /// Like [`mount_table::unmount_below`], but runs `program` if this process may not unmount. Blocking.
 ///
 /// # Errors
@@ -92,9 +108,12 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             mounts::bind_part(proc_root, &volume, &sub, &target).map_err(|e| e.to_string())
         }
         Some(Task::Memory { path, size }) => mounts::memory(&path, size).map_err(|e| e.to_string()),
+        Some(Task::OpenToGroup(path)) => mounts::open_to_group(&path).map_err(|e| e.to_string()),
         Some(Task::UnmountBelow(path)) => mount_table::unmount_below(proc_root, &path)
             .map_err(|e| winddown_shared::error_chain(&e)),
-        None => Err("bind VOLUME SUB TARGET, memory PATH BYTES, or unmount-below PATH".to_owned()),
+        None => Err("bind VOLUME SUB TARGET, memory PATH BYTES, open-to-group PATH, or \
+                     unmount-below PATH"
+            .to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -118,6 +137,7 @@ impl Task {
                 let size: i64 = args.next()?.to_str()?.parse().ok()?;
                 Self::Memory { path, size: Some(size).filter(|&bytes| bytes > 0) }
             }
+            "open-to-group" => Self::OpenToGroup(path()?),
             "unmount-below" => Self::UnmountBelow(path()?),
             _ => return None,
         };
@@ -126,7 +146,9 @@ impl Task {
             Self::Bind { volume, sub, target } => {
                 [volume, sub, target].iter().all(|path| is_path(path))
             }
-            Self::Memory { path, .. } | Self::UnmountBelow(path) => is_path(path),
+            Self::Memory { path, .. } | Self::OpenToGroup(path) | Self::UnmountBelow(path) => {
+                is_path(path)
+            }
         };
         (is_whole && args.next().is_none()).then_some(task)
     }
@@ -145,7 +167,7 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
     let mut command = Command::new("systemd-run");
     command
         .args(["--quiet", "--wait", "--pipe", "--collect", "--service-type=exec"])
-        .arg("--description=winddown: a mount for a pod")
+        .arg("--description=winddown: a volume for a pod")
         // So that it also runs while the machine shuts down.
         .arg("--property=DefaultDependencies=no")
         .arg(format!("--property=RuntimeMaxSec={PATIENCE_S}"))
@@ -163,7 +185,7 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
     let cannot = |why: String| {
         io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("this service may not mount, and systemd-run cannot do it for it: {why}"),
+            format!("this service is not permitted to, and systemd-run cannot do it for it: {why}"),
         )
     };
     let output = command.output().map_err(|error| cannot(error.to_string()))?;
@@ -205,11 +227,13 @@ mod tests {
         let read = |words: &[&str]| Task::read(words.iter().map(OsString::from)).is_some();
         assert!(read(&["bind", "/v", "a", "/t"]) && read(&["unmount-below", "/p"]));
         assert!(read(&["memory", "/p", "1048576"]) && read(&["memory", "/p", "0"]));
+        assert!(read(&["open-to-group", "/p"]));
         for words in [
             &[][..],
             &["bind", "/v", "a"],
             &["bind", "/v", "", "/t"],
             &["unmount-below"],
+            &["open-to-group", ""],
             &["memory", "/p"],
             &["memory", "/p", "1Mi"],
             &["memory", "", "1"],

@@ -23,7 +23,7 @@
 //! # Design
 //!
 //! `runtimes/cri/src/tree.rs` resolves the paths of volumes one name at a time, by descriptors, in the files of process 1 or inside
-//! one volume. `host_mount` makes the mounts that the agent's unit may not make, parts of volumes and volumes in memory: it
+//! one volume. `host_mount` does what the agent's unit may not do, mounts and the group of a volume: it
 //! runs `winddownd` again, as a transient unit outside the sandbox.
 //!
 //! A pod may have the logs' directory or the agent's own as a volume. What it can reach there is opened, made, renamed and

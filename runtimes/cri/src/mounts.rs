@@ -1,4 +1,4 @@
-//! Mounts below a pod's directory, and safe access to parts of a volume.
+//! Mounts and directories below a pod's directory, and safe access to parts of a volume.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use winddown_host::{kernel, mounts, regular};
 
-use super::tree::{Bounds, DirectoryTree, NewDirectory};
+use super::tree::{Bounds, DirectoryTree, NewDirectory, SET_GROUP_ID, change_mode};
 
 /// The mode of an `emptyDir` that is not complete yet: it can be listed but not entered, which no pod wants of its own.
 pub(super) const UNFINISHED: u32 = 0o400;
@@ -61,6 +61,20 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     let place = regular::directory_below(pods, name)?;
     mount("tmpfs", through(&place), "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
     ensure_shared(path)
+}
+
+/// Completes the `emptyDir` at `path`, which has its group: everybody may use it, and what is created in it belongs to
+/// that group.
+///
+/// # Errors
+/// As [`memory`]; `PermissionDenied` if this process may not set the set-group-ID bit, and nothing was changed.
+pub(super) fn open_to_group(path: &Path) -> io::Result<()> {
+    // `UID/volumes/NAME`
+    let (pods, name) = regular::split(path, 3);
+    let made = regular::open_directory_below(pods, name)?;
+    // First the bit: a directory that can be entered counts as complete.
+    change_mode(&made, SET_GROUP_ID | UNFINISHED)?;
+    Ok(change_mode(&made, SET_GROUP_ID | 0o777)?)
 }
 
 /// The path of what a descriptor refers to, whatever has happened to its name.
@@ -126,7 +140,7 @@ fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
     let tree = DirectoryTree::new(root, Bounds::Refuse);
     let of_volume = tree.stat()?;
     let new = NewDirectory {
-        mode: of_volume.st_mode & 0o777,
+        mode: of_volume.st_mode & (SET_GROUP_ID | 0o777),
         owner: Some((of_volume.st_uid, of_volume.st_gid)),
     };
     tree.find(sub, Some(new))
@@ -163,7 +177,7 @@ mod tests {
         part_of(Path::new("/proc"), &volume, Path::new("data/db")).unwrap();
         for path in ["data", "data/db"] {
             let mode = fs::metadata(volume.join(path)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o777, "{path}");
+            assert_eq!(mode & 0o7777, 0o2777, "{path}");
         }
         std::os::unix::fs::symlink(dir.path(), volume.join("out")).unwrap();
         let error = part_of(Path::new("/proc"), &volume, Path::new("out/x")).unwrap_err();

@@ -13,7 +13,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat, readlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat, readlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -23,6 +24,9 @@ use rustix::process::{Gid, Uid};
 pub(super) const MOST_NAMES: usize = 256;
 /// Maximum number of links in a path, the same as the kernel's.
 const MOST_LINKS: usize = 40;
+
+/// The bit of a directory that hands its group down to what is created in it.
+pub(super) const SET_GROUP_ID: u32 = 0o2000;
 
 /// How a link that leads above the directory is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,14 +190,34 @@ fn made(
         Err(Errno::EXIST) => return open(parent, name),
         Err(other) => return Err(other),
     }
+    if let Err(error) = complete(parent, name, new) {
+        // Whoever may do it finds nothing half made.
+        let _ = unlinkat(parent, name.as_os_str(), AtFlags::REMOVEDIR);
+        return Err(error);
+    }
+    open(parent, name)
+}
+
+/// Gives a directory that was just created its owner and its mode.
+fn complete(parent: BorrowedFd<'_>, name: &OsString, new: NewDirectory) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = openat(parent, name.as_os_str(), flags, Mode::empty())?;
     if let Some((uid, gid)) = new.owner {
         fchown(&dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
     // Independent of the process's umask.
-    fchmod(&dir, Mode::from_raw_mode(new.mode))?;
-    open(parent, name)
+    change_mode(&dir, new.mode)
+}
+
+/// Changes the mode of a directory.
+///
+/// # Errors
+/// `EPERM` if this process may not set [`SET_GROUP_ID`]: a sandbox refuses it (`RestrictSUIDSGID=`), and without
+/// `CAP_FSETID` the kernel leaves it out and reports success.
+pub(super) fn change_mode(dir: &OwnedFd, mode: u32) -> Result<(), Errno> {
+    fchmod(dir, Mode::from_raw_mode(mode))?;
+    let is_left_out = (mode & !fstat(dir)?.st_mode) & SET_GROUP_ID != 0;
+    if is_left_out { Err(Errno::PERM) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -185,18 +185,16 @@ fn empty_dir(
         host_mount::memory(&config.paths.own_program, &path, size)?;
     }
     let made = regular::open_directory_below(&pods, below)?;
-    if fstat(&made)?.st_mode & 0o7777 != mounts::UNFINISHED {
+    if fstat(&made)?.st_mode & 0o777 != mounts::UNFINISHED {
         // Its mode and its group are the pod's to change.
         return Ok(());
     }
-    let open_to_all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
     let group = pod.spec.as_ref().and_then(|s| s.security_context.as_ref()?.fs_group);
     let Some(group) = group.and_then(|id| u32::try_from(id).ok()) else {
-        return Ok(fchmod(&made, open_to_all)?);
+        return Ok(fchmod(&made, Mode::RWXU | Mode::RWXG | Mode::RWXO)?);
     };
     fchown(&made, None, Some(Gid::from_raw(group)))?;
-    // Files in it then belong to the group, if this process may set the bit (RestrictSUIDSGID=).
-    Ok(fchmod(&made, open_to_all | Mode::SGID).or_else(|_| fchmod(&made, open_to_all))?)
+    host_mount::open_to_group(&config.paths.own_program, &path)
 }
 
 /// Checks or creates the path of a hostPath volume in the host's files: this service may have another

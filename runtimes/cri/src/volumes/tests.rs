@@ -257,9 +257,10 @@ fn an_empty_dir_keeps_the_mode_and_the_group_that_the_pod_gave_it() {
         let spec = json!({"containers": [], "volumes": volumes, "securityContext": security});
         let pod = pod(&spec);
         let path = dirs::volume(&config, pod.uid(), "scratch");
-        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+        let open = if security["fsGroup"].is_null() { 0o777 } else { 0o2777 };
         prepare(&config, &pod).unwrap();
-        assert_eq!(mode(), 0o777);
+        assert_eq!(mode(), open);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o755);
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         let group = if rustix::process::geteuid().is_root() { own + 1 } else { own };
@@ -267,9 +268,11 @@ fn an_empty_dir_keeps_the_mode_and_the_group_that_the_pod_gave_it() {
         prepare(&config, &pod).unwrap();
         assert_eq!((mode(), fs::metadata(&path).unwrap().gid()), (0o700, group), "{spec}");
         // As an agent leaves it that is killed on the way.
-        fs::set_permissions(&path, Permissions::from_mode(mounts::UNFINISHED)).unwrap();
-        prepare(&config, &pod).unwrap();
-        assert_eq!(mode(), 0o777);
+        for left in [mounts::UNFINISHED, 0o2000 | mounts::UNFINISHED] {
+            fs::set_permissions(&path, Permissions::from_mode(left)).unwrap();
+            prepare(&config, &pod).unwrap();
+            assert_eq!(mode() & open, open);
+        }
     }
 }
 

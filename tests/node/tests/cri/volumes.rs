@@ -14,14 +14,15 @@ const CONFIG: &str = "/srv/config";
 /// Writes down what it finds in its volumes, and starts anew when it is told to.
 const LOOK: &str =
     "cat /key >>/seen/keys && echo scratch >/scratch/file && echo host >/host/file || exit 1
+echo shared >/memory/file || exit 1
 trap 'exit 0' TERM
 until [ -e /seen/again ]; do sleep 0.1 & wait $!; done
 rm /seen/again";
 
-fn pod(name: &str, main: &Value, volumes: &Value) -> String {
+fn pod(name: &str, main: &Value, volumes: &Value) -> Value {
     let spec = json!({"hostNetwork": true, "terminationGracePeriodSeconds": 5,
         "containers": [main], "volumes": volumes});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }
 
 fn host(name: &str, path: &str, kind: &str) -> Value {
@@ -31,6 +32,9 @@ fn host(name: &str, path: &str, kind: &str) -> Value {
 fn part(name: &str, path: &str, sub: &str) -> Value {
     json!({"name": name, "mountPath": path, "subPath": sub})
 }
+
+/// The group of the pod's volumes, which no process of its container is in at first.
+const GROUP: u32 = 3000;
 
 fn all_kinds() -> String {
     let volumes = json!([
@@ -42,6 +46,7 @@ fn all_kinds() -> String {
         host("link", "/var/run/made-for-pods.lock", "File"),
         host("device", "/dev/made-for-pods", "CharDevice"),
         {"name": "scratch", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
     ]);
     let main = json!({
         "name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", LOOK],
@@ -51,9 +56,12 @@ fn all_kinds() -> String {
             part("scratch", "/scratch", "deep/part"),
             part("host", "/host", "part"),
             {"name": "lock", "mountPath": "/lock"},
+            {"name": "memory", "mountPath": "/memory"},
         ],
     });
-    pod("volumes", &main, &volumes)
+    let mut pod: Value = pod("volumes", &main, &volumes);
+    pod["spec"]["securityContext"] = json!({"fsGroup": GROUP});
+    pod.to_string()
 }
 
 /// A volume in which a container has left a link to the node's secrets.
@@ -62,7 +70,7 @@ fn attack() -> String {
         "name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", "sleep 3600"],
         "volumeMounts": [part("evil", "/etc-of-the-node", "out")],
     });
-    pod("attack", &main, &json!([host("evil", "/srv/evil", "Directory")]))
+    pod("attack", &main, &json!([host("evil", "/srv/evil", "Directory")])).to_string()
 }
 
 async fn sh(node: &Node, script: &str) -> Result<String, NodeError> {
@@ -100,14 +108,23 @@ async fn volumes_and_parts_of_them_are_the_hosts_under_the_shipped_unit() -> Tes
     let found = sh(
         node,
         "stat -c '%a %F' /home/made /tmp/made-for-pods /run/made-for-pods.lock
-         stat -c '%a' /var/lib/winddown/cri/pods/*/volumes/scratch/deep \
-             /var/lib/winddown/cri/pods/*/volumes/scratch/deep/part
          cat /var/lib/winddown/cri/pods/*/volumes/scratch/deep/part/file",
     )
     .await?;
-    let expected =
-        ["755 directory", "755 directory", "644 regular empty file", "777", "777", "scratch"];
+    let expected = ["755 directory", "755 directory", "644 regular empty file", "scratch"];
     assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+    // What one container writes, the others may read: its files belong to the volumes' group.
+    let found = sh(
+        node,
+        "cd /var/lib/winddown/cri/pods/*/volumes
+         stat -c '%a %g %n' scratch scratch/deep scratch/deep/part memory
+         stat -c '%g %n' scratch/deep/part/file memory/file",
+    )
+    .await?;
+    let directories = ["scratch", "scratch/deep", "scratch/deep/part", "memory"];
+    let expected = directories.map(|name| format!("2777 {GROUP} {name}"));
+    let files = ["scratch/deep/part/file", "memory/file"].map(|name| format!("{GROUP} {name}"));
+    assert_eq!(found.lines().collect::<Vec<_>>(), [&expected[..], &files[..]].concat());
 
     // The object has changed since, and the container starts anew.
     sh(node, &format!("ln -sfn ..2 {CONFIG}/..data; touch {SEEN}/again")).await?;
@@ -137,7 +154,7 @@ async fn a_deadline_counts_from_the_pods_start_over_a_restart_of_the_agent() -> 
     let main = json!({"name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", run],
         "volumeMounts": [{"name": "seen", "mountPath": "/seen"}]});
     let volumes = json!([host("seen", SEEN, "DirectoryOrCreate")]);
-    let mut manifest: Value = serde_json::from_str(&pod("short", &main, &volumes))?;
+    let mut manifest = pod("short", &main, &volumes);
     manifest["spec"]["activeDeadlineSeconds"] = json!(12);
     manifest["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "250m"}});
     node.write("/etc/winddown/pods/short.json", manifest.to_string(), 0o644)?;
