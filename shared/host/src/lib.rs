@@ -92,7 +92,7 @@ pub use mounts::{Mount, mounts};
 pub use one_thread::OneThread;
 pub use proc_stat::ProcStat;
 pub use process::{Users, cgroups_of, ignored_signals, is_setuid};
-pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
+pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, path_word, shell_word};

@@ -7,7 +7,7 @@ use winddown_shared::PressureStats;
 mod arm;
 mod watch;
 
-pub use arm::{Armed, PsiTrigger, StallKind, Unarmed};
+pub use arm::{Armed, PsiTrigger, Unarmed};
 pub use watch::{PsiPlace, PsiWatch};
 
 /// Parses a file such as `/proc/pressure/memory`, without the time of reading. None if it has no line `some`; the line

@@ -179,7 +179,6 @@ async fn the_window_is_the_shortest_that_this_process_may_have() {
     let expected = PsiTrigger {
         stall: Duration::from_millis(stall),
         window: Duration::from_millis(window),
-        ..PsiTrigger::default()
     };
     assert_eq!(armed, Armed { trigger: expected, as_asked: sys_resource });
 }

@@ -15,21 +15,9 @@ const UNPRIVILEGED_STEP: Duration = Duration::from_secs(2);
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_secs(10);
 
-/// Which tasks must stall for the time to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StallKind {
-    /// At least one.
-    Some,
-    /// All non-idle tasks.
-    Full,
-}
-
-/// When to fire: `stall` lost within `window`.
+/// When to fire: `stall` lost within `window`, in which at least one task waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsiTrigger {
-    /// Which stalls count.
-    pub kind: StallKind,
     /// The time lost, more than 0 and at most the window.
     pub stall: Duration,
     /// The window, 500 ms to 10 s. The kernel fires at most once per window.
@@ -39,11 +27,7 @@ pub struct PsiTrigger {
 /// Shows, for example, `any task waiting 280ms in 2s`, for the log.
 impl fmt::Display for PsiTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            StallKind::Some => "any task",
-            StallKind::Full => "all tasks",
-        };
-        write!(f, "{kind} waiting {:?} in {:?}", self.stall, self.window)
+        write!(f, "any task waiting {:?} in {:?}", self.stall, self.window)
     }
 }
 
@@ -104,7 +88,7 @@ pub enum Unarmed {
 /// Sets a trigger on a file. It lasts for as long as the file stays open.
 pub(super) fn arm(path: &Path, asked: PsiTrigger) -> Result<(File, Armed), Unarmed> {
     let window = asked.window.clamp(MIN_WINDOW, MAX_WINDOW);
-    let first = PsiTrigger { window, stall: asked.stall.min(window), ..asked };
+    let first = PsiTrigger { window, stall: asked.stall.min(window) };
     match set(path, first) {
         Ok(file) => Ok((file, Armed { trigger: first, as_asked: true })),
         Err(Errno::INVAL) => {
@@ -123,17 +107,13 @@ pub(super) fn unprivileged(trigger: PsiTrigger) -> PsiTrigger {
     let window = UNPRIVILEGED_STEP * u32::try_from(steps).unwrap_or(1);
     let share = trigger.stall.as_secs_f64() / trigger.window.as_secs_f64();
     let stall = window.mul_f64(share.clamp(0.0, 1.0));
-    PsiTrigger { window, stall, ..trigger }
+    PsiTrigger { window, stall }
 }
 
 /// The text that sets the trigger.
 pub(super) fn text(trigger: PsiTrigger) -> String {
-    let kind = match trigger.kind {
-        StallKind::Some => "some",
-        StallKind::Full => "full",
-    };
     // The kernel wants the text to be terminated.
-    format!("{kind} {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
+    format!("some {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
 }
 
 fn set(path: &Path, trigger: PsiTrigger) -> Result<File, Errno> {

@@ -35,15 +35,14 @@ fn a_text_without_a_share_of_time_tells_nothing() {
     }
 }
 
-fn trigger(kind: StallKind, stall_ms: u64, window_ms: u64) -> PsiTrigger {
+fn trigger(stall_ms: u64, window_ms: u64) -> PsiTrigger {
     let (stall, window) = (Duration::from_millis(stall_ms), Duration::from_millis(window_ms));
-    PsiTrigger { kind, stall, window }
+    PsiTrigger { stall, window }
 }
 
 #[test]
 fn a_trigger_is_written_in_microseconds_with_an_end() {
-    assert_eq!(text(trigger(StallKind::Some, 70, 500)), "some 70000 500000\0");
-    assert_eq!(text(trigger(StallKind::Full, 1, 2000)), "full 1000 2000000\0");
+    assert_eq!(text(trigger(70, 500)), "some 70000 500000\0");
 }
 
 /// The kubelet's test of how it describes what it armed: for the node, and for the pods.
@@ -52,8 +51,7 @@ fn threshold_description() {
     let cgroup = PsiPlace::Cgroup("/edge/pods".to_owned());
     assert_eq!(PsiPlace::Node.to_string(), "the whole machine");
     assert_eq!(cgroup.to_string(), "cgroup /edge/pods");
-    assert_eq!(trigger(StallKind::Some, 280, 2000).to_string(), "any task waiting 280ms in 2s");
-    assert_eq!(trigger(StallKind::Full, 70, 500).to_string(), "all tasks waiting 70ms in 500ms");
+    assert_eq!(trigger(280, 2000).to_string(), "any task waiting 280ms in 2s");
 }
 
 #[test]
@@ -65,8 +63,8 @@ fn without_privilege_the_window_grows_to_whole_steps_and_the_share_stays() {
         ((300, 3000), (400, 4000)),
         ((1000, 10_000), (1000, 10_000)),
     ] {
-        let found = unprivileged(trigger(StallKind::Some, stall, window));
-        assert_eq!(found, trigger(StallKind::Some, expected.0, expected.1), "{stall} in {window}");
+        let found = unprivileged(trigger(stall, window));
+        assert_eq!(found, trigger(expected.0, expected.1), "{stall} in {window}");
     }
 }
 
@@ -108,7 +106,7 @@ async fn a_trigger_is_set_on_this_kernel_with_whatever_window_it_allows() {
 proptest! {
     #[test]
     fn no_trigger_asks_for_more_than_its_window(stall in 0_u64..20_000, window in 500_u64..=10_000) {
-        let found = unprivileged(trigger(StallKind::Some, stall.min(window), window));
+        let found = unprivileged(trigger(stall.min(window), window));
         prop_assert!(found.stall <= found.window);
         prop_assert_eq!(found.window.as_millis() % 2000, 0);
         prop_assert!(found.window <= Duration::from_secs(10));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ready::Ready;
 
-use super::arm::{self, Armed, PsiTrigger, StallKind, Unarmed};
+use super::arm::{self, Armed, PsiTrigger, Unarmed};
 use crate::usage::CgroupTree;
 
 /// The scope whose pressure is watched.
@@ -69,10 +69,6 @@ impl PsiWatch {
 /// The trigger for a node that wants to act before it runs out of memory: 70 ms lost by any task within half a second.
 impl Default for PsiTrigger {
     fn default() -> Self {
-        Self {
-            kind: StallKind::Some,
-            stall: Duration::from_millis(70),
-            window: Duration::from_millis(500),
-        }
+        Self { stall: Duration::from_millis(70), window: Duration::from_millis(500) }
     }
 }
