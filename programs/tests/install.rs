@@ -35,6 +35,7 @@ fn an_empty_image_gets_exactly_these_files() {
             "etc/systemd/system/ 755",
             "etc/systemd/system/multi-user.target.wants/ 755",
             "etc/systemd/system/multi-user.target.wants/winddown.service -> /etc/systemd/system/winddown.service",
+            "etc/systemd/system/winddown-order.target 644",
             "etc/systemd/system/winddown-survivors.slice 644",
             "etc/systemd/system/winddown.service 644",
             "etc/systemd/system/winddown.service.d/ 755",

@@ -134,3 +134,30 @@ fn every_paragraph_of_the_drop_in_begins_with_a_reason() {
         assert!(first.starts_with('#'), "no reason above: {first}");
     }
 }
+
+/// A container runtime that repairs its storage and a k3s without its datastore start for hours, and their pods run: an
+/// agent that waited for them would not come back after a crash.
+#[test]
+fn the_agent_waits_at_its_start_for_no_unit_that_may_never_come_up_and_stops_before_all_of_them() {
+    let root = installed(Runtime::Cri);
+    let units = root.path().join("etc/systemd/system");
+    let after = |unit: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(units.join(unit)).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("After="));
+        lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+    };
+    let (agent, order) = (after("winddown.service"), after("winddown-order.target"));
+    let short = ["dbus", "dbus-broker", "systemd-logind"].map(|name| format!("{name}.service"));
+    let slow = |unit: &&String| unit.ends_with(".service") && !short.contains(unit);
+    assert_eq!(agent.iter().find(slow), None);
+    assert!(agent.contains("winddown-order.target"));
+    for unit in ["containerd", "crio", "docker", "kubelet", "k3s", "rke2-server", "k0sworker"] {
+        assert!(order.contains(&format!("{unit}.service")), "{unit}: {order:?}");
+    }
+    let unit = fs::read_to_string(units.join("winddown.service")).unwrap();
+    // A start of its own would wait for all of them, and the agent for that.
+    assert!(unit.contains(
+        "systemctl --no-block --job-mode=ignore-dependencies start winddown-order.target"
+    ));
+    assert!(!unit.contains("\nWants=winddown-order.target"));
+}

@@ -132,6 +132,19 @@ impl Inspector {
         .await
     }
 
+    /// Queries the units that are stopped only after a unit; none if it is not active, as it is not stopped then.
+    ///
+    /// # Errors
+    /// See [`InspectError`].
+    pub async fn stopped_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
+        self.within("systemd", async {
+            let path = self.manager().await?.load_unit(name).await?;
+            let unit = self.properties(path.as_ref(), UNIT).await?;
+            Ok(views::stopped_after(&unit))
+        })
+        .await
+    }
+
     /// Queries the limits that the units of a slice share; a slice without configuration has none.
     ///
     /// # Errors

@@ -236,6 +236,8 @@ pub(super) const DOCKERS_SCOPES: &str = "docker-";
 
 /// The agent's unit.
 pub(super) const UNIT: &str = "winddown.service";
+/// What the agent stops before, and does not wait for as it starts.
+pub(super) const ORDER: &str = "winddown-order.target";
 
 /// Permissions that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";

@@ -68,7 +68,7 @@ fixes! {
     NotEnabled,
     /// The unit is not started at boot, in an image.
     NotEnabledInImage,
-    /// The unit lacks `After=` of what the agent needs.
+    /// The unit is not stopped before what the agent needs.
     OrderMissing,
     /// systemd stops the agent too early.
     StopTimeShort,

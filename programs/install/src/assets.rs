@@ -37,6 +37,8 @@ pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-
 /// The slice of all pods, the parent of each pod's slice.
 pub(super) const SLICE: &str = "/etc/systemd/system/winddown.slice";
 pub(super) const SURVIVORS: &str = "/etc/systemd/system/winddown-survivors.slice";
+/// What the agent stops before, and does not wait for as it starts.
+pub(super) const ORDER: &str = "/etc/systemd/system/winddown-order.target";
 pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
 pub(super) const TMPFILES: &str = "/etc/tmpfiles.d/winddown.conf";
 pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
@@ -169,9 +171,13 @@ pub(super) fn items(choices: &Choices) -> Vec<Asset> {
             unit_file!("tmpfiles.d/winddown.conf").to_owned(),
         ),
     ]);
-    let survivors = unit_file!("winddown-survivors.slice").to_owned();
-    items.push(file(SLICE, 0o644, FileOwner::Install, unit_file!("winddown.slice").to_owned()));
-    items.push(file(SURVIVORS, 0o644, FileOwner::Install, survivors));
+    for (path, text) in [
+        (SLICE, unit_file!("winddown.slice")),
+        (SURVIVORS, unit_file!("winddown-survivors.slice")),
+        (ORDER, unit_file!("winddown-order.target")),
+    ] {
+        items.push(file(path, 0o644, FileOwner::Install, text.to_owned()));
+    }
     match choices.runtime {
         Runtime::Process => items.push(file(
             PROCESS_DROP_IN,

@@ -110,6 +110,7 @@ fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_starte
             UNIT,
             "usr/bin/winddownd",
             "usr/bin/winddown-shim",
+            "etc/systemd/system/winddown-order.target",
             "etc/systemd/system/winddown.slice",
             "etc/systemd/system/winddown.service.d/10-process-runtime.conf",
             "etc/sysusers.d/winddown.conf",

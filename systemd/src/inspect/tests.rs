@@ -98,6 +98,14 @@ async fn a_service_is_read_with_its_order_and_limits() {
 }
 
 #[tokio::test]
+async fn what_is_stopped_after_a_unit_is_known_while_it_is_active() {
+    let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
+    let seen = inspector.stopped_after("winddown.target").await.unwrap();
+    assert_eq!(seen, ["systemd-logind.service", "dbus.service"]);
+    assert!(views::stopped_after(&std::collections::HashMap::new()).is_empty());
+}
+
+#[tokio::test]
 async fn of_a_sandbox_what_is_open_and_what_is_hidden_is_seen() {
     let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     let seen = inspector.service("winddown.service").await.unwrap().sandbox;
@@ -235,6 +243,11 @@ impl Unit {
     #[zbus(property)]
     fn load_state(&self) -> &str {
         "loaded"
+    }
+
+    #[zbus(property)]
+    fn active_state(&self) -> &str {
+        "active"
     }
 
     #[zbus(property)]

@@ -144,6 +144,14 @@ impl SystemView {
 
 type Properties = HashMap<String, OwnedVariant>;
 
+/// The units that a stop of this one precedes.
+pub(super) fn stopped_after(unit: &Properties) -> Vec<String> {
+    match &*text(unit, "ActiveState") {
+        "active" => strings(unit, "After"),
+        _ => Vec::new(),
+    }
+}
+
 /// Builds the view of a service from the properties of both interfaces; missing properties are empty.
 pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
     ServiceView {

@@ -45,6 +45,31 @@ async fn containers_in_plain_control_groups_and_their_runtime_stop_after_the_age
     goes_down_with_the_runtime_last(&mut scenario).await
 }
 
+/// As a k3s without its datastore does, while its pods run.
+#[tokio::test]
+async fn the_agent_waits_for_no_unit_that_starts_for_ever_and_stops_before_it() -> TestResult {
+    let test = "the_agent_waits_for_no_unit_that_starts_for_ever_and_stops_before_it";
+    let Some(mut scenario) = Scenario::installed_with(test, seven_pods()).await? else {
+        return Ok(());
+    };
+    let k3s = "[Service]\nType=notify\nTimeoutStartSec=0\nExecStart=/bin/sleep infinity\n";
+    scenario.node.write("/etc/systemd/system/k3s.service", k3s, 0o644)?;
+    scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+    scenario.node.run(&["systemctl", "start", "--no-block", "k3s"]).await?;
+    scenario.start().await?;
+    scenario.agent().await?.kill()?;
+    scenario.lock_is_back().await?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    assert_ordered(&scenario, "winddown-order.target", "ActiveState", "active").await?;
+    scenario.node.run(&GO).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
+    scenario.assert_ended_in_order()?;
+    let entries = scenario.node.journal_entries(&["_PID=1"]).await?;
+    let agent_gone = last(&entries, "winddown.service", "Stopped")?;
+    assert!(last(&entries, "k3s.service", "Stopping")? >= agent_gone, "k3s was stopped too early");
+    Ok(())
+}
+
 #[tokio::test]
 async fn scopes_that_nobody_ends_are_stopped_after_the_agent_if_they_are_called_like_containers()
 -> TestResult {
@@ -115,7 +140,8 @@ async fn run_in_scope(scenario: &Scenario, pod: &TestPod) -> TestResult {
 }
 
 async fn goes_down_with_the_runtime_last(scenario: &mut Scenario) -> TestResult {
-    assert_ordered(scenario, "winddown.service", "After", "containerd.service").await?;
+    assert_ordered(scenario, "winddown.service", "After", "winddown-order.target").await?;
+    assert_ordered(scenario, "winddown-order.target", "After", "containerd.service").await?;
     scenario.node.run(&GO).await?;
     scenario.node.wait_off(Duration::from_secs(60)).await?;
     // Each pod was asked once, which is to say by the agent and not by systemd.

@@ -7,7 +7,7 @@ use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, LOG, UNIT, span};
 use crate::collect::written;
-use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
+use crate::facts::{Fact, Facts, NotObserved, ORDER, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::RuntimeKind;
@@ -19,6 +19,9 @@ const INSTALL: &str = "winddown install";
 const START: &str = "systemctl start winddown";
 const RESTART: &str = "systemctl restart winddown";
 const RELOAD: &str = "systemctl daemon-reload";
+/// As the agent's unit does.
+const BEGIN: &str =
+    "systemctl --no-block --job-mode=ignore-dependencies start winddown-order.target";
 
 /// Checks that the unit is installed and active.
 pub(super) fn unit(facts: &Facts) -> Option<Finding> {
@@ -113,7 +116,7 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
             }
         }
         let paths = paths.join(" ");
-        let open = drop_in("50-paths", "Service", &format!("ReadWritePaths={paths}"));
+        let open = drop_in(UNIT, "50-paths", "Service", &format!("ReadWritePaths={paths}"));
         let make = format!("mkdir -p -m 711 {paths}");
         found = found.fix(Fix::PathsClosed, [&make, &open, RELOAD, RESTART]);
     }
@@ -209,19 +212,22 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
         let title =
             "the agent stops before logind and the bus; whether before the runtime is not known";
         let seen = format!("containerRuntimeEndpoint: {}", config.node.container_runtime_endpoint);
-        let advice =
-            "name the runtime's unit in `systemctl edit winddown`: below [Unit], After=UNIT";
+        let advice = "name the runtime's unit in `systemctl edit winddown-order.target`: below [Unit], After=UNIT";
         return Some(CHECK.info(title).saw(seen).advise(advice));
     }
     let names = missing.join(" ");
     Some(
         CHECK
             .problem("the agent is not stopped before what it needs")
-            .saw(format!("{UNIT}: After= lacks {names}"))
+            .saw(format!("{UNIT} is not stopped before {names}"))
             .fix(
                 Fix::OrderMissing,
                 // All of them: what an earlier fix wrote is in the same file.
-                [&*drop_in("50-order", "Unit", &format!("After={}", needed.join(" "))), RELOAD],
+                [
+                    &*drop_in(ORDER, "50-order", "Unit", &format!("After={}", needed.join(" "))),
+                    RELOAD,
+                    BEGIN,
+                ],
             ),
     )
 }
@@ -383,8 +389,7 @@ fn restart_kills_pods(check: Check, service: &ServiceView, configured: RuntimeKi
 
 /// A drop-in that is not winddown's: what it sets, no installation changes.
 fn foreign_drop_in(service: &ServiceView) -> Option<&str> {
-    const OURS: [&str; 4] =
-        ["10-process-runtime.conf", "20-stop-time.conf", "50-order.conf", "50-paths.conf"];
+    const OURS: [&str; 3] = ["10-process-runtime.conf", "20-stop-time.conf", "50-paths.conf"];
     let is_foreign = |path: &&String| {
         let name = path.rsplit_once("/winddown.service.d/").map(|(_, name)| name);
         name.is_some_and(|name| !OURS.contains(&name))
@@ -397,9 +402,9 @@ fn kill(pid: u32) -> String {
     format!("kill {pid} && while kill -0 {pid} 2>/dev/null; do sleep 0.1; done")
 }
 
-/// The command that writes a drop-in of the unit with one line.
-fn drop_in(name: &str, section: &str, line: &str) -> String {
-    let directory = "/etc/systemd/system/winddown.service.d";
+/// The command that writes a drop-in of a unit with one line.
+fn drop_in(unit: &str, name: &str, section: &str, line: &str) -> String {
+    let directory = format!("/etc/systemd/system/{unit}.d");
     // In printf's format between single quotes: names of units may have backslashes.
     let line = line.replace('\\', r"\\").replace('%', "%%").replace('\'', r"'\''");
     format!("mkdir -p {directory} && printf '[{section}]\\n{line}\\n' > {directory}/{name}.conf")

@@ -2,10 +2,12 @@
 
 use winddown_config::{Config, RuntimeKind};
 use winddown_shared::error_chain;
-use winddown_systemd::inspect::{InspectError, InspectErrorKind, Inspector};
+use winddown_systemd::inspect::{InspectError, InspectErrorKind, Inspector, ServiceView};
 
 use super::ObservedNode;
-use crate::facts::{BusFacts, DOCKERS_SCOPES, Fact, NotObserved, Scopes, UNIT, scope_prefix};
+use crate::facts::{
+    BusFacts, DOCKERS_SCOPES, Fact, NotObserved, ORDER, Scopes, UNIT, scope_prefix,
+};
 
 /// The slice that contains the pods' services.
 const SLICE: &str = "winddown.slice";
@@ -35,7 +37,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
     let (login, system, service, limit, scopes, slice, synchronised) = tokio::join!(
         inspector.login(),
         inspector.system(),
-        inspector.service(UNIT),
+        service(&inspector),
         inspector.limit_past_logind(),
         inspector.scopes(scopes_of(&config.node.container_runtime_endpoint), LOOKED_AT),
         slice,
@@ -50,6 +52,15 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
         slice,
         synchronised: fact(synchronised),
     }
+}
+
+/// The agent's service, ordered also after what it is ordered after by way of a target.
+async fn service(inspector: &Inspector) -> Result<ServiceView, InspectError> {
+    let mut service = inspector.service(UNIT).await?;
+    if service.after.iter().any(|unit| unit == ORDER) {
+        service.after.extend(inspector.stopped_after(ORDER).await?);
+    }
+    Ok(service)
 }
 
 /// The names of the scopes in which the runtime at this endpoint runs containers, as patterns.

@@ -10,7 +10,7 @@ use winddown_node_tests::programs;
 use winddown_node_tests::scenario::TestResult;
 
 /// What a package cannot do without.
-const EXPECTED: [&str; 26] = [
+const EXPECTED: [&str; 27] = [
     "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
     "/usr/bin/winddown-shim",
@@ -18,6 +18,7 @@ const EXPECTED: [&str; 26] = [
     "/usr/lib/systemd/catalog/winddown.catalog",
     "/usr/lib/systemd/system/cri-containerd-.scope.d/50-winddown.conf",
     "/usr/lib/systemd/system/crio-.scope.d/50-winddown.conf",
+    "/usr/lib/systemd/system/winddown-order.target",
     "/usr/lib/systemd/system/winddown-survivors.slice",
     "/usr/lib/systemd/system/winddown.service",
     "/usr/lib/systemd/system/winddown.service.d/10-process-runtime.conf",

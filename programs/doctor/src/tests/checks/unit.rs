@@ -167,7 +167,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
             |f| known(&mut f.bus.service).after.retain(|u| u != "systemd-logind.service"),
             "order",
             Problem,
-            "After= lacks systemd-logind.service",
+            "not stopped before systemd-logind.service",
             " systemd-logind.service",
         ),
         (
@@ -194,7 +194,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
             },
             "order",
             Problem,
-            "After= lacks k3s.service",
+            "not stopped before k3s.service",
             " k3s.service",
         ),
         (
@@ -217,9 +217,11 @@ fn the_order_is_that_of_the_runtime_in_use() {
     known(&mut facts.bus.service).after.retain(|unit| unit != "kubelet.service");
     let found = finding(&facts, "order").unwrap();
     assert_eq!(found.severity, Problem, "the kubelet would be gone before its pods");
-    assert_eq!(found.evidence, ["winddown.service: After= lacks kubelet.service"]);
+    assert_eq!(found.evidence, ["winddown.service is not stopped before kubelet.service"]);
     // The file may be there from an earlier fix, which this one must not undo.
     assert!(found.fix[0].contains("containerd.service kubelet.service"), "{found:?}");
+    // The agent would wait for what its own unit names.
+    assert!(found.fix[0].contains("/winddown-order.target.d/50-order.conf"), "{found:?}");
     facts.config.config.node.mode = Mode::Cluster;
     assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
@@ -292,7 +294,7 @@ fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there
         known(&mut facts.files.installed).runtime_units = vec![unit];
         assert_eq!(said(&facts), [format!("it hangs: `systemctl restart {unit}`")]);
         let order = finding(&facts, "order").unwrap();
-        assert_eq!(order.evidence, [format!("winddown.service: After= lacks {unit}")]);
+        assert_eq!(order.evidence, [format!("winddown.service is not stopped before {unit}")]);
     }
     known(&mut facts.files.installed).runtime_units.clear();
     assert_eq!(said(&facts), ["it hangs: restart what listens there"]);

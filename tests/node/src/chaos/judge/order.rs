@@ -58,7 +58,7 @@ pub(super) fn the_budget_is_kept(record: &Record) -> Verdict {
 }
 
 /// No pod is killed before its grace period in a shutdown. Pods evicted for memory get one second. After the agent was
-/// killed, its successor keeps the grace period to the nearest second; the time in which no agent could run is lost.
+/// killed, its successor keeps the grace period to the nearest second.
 pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
     let first = record.asked.first().copied().unwrap_or(At::MAX);
     let is_killed = record.was_harmed(Fault::kills_the_agent, first, At::MAX);
@@ -82,7 +82,7 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);
         let early = match is_killed {
-            true => EARLY + SECOND / 2 + time_without_agent(record, (first, ended)),
+            true => EARLY + SECOND / 2,
             false => EARLY,
         };
         if had + early < grace_of(pod) {
@@ -91,20 +91,6 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         }
     }
     Ok(())
-}
-
-/// How long killed agents were kept from starting in that time. The agent is ordered after containerd, so it waits for
-/// a start of containerd in progress, which in turn waits for the pause before containerd's own restart.
-fn time_without_agent(record: &Record, (first, last): (At, At)) -> At {
-    let starts = |fault| matches!(fault, Fault::ContainerdKilled | Fault::ContainerdRestarted);
-    let kills = record.harms.iter().filter(|harm| harm.fault.kills_the_agent() && harm.to >= first);
-    let kept = kills.map(|kill| {
-        let meanwhile =
-            record.harms.iter().filter(|harm| starts(harm.fault) && harm.from <= kill.to);
-        let over = meanwhile.map(|harm| harm.to).filter(|to| *to <= last);
-        over.max().map_or(0, |to| to.saturating_sub(kill.from))
-    });
-    kept.sum()
 }
 
 /// How much longer than usual the end may take, because of faults near it.

@@ -38,6 +38,9 @@ fn how(line: &str) -> How {
         "systemctl edit winddown" => {
             Filled("SYSTEMD_EDITOR=/root/editor script -qec 'systemctl edit winddown' /dev/null")
         }
+        "systemctl edit winddown-order.target" => Filled(
+            "SYSTEMD_EDITOR=/root/editor script -qec 'systemctl edit winddown-order.target' /dev/null",
+        ),
         "systemctl restart {unit}" => BesideKubelet("systemctl restart containerd.service"),
         "systemctl start kubelet" => BesideKubelet("systemctl start kubelet"),
         "systemctl start poweroff.target" => {
