@@ -138,16 +138,17 @@ impl Facts {
 
 /// What the rule has to know of a kubelet.
 fn of_kubelet(disk: &KubeletOnDisk, login: &Fact<LoginView>) -> KubeletFacts {
+    use NotObserved::NotLive;
     let lock = login.known().map(|login| checks::lock(login).is_some());
     let unit = disk.unit.known().map(Option::is_some);
-    let presence = match &disk.processes {
+    let presence = match (&disk.processes, unit) {
         _ if lock == Some(true) => Some(KubeletPresence::Runs),
-        Fact::Known(kubelets) if !kubelets.is_empty() => Some(KubeletPresence::Runs),
-        _ if unit == Some(true) => Some(KubeletPresence::Enabled),
-        Fact::Known(_) | Fact::Unknown(NotObserved::NotLive, _) if unit == Some(false) => {
-            Some(KubeletPresence::Absent)
-        }
-        _ => None,
+        (Fact::Known(kubelets), _) if !kubelets.is_empty() => Some(KubeletPresence::Runs),
+        (Fact::Known(_) | Fact::Unknown(NotLive, _), Some(true)) => Some(KubeletPresence::Enabled),
+        (Fact::Known(_) | Fact::Unknown(NotLive, _), Some(false)) => Some(KubeletPresence::Absent),
+        // One that starts at boot, and may run: it is not known to be missing.
+        (Fact::Unknown(..), Some(true)) => Some(KubeletPresence::Runs),
+        (Fact::Unknown(..), Some(false)) | (_, None) => None,
     };
     let config = disk.config.known().and_then(Option::as_ref);
     let wants = config.filter(|config| config.problem.is_empty()).and_then(kubelet::wants);

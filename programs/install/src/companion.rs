@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_companion::kubelet::processes::{KubeletProcess, strangers};
+use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, strangers};
 use winddown_companion::kubelet::{
     self, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration, Periods, below,
     is_configuration, refusal,
@@ -468,12 +468,18 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
         steps.extend(fields(root, change, "so that the kubelet terminates its pods in order"));
     }
     let Some(host) = host else { return steps };
-    let runs = kubelet.pid.is_some();
-    let needs_start = !steps.is_empty() || runs && host.kubelet_holds_lock() == Some(false);
-    // One that does not run yet raises the delay as it starts.
-    steps.extend(delay_again(root, wanted).filter(|_| runs));
+    let may_run = kubelet.pid.is_some() || may_run_elsewhere(root);
+    let needs_start = !steps.is_empty() || may_run && host.kubelet_holds_lock() == Some(false);
+    // One that does not run yet raises the delay as it starts, when winddown's file is gone.
+    steps.extend(delay_again(root, wanted).filter(|_| may_run));
     steps.extend(needs_start.then(|| restart(&kubelet)));
     steps
+}
+
+/// Whether a process of root's may be the kubelet of which nobody can say whose it is, or may be there unseen.
+fn may_run_elsewhere(root: &Path) -> bool {
+    let found = strangers(root);
+    found.map_or(true, |found| found.iter().any(|(_, why)| *why == Stranger::InNoService))
 }
 
 /// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will.

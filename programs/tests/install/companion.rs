@@ -374,6 +374,8 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         ),
     ] {
         let image = beside(kubelet);
+        // Its processes can be seen, and none is a kubelet.
+        image.put("proc/1/comm", "systemd\n");
         let before = image.tree();
         image.install_live();
         // The operator follows the advice: systemctl enables the unit.
@@ -507,6 +509,22 @@ fn a_companion_stays_until_logind_waits_as_long_as_the_kubelet_needs_without_it(
             assert!(error.to_string().contains(&wanted), "{error}");
         }
     }
+}
+
+/// It runs in a scope of podman's, say, and reads its file only as it starts again.
+#[test]
+fn the_delay_is_raised_for_a_kubelet_of_which_nobody_can_say_whether_it_runs() {
+    let image = beside_running();
+    image.put("run/systemd/system/x.conf", "");
+    image.put("proc/9/cgroup", "0::/machine.slice/libpod-a.scope\n");
+    image.put(KUBEADM, "kind: KubeletConfiguration\nshutdownGracePeriod: 90s\n");
+    image.put("etc/systemd/logind.conf.d/zz-winddown.conf", "[Login]\nInhibitDelayMaxSec=92\n");
+    let refused = uninstall_on(&image.removal(false), Some(&Locks(Some(false)))).unwrap_err();
+    let text = refused.to_string();
+    assert!(
+        text.contains(">/etc/systemd/logind.conf.d/99-kubelet.conf\n  systemctl restart kubelet\n"),
+        "{text}"
+    );
 }
 
 /// Stock Ubuntu has one, and the kubelet's file loses to it (kubernetes/kubernetes#102818).

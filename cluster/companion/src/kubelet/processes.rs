@@ -8,7 +8,8 @@ use std::path::Path;
 use winddown_host::{Users, is_setuid, regular};
 
 use super::control_group::{UnitPlace, place};
-use super::distributions::KUBELET;
+use super::distributions::{Distribution, KUBELET, of_process, of_program, of_unit};
+use super::unit;
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
 pub const KUBELETS: [&str; 6] =
@@ -16,6 +17,8 @@ pub const KUBELETS: [&str; 6] =
 
 /// Maximum number of bytes read from a command line.
 const MAX_PROC_FILE_BYTES: u64 = 64 * 1024;
+/// More than a kubelet's process has.
+const MAX_ANCESTORS: usize = 32;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub enum Stranger {
     InContainer,
     /// It runs in a session, or in a service of a user's own systemd.
     InSession,
-    /// It belongs to no service, although systemd runs this machine.
+    /// It belongs to no service that is known, although systemd runs this machine. It may be the kubelet all the same.
     InNoService,
 }
 
@@ -122,7 +125,7 @@ pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
     // Whoever is gone since, or cannot be looked at, is left out.
     Ok(found
         .filter_map(|process| {
-            let unit = judge(&root.join("proc"), process.pid).ok()?;
+            let unit = judge(root, &process).ok()?;
             Some(KubeletCandidate { process, unit })
         })
         .collect())
@@ -131,8 +134,9 @@ pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
 /// Finds the service of a process, if it is the kubelet of this node: a program of root's that root started, in a
 /// service of the system. Any user can start any program by any name and with any arguments; among them setuid programs,
 /// which belong to root from then on, and some of which (sudo) take all of root's IDs before they ask for a password.
-fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> {
-    let process = proc.join(pid.to_string());
+fn judge(root: &Path, found: &KubeletProcess) -> io::Result<Result<Option<String>, Stranger>> {
+    let proc = &root.join("proc");
+    let process = proc.join(found.pid.to_string());
     let users = Users::of(&process)?;
     let own = rustix::process::geteuid().as_raw();
     if !users.are_all(0) && !users.are_all(own) {
@@ -146,17 +150,58 @@ fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> 
     if is_setuid(&process) {
         return Ok(Err(Stranger::Setuid));
     }
-    let groups =
-        |process: &Path| regular::read_to_string(&process.join("cgroup"), MAX_PROC_FILE_BYTES);
-    let manager = groups(&proc.join("1")).unwrap_or_default();
-    Ok(match place(&groups(&process).unwrap_or_default(), &manager) {
-        UnitPlace::Service(unit) => Ok(Some(unit)),
+    Ok(match place_of(root, found.pid) {
         UnitPlace::OfUser => Err(Stranger::InSession),
-        UnitPlace::Elsewhere if proc.join("../run/systemd/system").is_dir() => {
-            Err(Stranger::InNoService)
-        }
-        UnitPlace::Elsewhere => Ok(None),
+        UnitPlace::Elsewhere if !root.join("run/systemd/system").is_dir() => Ok(None),
+        group => service_of(root, found, group).map(Some).ok_or(Stranger::InNoService),
     })
+}
+
+/// The service in which systemd started a process. Its control group is no more than a hint: a kubelet moves itself to
+/// where `kubeletCgroups:` says, and k0s moves its own into another program's service. `None` if nobody can say.
+fn service_of(root: &Path, found: &KubeletProcess, group: UnitPlace) -> Option<String> {
+    let first = started_by_systemd(root, found.pid);
+    if let Some(first) = first.filter(|first| *first != found.pid)
+        && let UnitPlace::Service(unit) = place_of(root, first)
+        && started_by(root, &unit).is_some()
+    {
+        return Some(unit);
+    }
+    match group {
+        UnitPlace::Service(unit) => Some(unit),
+        UnitPlace::OfUser | UnitPlace::Elsewhere => {
+            let wanted = of_process(&found.name).filter(|_| first == Some(found.pid))?;
+            let units = unit::services(root).into_iter();
+            let mut units = units.filter(|unit| started_by(root, unit) == Some(wanted));
+            units.next().filter(|_| units.next().is_none())
+        }
+    }
+}
+
+/// The distribution whose kubelet a service starts, if it starts one.
+fn started_by(root: &Path, unit: &str) -> Option<&'static Distribution> {
+    let start = unit::start(root, unit).transpose()?;
+    of_unit(unit).or_else(|| of_program(&start.ok()?.program))
+}
+
+/// Of a process and its ancestors, the one that process 1 started; `None` if one of them is gone.
+fn started_by_systemd(root: &Path, mut pid: u32) -> Option<u32> {
+    for _ in 0..MAX_ANCESTORS {
+        match parent_and_start(root, pid).0 {
+            0 => return None,
+            1 => return Some(pid),
+            parent => pid = parent,
+        }
+    }
+    None
+}
+
+fn place_of(root: &Path, pid: u32) -> UnitPlace {
+    let groups = |pid: &str| {
+        let file = root.join("proc").join(pid).join("cgroup");
+        regular::read_to_string(&file, MAX_PROC_FILE_BYTES).unwrap_or_default()
+    };
+    place(&groups(&pid.to_string()), &groups("1"))
 }
 
 /// Whether the process is in this PID namespace: a kubelet in a container belongs to another node. If its

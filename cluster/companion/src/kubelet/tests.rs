@@ -353,12 +353,47 @@ fn a_kubelet_is_a_service_of_its_own_by_any_name_and_in_another_programs_service
     }
 }
 
+fn stat(parent: u32, start: u32) -> String {
+    let between = "0 ".repeat(17);
+    format!("9 (a) b) S {parent} {between}{start} 0\n")
+}
+
+/// `kubeletCgroups:` has a kubelet move itself, k0s moves its own, and podman starts one in a scope.
+#[test]
+fn a_kubelet_that_left_the_control_group_of_its_unit_is_that_units_as_far_as_its_parents_say() {
+    let unit = |program: &str| format!("[Service]\nExecStart=/usr/bin/{program} run\n");
+    let root = Root::with(&[
+        ("run/systemd/system/x.conf", ""),
+        ("etc/systemd/system/kubelet.service", &unit("kubelet")),
+        ("etc/systemd/system/k3s.service", &unit("k3s")),
+        ("etc/systemd/system/k0sworker.service", &unit("k0s")),
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/stat", &stat(1, 50)),
+    ]);
+    let ours = (vec!["kubelet.service".to_owned()], vec![]);
+    for group in
+        ["0::/system.slice", "0::/kubelet.slice", "1:name=systemd:/system.slice\n0::/", "0::/"]
+    {
+        root.put("proc/9/cgroup", &format!("{group}\n"));
+        assert_eq!(root.running(), ours, "{group}");
+    }
+    let nobodys = (vec![], vec!["9: it belongs to no service of systemd".to_owned()]);
+    root.put("etc/systemd/system/node.service", &unit("kubelet"));
+    assert_eq!(root.running(), nobodys, "either unit may have started it");
+
+    root.put("proc/9/stat", &stat(800, 50));
+    root.put("proc/800/stat", &stat(1, 40));
+    root.put("proc/800/cgroup", "0::/machine.slice/libpod-conmon-a.scope\n");
+    assert_eq!(root.running(), nobodys, "nothing says who started its parent");
+    root.put("proc/800/cgroup", "0::/system.slice/k0sworker.service\n");
+    for group in ["/system.slice/containerd.service", "/system.slice", "/kubepods"] {
+        root.put("proc/9/cgroup", &format!("0::{group}\n"));
+        assert_eq!(root.running(), (vec!["k0sworker.service".to_owned()], vec![]), "{group}");
+    }
+}
+
 #[test]
 fn of_the_processes_of_a_unit_the_kubelet_is_the_first_whatever_its_pid() {
-    let stat = |parent: u32, start: u32| {
-        let between = "0 ".repeat(17);
-        format!("9 (a) b) S {parent} {between}{start} 0\n")
-    };
     let root = Root::with(&[
         // A fork of the kubelet's that has not executed another program yet.
         ("proc/7/comm", "kubelet\n"),

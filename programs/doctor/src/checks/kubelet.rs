@@ -7,7 +7,7 @@ use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
 use super::{Check, listed, lock_count};
-use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig};
+use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::ProtectionReason as Why;
@@ -29,12 +29,16 @@ fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
 fn seen(facts: &Facts, finding: Finding) -> Finding {
     let process = facts.kubelet.processes.known().and_then(|kubelets| kubelets.first());
     let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
+    let unclear = match &facts.kubelet.processes {
+        Fact::Unknown(NotObserved::Failed, why) => Some(why.clone()),
+        Fact::Unknown(..) | Fact::Known(_) => None,
+    };
     let unit = facts.kubelet.unit.known().and_then(Option::as_ref);
     let unit = unit.filter(|_| process.is_none()).map(|unit| format!("{unit} is set up to run"));
     let lock = facts.bus.login.known().and_then(lock).map(listed);
     let config = facts.kubelet.config.known().and_then(Option::as_ref);
     finding
-        .saw(process.or(unit).unwrap_or_default())
+        .saw(process.or(unclear).or(unit).unwrap_or_default())
         .saw(lock.unwrap_or_default())
         .saw(config.map(|config| said_by(facts, config)).unwrap_or_default())
 }

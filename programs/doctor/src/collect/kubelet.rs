@@ -1,9 +1,10 @@
 //! The kubelet of a machine: its processes, its unit, its configuration for shutdowns. Blocks.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_companion::kubelet::processes::kubelets;
+use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets, strangers};
 use winddown_companion::kubelet::{self, KubeletChange, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
@@ -21,10 +22,9 @@ impl KubeletOnDisk {
 
     /// Looks below `root`, and at processes only if that is the root of the running machine.
     pub(crate) fn look(root: &Path, live: bool) -> Self {
-        let processes = match live.then(|| kubelets(root)) {
+        let processes = match live.then(|| running(root)) {
             None => Fact::not_live(),
-            // Every user can start processes of any name.
-            Some(Ok(found)) => Fact::Known(found.into_iter().take(MOST_PROCESSES).collect()),
+            Some(Ok(found)) => found,
             Some(Err(error)) => not_observed(&error, &root.join("proc")),
         };
         let unit = match live {
@@ -33,6 +33,20 @@ impl KubeletOnDisk {
         };
         Self { processes, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
     }
+}
+
+/// The running kubelets. Unknown if there is none but a process of root's that may be one.
+fn running(root: &Path) -> io::Result<Fact<Vec<KubeletProcess>>> {
+    // Every user can start processes of any name.
+    let found: Vec<_> = kubelets(root)?.into_iter().take(MOST_PROCESSES).collect();
+    let unclear = strangers(root)?.into_iter().find(|(_, why)| *why == Stranger::InNoService);
+    Ok(match unclear.filter(|_| found.is_empty()) {
+        None => Fact::Known(found),
+        Some((process, why)) => {
+            let said = format!("process {} ({}) may be one: {why}", process.pid, process.name);
+            Fact::Unknown(NotObserved::Failed, said)
+        }
+    })
 }
 
 /// The total time that this configuration gives to pods, zero if none; `None` if its text cannot be understood.

@@ -2,10 +2,12 @@
 
 use winddown_config::Mode;
 use winddown_control::api::{PodStatus, ProtectionState};
+use winddown_node::KubeletPresence;
 use winddown_render::View;
 
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
+use crate::facts::KubeletOnDisk;
 
 /// The kubelet wants 30 s, logind waits 37 s, and the kubelet holds its lock.
 fn alone() -> Facts {
@@ -285,6 +287,39 @@ fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more
     let found = finding(&facts, "kubelet").unwrap();
     assert_eq!(found.fix[0], "systemctl start k3s");
     assert!(found.why.starts_with("without a kubelet"), "{found:?}");
+}
+
+/// Nobody can say what podman or a script of root's started: not that no kubelet runs either.
+#[test]
+fn a_process_that_may_be_the_kubelet_is_not_taken_for_none() {
+    use std::fs;
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    let own = rustix::process::geteuid();
+    put("run/systemd/system/x.conf", "");
+    put("proc/1/comm", "systemd\n");
+    put("etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/podman run kubelet\n");
+    put("etc/systemd/system/multi-user.target.wants/kubelet.service", "");
+    let presence = || {
+        let mut facts = companion();
+        facts.kubelet = KubeletOnDisk::look(root.path(), true);
+        facts.protection_facts().kubelet.presence
+    };
+    assert_eq!(presence(), Some(KubeletPresence::Enabled));
+    put("proc/9/comm", "kubelet\n");
+    put("proc/9/status", &format!("Uid:\t{own}\t{own}\t{own}\t{own}\n"));
+    put("proc/9/cgroup", "0::/machine.slice/libpod-a.scope\n");
+    assert_eq!(presence(), Some(KubeletPresence::Runs));
+    let link = root.path().join("etc/systemd/system/multi-user.target.wants/kubelet.service");
+    fs::rename(&link, root.path().join("link")).unwrap();
+    assert_eq!(presence(), None, "nothing says that it is one");
+    fs::rename(root.path().join("link"), &link).unwrap();
+    put("proc/9/cgroup", "0::/user.slice/user-0.slice/session-1.scope\n");
+    assert_eq!(presence(), Some(KubeletPresence::Enabled), "who tries one out is known");
 }
 
 #[test]
