@@ -88,6 +88,26 @@ fn for_services_of_systemd_nothing_is_loosened_and_the_configuration_says_so() {
     assert!(image.install().is_err(), "the configuration names another runtime");
 }
 
+/// It restarts services whose libraries were replaced; winddown restarts pods in their order.
+#[test]
+fn needrestart_is_told_to_leave_the_services_of_pods_alone() {
+    const FILE: &str = "etc/needrestart/conf.d/winddown.conf";
+    for package in [false, true] {
+        let image = Image::new();
+        if package {
+            image.package();
+        }
+        let options = InstallOptions { runtime: Runtime::Systemd, ..image.options() };
+        install_on(&options, None).unwrap();
+        assert!(image.read(FILE).ends_with("\n$nrconf{override_rc}{qr(^winddown-pod)} = 0;\n"));
+        image.uninstall(true);
+        assert!(!image.path(FILE).exists());
+    }
+    let image = Image::new();
+    image.install().unwrap();
+    assert!(!image.path(FILE).exists(), "processes of the agent's unit are not restarted");
+}
+
 #[test]
 fn changing_the_runtime_takes_the_other_ones_drop_ins_away() {
     let image = Image::new();

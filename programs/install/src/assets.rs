@@ -46,6 +46,9 @@ pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
 pub(super) const STATE: &str = "/var/lib/winddown";
 pub(super) const LOGS: &str = "/var/log/winddown";
 
+/// needrestart's settings for the services of pods.
+const NEEDRESTART: &str = "/etc/needrestart/conf.d/winddown.conf";
+
 /// The target of a link that masks a file of the same name.
 pub(super) const MASK: &str = "/dev/null";
 
@@ -148,6 +151,10 @@ pub(super) fn items(choices: &Choices) -> Vec<Asset> {
         // The unit's sandbox makes this directory writable for the agent's drop-in.
         directory("/etc/systemd/logind.conf.d", 0o755),
     ];
+    if choices.runtime == Runtime::Systemd {
+        let text = unit_file!("needrestart.d/winddown.conf").to_owned();
+        items.push(file(NEEDRESTART, 0o644, FileOwner::Install, text));
+    }
     if choices.packaged {
         items.extend(beside_a_package(choices));
         return items;

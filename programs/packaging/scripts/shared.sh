@@ -51,7 +51,11 @@ remove_installs_drop_ins() {
     if grep -qs '^#.*winddown install' "$directory/20-stop-time.conf"; then
         rm -f "$directory/20-stop-time.conf"
     fi
-    rmdir "$directory" 2>/dev/null || true
+    needrestarts=${DPKG_ROOT:-}/etc/needrestart/conf.d
+    if grep -qs '^#.*winddown install' "$needrestarts/winddown.conf"; then
+        rm -f "$needrestarts/winddown.conf"
+    fi
+    rmdir "$directory" "$needrestarts" "${needrestarts%/*}" 2>/dev/null || true
 }
 
 # Pods outlive their agent on purpose. Removing the agent names those that are left. Every
