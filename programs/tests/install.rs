@@ -108,6 +108,26 @@ fn needrestart_is_told_to_leave_the_services_of_pods_alone() {
     assert!(!image.path(FILE).exists(), "processes of the agent's unit are not restarted");
 }
 
+/// systemd starts no program whose label is not that of programs, and a new file has its directory's label.
+#[test]
+fn programs_get_the_label_that_selinux_wants_of_them_wherever_they_are() {
+    for (enforced, ran) in [(false, false), (true, true)] {
+        let image = Image::new();
+        let options =
+            InstallOptions { bin_dir: Some("/opt/winddown/bin".into()), ..image.options() };
+        if enforced {
+            let enforce = image.path("sys/fs/selinux/enforce");
+            fs::create_dir_all(enforce.parent().unwrap()).unwrap();
+            fs::write(enforce, "1").unwrap();
+        }
+        let host = Recorder::default();
+        install_on(&options, Some(&host)).unwrap();
+        let wanted = "restorecon /opt/winddown/bin/winddown-shim /opt/winddown/bin/winddownd \
+                      /opt/winddown/bin/winddown";
+        assert_eq!(host.0.borrow()[0] == wanted, ran, "{:?}", host.0);
+    }
+}
+
 #[test]
 fn changing_the_runtime_takes_the_other_ones_drop_ins_away() {
     let image = Image::new();

@@ -172,7 +172,12 @@ pub fn install_on(
     let ends_pods = options.runtime != Runtime::Process
         && host.is_some_and(|host| host.has_processes(&choices.state).unwrap_or(true));
     match host {
-        Some(host) => reload_systemd(host, options, ends_pods, record.unfinished, &mut report)?,
+        Some(host) => {
+            if report.changed() || record.unfinished {
+                relabel(host, options, &choices, &mut report);
+            }
+            reload_systemd(host, options, ends_pods, record.unfinished, &mut report)?;
+        }
         None => report
             .notes
             .push("systemd is not running there: the files take effect at boot".to_owned()),
@@ -445,6 +450,28 @@ fn carry_out(tree: &Tree, plan: &InstallPlan, old: &InstallRecord) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Where SELinux is, gives the programs the label that it wants of them there: a new file has its directory's, and of most
+/// directories systemd starts no program.
+fn relabel(
+    host: &dyn Host,
+    options: &InstallOptions,
+    choices: &Choices,
+    report: &mut InstallReport,
+) {
+    let names = choices.programs.iter().map(|program| program.name);
+    let paths: Vec<String> = names.map(|name| format!("{}/{name}", choices.bin_dir)).collect();
+    if paths.is_empty() || !options.root.join("sys/fs/selinux/enforce").exists() {
+        return;
+    }
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    report.commands.push(host::command_line("restorecon", &paths));
+    if !options.dry_run
+        && let Err(error) = host.run("restorecon", &paths)
+    {
+        report.notes.push(error.line());
+    }
 }
 
 /// Makes systemd use what was changed, now or by an installation that was `unfinished`.
