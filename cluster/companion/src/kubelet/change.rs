@@ -46,7 +46,7 @@ impl Kubelet {
         let (notation, is_plain) = notation(root, &file, configuration, is_new);
         let lines = head.chain(periods.fields(notation)).collect();
         let layout = LAYOUTS.iter().find(|layout| Path::new(layout.config) == file);
-        let rewritten = layout.map_or("", |layout| layout.rewritten);
+        let rewritten = layout.map_or(self.distribution.rewritten, |layout| layout.rewritten);
         Some(KubeletChange { file, is_new, lines, is_plain, rewritten })
     }
 }

@@ -15,6 +15,9 @@ pub(super) struct Distribution {
     pub(super) source: ArgumentsSource,
     /// The container runtime endpoint if nothing names one.
     pub(super) endpoint: &'static str,
+    /// Who writes the kubelet's configuration again, wherever that is, and where to make a change that lasts; empty if nobody
+    /// does.
+    pub(super) rewritten: &'static str,
 }
 
 /// Where a kubelet's arguments come from.
@@ -39,6 +42,7 @@ pub(super) static KUBELET: Distribution = Distribution {
     processes: &["kubelet"],
     source: ArgumentsSource::CommandLine,
     endpoint: "unix:///run/containerd/containerd.sock",
+    rewritten: "",
 };
 
 const RANCHERS_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
@@ -55,6 +59,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
             data: "/var/lib/rancher/k3s",
         }),
         endpoint: RANCHERS_CONTAINERD,
+        rewritten: "",
     },
     // Its kubelet is a process of its own in the unit of its parent.
     &Distribution {
@@ -67,6 +72,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
             data: "/var/lib/rancher/rke2",
         }),
         endpoint: RANCHERS_CONTAINERD,
+        rewritten: "",
     },
     &Distribution {
         units: &["snap.microk8s.daemon-kubelite.service", "snap.microk8s.daemon-kubelet.service"],
@@ -74,6 +80,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
         processes: &["kubelite"],
         source: ArgumentsSource::ArgumentsFile("/var/snap/microk8s/current/args/kubelet"),
         endpoint: "unix:///var/snap/microk8s/common/run/containerd.sock",
+        rewritten: "",
     },
     // Its kubelet is a process of its own too; its settings are not read here.
     &Distribution {
@@ -82,6 +89,8 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
         processes: &[],
         source: ArgumentsSource::Process,
         endpoint: "unix:///run/k0s/containerd.sock",
+        rewritten: "k0s writes it at each start: make the change in the node's profile, spec.workerProfiles of the \
+                    cluster's configuration, from which the file follows",
     },
     // Its kubelet is part of it, as is the API server.
     &Distribution {
@@ -90,6 +99,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
         processes: &["microshift"],
         source: ArgumentsSource::Nowhere,
         endpoint: "unix:///run/crio/crio.sock",
+        rewritten: "",
     },
 ];
 

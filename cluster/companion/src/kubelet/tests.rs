@@ -855,3 +855,18 @@ fn a_kubelet_is_expected_at_the_next_boot_only_if_something_starts_its_unit() {
     let only_wanted = [("etc/systemd/system/multi-user.target.wants/k3s.service", "")];
     assert_eq!(enabled_unit(Root::with(&only_wanted).0.path()), None, "there is no such unit");
 }
+
+/// k0s writes its kubelet's file at each start.
+#[test]
+fn who_writes_a_file_again_is_known_by_the_distribution_wherever_the_file_is() {
+    let root = Root::with(&[
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/cmdline", "kubelet\0--config=/data/k0s/kubelet-config.yaml\0"),
+        ("proc/9/cgroup", "0::/system.slice/k0sworker.service\n"),
+        ("data/k0s/kubelet-config.yaml", "shutdownGracePeriod: 90s\n"),
+    ]);
+    let kubelet = &root.find(true)[0];
+    let said = kubelet.configuration(root.0.path()).unwrap();
+    let change = kubelet.change(root.0.path(), &said, &Periods::default()).unwrap();
+    assert!(change.rewritten.contains("spec.workerProfiles"), "{change:?}");
+}
