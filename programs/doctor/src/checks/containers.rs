@@ -99,7 +99,8 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
             facts.config.file.display()
         ),
         RuntimeKind::Systemd => {
-            "start the kernel with these controllers: without `cgroup_disable=` on its command line"
+            "start the kernel with these controllers: on its command line (on a Raspberry Pi in cmdline.txt) add \
+             `cgroup_enable=memory`, and leave out `cgroup_disable=`; in a container the host decides"
                 .to_owned()
         }
         // A container runtime sets limits itself, and starts no container that it cannot limit.

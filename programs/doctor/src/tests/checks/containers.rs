@@ -392,7 +392,7 @@ fn a_runtime_without_a_name_is_not_named() {
 #[test]
 fn limits_that_are_not_enforced_are_found_where_the_agent_sets_them_with_the_runtimes_own_advice() {
     for (runtime, advice) in
-        [(RuntimeKind::Process, "runtime: systemd"), (RuntimeKind::Systemd, "cgroup_disable=")]
+        [(RuntimeKind::Process, "runtime: systemd"), (RuntimeKind::Systemd, "cgroup_enable=memory")]
     {
         let mut facts = healthy();
         facts.config.config.node.runtime = runtime;
