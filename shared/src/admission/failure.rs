@@ -32,9 +32,6 @@ pub enum AdmissionFailure {
         /// The requirement that is not met.
         description: Cow<'static, str>,
     },
-    /// Anything else.
-    #[error("GeneralPredicates failed due to {0}, which is unexpected.")]
-    Other(String),
 }
 
 /// All reasons why a pod does not fit, in the order in which they are reported. Empty if it fits.
@@ -72,19 +69,6 @@ impl AdmissionFailure {
         match self {
             Self::InsufficientResource { resource, .. } => Cow::Owned(format!("OutOf{resource}")),
             Self::PredicateFailure { name, .. } => Cow::Borrowed(name),
-            Self::Other(_) => Cow::Borrowed("UnexpectedPredicateFailureType"),
-        }
-    }
-
-    /// A summary in two or three words, as a scheduler counts failures: `Insufficient cpu`.
-    #[must_use]
-    pub fn summary(&self) -> Cow<'_, str> {
-        match self {
-            Self::InsufficientResource { resource, .. } => {
-                Cow::Owned(format!("Insufficient {resource}"))
-            }
-            Self::PredicateFailure { description, .. } => Cow::Borrowed(description),
-            Self::Other(what) => Cow::Borrowed(what),
         }
     }
 
@@ -106,7 +90,6 @@ impl AdmissionFailure {
         match self {
             Self::InsufficientResource { requested, capacity, .. } => requested <= capacity,
             Self::PredicateFailure { .. } => *self != Self::NODE_NAME,
-            Self::Other(_) => false,
         }
     }
 

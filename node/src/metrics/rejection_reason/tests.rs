@@ -61,7 +61,6 @@ fn every_rejection_of_the_fit_counts_under_its_own_reason() {
         AdmissionFailure::NODE_NAME,
         AdmissionFailure::NODE_PORTS,
         AdmissionFailure::TAINT_TOLERATION,
-        AdmissionFailure::Other(String::new()),
         insufficient("cpu"),
         insufficient("pods"),
     ] {
