@@ -38,7 +38,7 @@ pub(crate) struct CriClient {
     times: CriTimes,
     /// Notified when a connection has closed.
     lost: Arc<Notify>,
-    peer: connection::Peer,
+    peer: connection::RuntimePeer,
 }
 
 impl CriClient {
@@ -52,7 +52,7 @@ impl CriClient {
             return Err(RuntimeEndpointError { endpoint: endpoint.to_owned() });
         }
         let uri = format!("unix://{path}");
-        let (lost, peer) = (Arc::new(Notify::new()), connection::Peer::default());
+        let (lost, peer) = (Arc::new(Notify::new()), connection::RuntimePeer::default());
         let connector =
             connection::Connector::new(Path::new(path), Arc::clone(&lost), peer.clone());
         // A socket has no address, but gRPC requires one.

@@ -19,12 +19,12 @@ use winddown_shared::Mutex;
 pub(super) struct Connector {
     path: Arc<Path>,
     lost: Arc<Notify>,
-    peer: Peer,
+    peer: RuntimePeer,
 }
 
 /// The process at the other end of the newest connection, while that lasts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peer(Arc<Mutex<Weak<u32>>>);
+pub(super) struct RuntimePeer(Arc<Mutex<Weak<u32>>>);
 
 /// A connection. hyper reads from it all the time, so it is dropped as soon as it breaks.
 #[derive(Debug)]
@@ -36,12 +36,12 @@ pub(super) struct RuntimeConnection {
 }
 
 impl Connector {
-    pub(super) fn new(path: &Path, lost: Arc<Notify>, peer: Peer) -> Self {
+    pub(super) fn new(path: &Path, lost: Arc<Notify>, peer: RuntimePeer) -> Self {
         Self { path: path.into(), lost, peer }
     }
 }
 
-impl Peer {
+impl RuntimePeer {
     /// The PID; `None` without a connection.
     pub(super) fn process(&self) -> Option<u32> {
         self.0.lock().upgrade().map(|process| *process)
