@@ -176,10 +176,8 @@ async fn the_window_is_the_shortest_that_this_process_may_have() {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     let sys_resource = u64::from_str_radix(mask.trim(), 16).unwrap() >> 24 & 1 == 1;
     let (stall, window) = if sys_resource { (70, 500) } else { (280, 2000) };
-    let expected = PsiTrigger {
-        stall: Duration::from_millis(stall),
-        window: Duration::from_millis(window),
-    };
+    let expected =
+        PsiTrigger { stall: Duration::from_millis(stall), window: Duration::from_millis(window) };
     assert_eq!(armed, Armed { trigger: expected, as_asked: sys_resource });
 }
 
