@@ -93,7 +93,7 @@ pub use one_thread::OneThread;
 pub use proc_stat::ProcStat;
 pub use process::{Users, cgroups_of, ignored_signals, is_setuid};
 pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
-pub use replace::{Durability, replace, replace_private, sync_directory};
+pub use replace::{Durability, remove_drafts, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, path_word, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};

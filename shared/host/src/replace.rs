@@ -83,6 +83,25 @@ pub fn replace_private(path: &Path, durability: Durability, content: &[u8]) -> i
     replace(path, 0o600, durability, content)
 }
 
+/// Removes what interrupted calls of [`replace`] have left in a directory: it may be a key. Only call this at a program's
+/// start, before it writes files there: later, such a file may be one that is being written. What cannot be removed
+/// stays. Blocks on the file system.
+pub fn remove_drafts(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && is_draft(&entry.file_name().to_string_lossy()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_draft(name: &str) -> bool {
+    let letters = name.strip_prefix(".tmp-").and_then(|rest| rest.rsplit_once('-'));
+    letters.is_some_and(|(_, letters)| {
+        letters.len() == 6 && letters.bytes().all(|letter| letter.is_ascii_hexdigit())
+    })
+}
+
 /// Waits until the names in a directory would outlast a power cut.
 ///
 /// # Errors
@@ -112,6 +131,22 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
         }
         assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_an_interrupted_call_left_is_removed_and_nothing_else() {
+        let there = tempfile::tempdir().unwrap();
+        let at = |name: &str| there.path().join(name);
+        // As if the program had been killed.
+        let draft = std::mem::ManuallyDrop::new(Draft::create(there.path(), "client.pem").unwrap());
+        let others = ["client.pem", ".tmp-1-17", ".tmp-012abc", "x.tmp-a-012abc", ".tmp-a-name12"];
+        others.iter().for_each(|name| fs::write(at(name), "").unwrap());
+        fs::create_dir(at(".tmp-directory-012abc")).unwrap();
+        symlink(at("client.pem"), at(".tmp-link-012abc")).unwrap();
+        remove_drafts(there.path());
+        assert!(!draft.path.exists());
+        assert_eq!(fs::read_dir(there.path()).unwrap().count(), others.len() + 2);
+        remove_drafts(&at("missing"));
     }
 
     #[test]

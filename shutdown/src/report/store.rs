@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, ReportSink, ShutdownReport};
 use crate::json_file::{FileError, JsonFile};
 use names::{ReportName, RunKind, outdated};
-use winddown_host::{Durability, replace_private};
+use winddown_host::{Durability, remove_drafts, replace_private};
 use winddown_shared::error_chain;
 
 mod names;
@@ -132,11 +132,7 @@ impl ReportStore {
     /// Removes files that a power cut or a killed agent left half-written. Only call this at the agent's
     /// start: later, such a file may be one that a drain or a shutdown is writing. Blocks on the disk.
     pub fn remove_drafts(&self) {
-        let drafts = self.entries().into_iter().flatten().filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(names::is_draft)
-        });
-        drafts.for_each(|path| remove(&path));
+        remove_drafts(&self.directory);
     }
 
     /// Reads all reports. If the directory does not exist, there are none.

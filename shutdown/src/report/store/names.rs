@@ -87,11 +87,6 @@ impl RunKind {
     }
 }
 
-/// Whether this is the name of a report's file that was not written completely.
-pub(super) fn is_draft(name: &str) -> bool {
-    name.strip_prefix(".tmp-").and_then(RunKind::split).is_some()
-}
-
 /// Returns the files of `oldest_first` that are over the limit: shutdowns of other boots than the last
 /// `keep` that had one, and all but the last `keep` drains and drills.
 pub(super) fn outdated(oldest_first: Vec<ReportName>, keep: usize) -> Vec<ReportName> {

@@ -95,7 +95,7 @@ fn two_kinds_of_run_in_the_same_millisecond_are_two_reports() {
 fn what_a_power_cut_left_behind_is_removed_at_the_start_and_never_while_reports_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path());
-    let remains = [".tmp-shutdown-abc", ".tmp-drain-abc", ".tmp-drill-abc"]
+    let remains = [".tmp-shutdown-012abc", ".tmp-drain-345def", ".tmp-drill-678abc"]
         .map(|name| directory.path().join(name));
     remains.iter().for_each(|path| fs::write(path, "cut off").unwrap());
     store.write(&at(1)).unwrap();
