@@ -4,9 +4,11 @@
 //! which containers the pod had and of which kind each was; the complete record serves an agent that restarts within
 //! the same boot, because hooks need the environment.
 
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid, WallTime, error_chain};
@@ -53,11 +55,17 @@ fn is_of_another(path: &Path, mark: &str) -> bool {
     known.is_some_and(|known| known.spec_mark().is_some_and(|known| known != mark))
 }
 
-/// Reads the records of the pod.
+/// Reads the records of the pod. Strips the values from a record on disk that an earlier version wrote.
 pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> FoundRecords {
     let path = paths::pod(config, uid).join(record::POD);
     let on_disk: Option<api::Pod> = record::read(&path);
     let written = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+    if let (Some(object), Some(written)) = (&on_disk, written)
+        && has_values(object)
+    {
+        keep_whole(config, uid, object, false);
+        strip(&path, object, written);
+    }
     let whole = whole_path(config, uid).and_then(|path| record::read::<api::Pod>(&path));
     let is_it = |object: api::Pod| Pod::new(object).ok().filter(|pod| pod.uid() == uid);
     let pod = whole.and_then(is_it).or_else(|| on_disk.and_then(is_it));
@@ -105,6 +113,25 @@ fn make_private_dir(path: &Path) -> Result<(), RecordError> {
     let Some(dir) = path.parent() else { return Ok(()) };
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(RecordError::new("create", dir))
+}
+
+fn strip(path: &Path, object: &api::Pod, written: SystemTime) {
+    let stripped = record::write(path, &without_values(object.clone()), true)
+        .map_err(io::Error::other)
+        // The modification time is the pod's start time.
+        .and_then(|()| std::fs::File::options().append(true).open(path)?.set_modified(written));
+    if let Err(error) = stripped {
+        tracing::warn!(path = %path.display(), error = error_chain(&error),
+            "values of a pod's environment stay on disk: remove the file");
+    }
+}
+
+fn has_values(object: &api::Pod) -> bool {
+    let specs = object.spec.iter();
+    let mut all = specs.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
+    let mut annotations = object.metadata.annotations.iter();
+    all.any(|container| container.env.is_some())
+        || annotations.any(|annotations| annotations.contains_key(LAST_APPLIED))
 }
 
 fn without_values(mut object: api::Pod) -> api::Pod {

@@ -48,3 +48,24 @@ async fn values_of_the_environment_are_kept_in_memory_only_and_hooks_have_them_a
         assert_eq!(std::fs::read_dir(bed.path(directory)).unwrap().count(), 0, "{directory}");
     }
 }
+
+#[tokio::test]
+async fn values_that_an_earlier_version_wrote_to_the_disk_are_taken_off_it() {
+    let bed = Bed::new();
+    let mut main = sh("main", "exec sleep 1000");
+    main["env"] = json!([{"name": "TOKEN", "value": VALUE}]);
+    let pod = applied(&bed.pod_of(&json!({"containers": [main]})));
+    let runtime = bed.open().await;
+    runtime.sync_pod(&pod).await.unwrap();
+    let before = runtime.pod_status(pod.uid()).await.unwrap().started_at;
+    drop(runtime);
+    let record = bed.path(&format!("state/pods/{}/pod.json", pod.uid()));
+    let written = std::fs::metadata(&record).unwrap().modified().unwrap();
+    std::fs::write(&record, serde_json::to_vec(pod.object()).unwrap()).unwrap();
+    std::fs::File::options().append(true).open(&record).unwrap().set_modified(written).unwrap();
+    let runtime = bed.open().await;
+    assert_eq!(holders(&bed.path("state")), Vec::<String>::new());
+    assert_eq!(&*runtime.list_pods().await.unwrap()[0].name, "web");
+    assert!(before.is_some() && std::fs::metadata(&record).unwrap().modified().unwrap() == written);
+    runtime.stop_pod(pod.uid(), None, Grace::fixed(Duration::from_millis(1))).await.unwrap();
+}
