@@ -14,10 +14,11 @@ use winddown_shared::{
 
 use crate::EndingPods;
 use crate::{
-    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordStore,
-    ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
+    AdmissionGate, BootClock, Budget, GroupReport, Policy, ProgressPhase, ProgressSender,
+    RecordStore, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
 };
 use signals::{ShutdownSignals, SignalState, until};
+use unstored::UnstoredReports;
 
 mod admission;
 mod fallback;
@@ -27,6 +28,7 @@ mod shutdown_run;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod unstored;
 
 pub(crate) use shutdown_run::status_of_ended;
 pub(crate) use signals::before_now;
@@ -89,6 +91,7 @@ pub struct ShutdownParts<K> {
 /// with the time left.
 pub struct ShutdownController<K> {
     parts: ShutdownParts<K>,
+    unstored: UnstoredReports,
 }
 
 /// How a run ended.
@@ -196,7 +199,7 @@ impl<K: EndingPods> ShutdownParts<K> {
 impl<K: EndingPods> ShutdownController<K> {
     /// Creates a controller. It does nothing until [`run`](Self::run) is polled.
     pub fn new(parts: ShutdownParts<K>) -> Self {
-        Self { parts }
+        Self { unstored: UnstoredReports::new(Arc::clone(&parts.reports)), parts }
     }
 
     /// Follows the login manager, the notices and the unit's stop until `stop` is cancelled or the inhibitor is gone.
@@ -397,6 +400,8 @@ impl<K: EndingPods> ShutdownController<K> {
         self.follow_reasons(signal);
         let epoch = signal.login.preparing.then_some(signal.login.epoch);
         if epoch.is_some() {
+            let budget = Budget::new(&self.parts.policy.borrow(), signal.login.delay);
+            self.keep_before_release(budget.reserve).await;
             self.parts.inhibitor.release().await;
         }
         // A notice that terminates no pod releases nothing.

@@ -211,6 +211,11 @@ impl ShutdownReport {
         self.started_at.strftime("%Y%m%dT%H%M%S.%3fZ").to_string()
     }
 
+    /// Whether the node stayed up: the run was called off, in its course or after its end.
+    pub(crate) fn left_the_node_up(&self) -> bool {
+        self.outcome == Outcome::Cancelled || self.node_stayed_up
+    }
+
     /// Combines the header with the results of the run.
     pub(crate) fn new(header: ReportHeader, run: RunReport, ended: Ended) -> Self {
         Self {

@@ -130,8 +130,10 @@ pub(super) fn find(
         true => or_none(reports.shutdown_of_boot(boot_id), problems),
         false => None,
     };
+    let of_record = record.as_ref().map_or(Ok(None), |record| reports.of_run(record));
+    let of_record = or_none(of_record, problems);
     let boot_id = boot_id.to_owned();
-    let evidence = Evidence { boot_id, mark: mark.clone(), report, same_boot, record };
+    let evidence = Evidence { boot_id, mark: mark.clone(), report, same_boot, record, of_record };
     (last_boot(evidence), mark)
 }
 

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout_at};
-use winddown_shared::{Backoff, Event, WallTime, error_chain};
+use tokio::time::{Instant, timeout, timeout_at};
+use winddown_shared::{Event, WallTime, error_chain};
 
 use super::ShutdownController;
 use super::release::FOR_REPORT;
 use crate::EndingPods;
 use crate::run::outcome_of;
 use crate::run_context::RunContext;
-use crate::{
-    Budget, Outcome, ReportSink, RunRecord, RunReport, ShutdownReport, StateFile, StateTimes,
-};
+use crate::{Budget, Outcome, RunRecord, RunReport, ShutdownReport, StateFile, StateTimes};
 
 /// The shortest time that the disk gets.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
@@ -26,9 +24,6 @@ const LONGEST_TELLING: Duration = Duration::from_secs(10);
 
 /// How long to wait for the disk to store that a run was called off.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Between attempts to store a report.
-const STORE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The task that writes the start of the run into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
@@ -71,22 +66,13 @@ impl<K: EndingPods> ShutdownController<K> {
         reserved.max(last.min(now + LONGEST_TELLING))
     }
 
-    /// Stores the report if there is time, and returns whether it is stored. For a run that was called off,
-    /// retries until the report is stored or the agent exits.
+    /// Stores the report if there is time, and returns whether it is stored. If it is not, it is retried until it is
+    /// stored or the agent exits.
     pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
-        let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
+        let file = self.parts.state_file.clone();
         let ended_at = report.finished_at;
-        let keep = spawn_blocking(move || {
-            let Err(error) = sink.keep(&report) else { return true };
-            let error = error_chain(&error);
-            if report.outcome == Outcome::Cancelled || report.node_stayed_up {
-                tracing::warn!(error, "cannot store the shutdown report; retrying");
-                tokio::spawn(retry_store(sink, report));
-            } else {
-                tracing::error!(log_kind = "reportLost", error, "the shutdown report is lost");
-            }
-            false
-        });
+        let stays_up = report.left_the_node_up();
+        let keep = tokio::spawn(self.unstored.clone().store(report));
         let note = async move {
             // One after the other, or a slow first write could overwrite the second.
             let times = noted.await.unwrap_or_default();
@@ -99,13 +85,34 @@ impl<K: EndingPods> ShutdownController<K> {
         if noted.is_err() {
             tracing::warn!("the disk does not respond; the shutdown state file is out of date");
         }
-        let lost = match kept {
-            Ok(Ok(kept)) => return kept,
-            Ok(Err(_)) => "writing the shutdown report panicked; the report is lost",
-            Err(_) => "the disk does not answer; the shutdown is released without a report",
+        let error = match kept {
+            Ok(Ok(Ok(()))) => return true,
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(_)) => "the attempt panicked, which is a bug".to_owned(),
+            Err(_) => "the disk does not answer".to_owned(),
         };
-        tracing::error!(log_kind = "reportLost", "{lost}");
+        if stays_up {
+            tracing::warn!(error, "cannot store the shutdown report; retrying");
+        } else {
+            tracing::error!(
+                log_kind = "reportLost",
+                error,
+                "the shutdown report is lost if the agent exits before the disk takes it; retrying"
+            );
+        }
         false
+    }
+
+    /// Tries once more to store what the disk has refused, before a release that leaves the agent `time` for it.
+    pub(super) async fn keep_before_release(&self, time: Duration) {
+        if self.unstored.is_empty() {
+            return;
+        }
+        let unstored = self.unstored.clone();
+        let attempt = tokio::spawn(async move { unstored.attempt().await });
+        if !matches!(timeout(time, attempt).await, Ok(Ok(Ok(())))) {
+            tracing::error!(log_kind = "reportLost", "the shutdown report is lost");
+        }
     }
 
     /// Reports a run that was called off while no agent was running. If it was not complete, it is assumed to
@@ -169,19 +176,6 @@ impl<K: EndingPods> ShutdownController<K> {
         });
         if timeout_at(Instant::now() + DISK_TIMEOUT, join_all(writes)).await.is_err() {
             tracing::warn!("the disk does not respond; the record is not closed");
-        }
-    }
-}
-
-/// Retries: a disk that was full when the run was called off may have space again.
-async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
-    let (report, mut backoff) = (Arc::new(report), STORE_BACKOFF);
-    loop {
-        sleep(backoff.next_delay()).await;
-        let (sink, report) = (Arc::clone(&sink), Arc::clone(&report));
-        if let Ok(Ok(())) = spawn_blocking(move || sink.keep(&report)).await {
-            tracing::info!("the shutdown report is stored now");
-            return;
         }
     }
 }

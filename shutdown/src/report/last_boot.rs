@@ -26,6 +26,8 @@ pub struct Evidence {
     /// The last record of a run of an earlier boot, or of this one if the system was started again since
     /// ([`RunRecord::is_of`]).
     pub record: Option<RunRecord>,
+    /// The stored report of the run in `record`, whatever became of it.
+    pub of_record: Option<ShutdownReport>,
 }
 
 /// How the node went down before this boot.
@@ -50,7 +52,10 @@ pub enum LastBoot {
 
 /// Determines from `evidence` how the node went down before this boot.
 pub fn last_boot(evidence: Evidence) -> LastBoot {
-    let Evidence { boot_id, mark, report, same_boot, record } = evidence;
+    let Evidence { boot_id, mark, report, same_boot, record, of_record } = evidence;
+    // A disk that was full may never have taken the end of a run whose report it took later.
+    let record =
+        record.filter(|_| of_record.as_ref().is_none_or(|of_it| !of_it.left_the_node_up()));
     if let Some(record) = record.as_ref().filter(|r| r.report.boot_id == boot_id && ends_a_boot(r))
     {
         let reported = same_boot.filter(|report| !is_of_later_run(record, report));
@@ -79,6 +84,8 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
     };
     let report = report.filter(|report| of_it(&report.boot_id) && !came_back(report));
     let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));
+    // What is stored of a run is never replaced by what its record says.
+    let record = record.filter(|_| of_record.is_none());
     match (report, record, previous) {
         (Some(report), Some(record), _) if is_of_later_run(&record, &report) => {
             LastBoot::Recorded(Box::new(report_of(record)))

@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Outcome, ReportSink, ShutdownReport};
+use super::{ReportSink, ShutdownReport};
+use crate::RunRecord;
 use crate::json_file::{FileError, JsonFile};
 use names::{ReportName, RunKind, outdated};
 use winddown_host::{Durability, remove_drafts, replace_private};
@@ -175,6 +176,15 @@ impl ReportStore {
         self.newest(|_| true, |report| report.boot_id != boot_id)
     }
 
+    /// Reads the report of the run that `record` is of, whatever became of the run.
+    ///
+    /// # Errors
+    /// Fails if the directory or the report cannot be read.
+    pub fn of_run(&self, record: &RunRecord) -> Result<Option<ShutdownReport>, FileError> {
+        let files = self.files()?;
+        self.file_of(&files, &record.report).map(|file| read(&file.path)).transpose()
+    }
+
     /// Reads the newest wanted shutdown. Broken files are skipped; the listing names them.
     fn newest(
         &self,
@@ -195,16 +205,25 @@ impl ReportStore {
             return Ok(self.directory.join(ReportName::of(1, report)));
         };
         // A run is reported again if the agent is killed between its report and the final record, so that
-        // the next agent finishes the run; and if it is called off after its end. The name identifies the
-        // run: no boot has two runs of a kind that began in the same millisecond.
-        let is_of_it = |file: &&ReportName| {
-            self.directory.join(ReportName::of(file.number, report)) == file.path
-        };
-        if let Some(again) = files.iter().rev().find(is_of_it) {
+        // the next agent finishes the run; and if it is called off after its end.
+        if let Some(again) = self.file_of(&files, report) {
             return Ok(again.path.clone());
         }
         // Numbered, so that the order survives a clock that was set back between two boots.
         Ok(self.directory.join(ReportName::of(last.number.saturating_add(1), report)))
+    }
+
+    /// Finds the file of the run that `report` is of. The name identifies the run: no boot has two runs of a kind that
+    /// began in the same millisecond.
+    fn file_of<'a>(
+        &self,
+        files: &'a [ReportName],
+        report: &ShutdownReport,
+    ) -> Option<&'a ReportName> {
+        files
+            .iter()
+            .rev()
+            .find(|file| self.directory.join(ReportName::of(file.number, report)) == file.path)
     }
 
     /// The report files, oldest first.
@@ -240,7 +259,7 @@ impl ReportSink for ReportStore {
 /// Whether the report is of a shutdown that was not called off.
 fn is_final_shutdown(report: &ShutdownReport) -> bool {
     let is_shutdown = RunKind::of(report.trigger) == RunKind::Shutdown;
-    is_shutdown && report.outcome != Outcome::Cancelled && !report.node_stayed_up
+    is_shutdown && !report.left_the_node_up()
 }
 
 /// Whether there was no space left, on the disk or in the quota.

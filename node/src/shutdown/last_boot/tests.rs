@@ -121,6 +121,38 @@ fn a_system_that_went_down_in_the_middle_gets_its_report_and_is_told_once() {
     assert!(text.starts_with("the node went down without a shutdown"), "{text}");
 }
 
+/// The disk was full when the record was to be closed, and had room for the report later.
+#[test]
+fn a_run_whose_report_says_that_the_node_stayed_up_did_not_end_the_boot_whatever_its_record_says() {
+    for after_the_end in [false, true] {
+        let machine = Machine::new();
+        machine.agent_starts("boot-1", 1);
+        machine.leave_record("boot-1", 30);
+        let mut stored = report("boot-1", 30, if after_the_end { "clean" } else { "cancelled" });
+        stored.node_stayed_up = after_the_end;
+        machine.reports.write(&stored).unwrap();
+        let (graceful, text) = told(&machine.agent_starts("boot-2", 50)).unwrap();
+        assert_eq!(graceful, Some(false));
+        assert!(text.starts_with("the node went down without a shutdown"), "{text}");
+        assert_eq!(machine.reports.list().unwrap().reports, [stored]);
+    }
+}
+
+/// The system of the first run came back, and the boot ended otherwise later.
+#[test]
+fn the_stored_report_of_a_soft_reboot_is_not_replaced_by_what_its_record_says() {
+    let machine = Machine::new();
+    machine.agent_starts("boot-1", 1);
+    machine.leave_record("boot-1", 30);
+    let mut stored = report("boot-1", 30, "clean");
+    stored.node_action = Some("softReboot".into());
+    machine.reports.write(&stored).unwrap();
+    machine.agent_starts("boot-1", 31);
+    let (_, text) = told(&machine.agent_starts("boot-2", 50)).unwrap();
+    assert!(text.starts_with("the node went down without a shutdown"), "{text}");
+    assert_eq!(machine.reports.list().unwrap().reports, [stored]);
+}
+
 #[test]
 fn a_machine_that_lost_power_is_told_apart_from_an_agent_that_was_stopped() {
     let machine = Machine::new();

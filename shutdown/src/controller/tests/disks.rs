@@ -132,6 +132,58 @@ async fn a_disk_that_fills_up_in_the_middle_does_not_bring_back_its_older_record
     site.assert_no_grace_grew();
 }
 
+/// A site whose disk refuses the report of a notice's run, which is over at once.
+async fn refused() -> (Site, Agent) {
+    let world = World::with([(pod("app", None, Some(20)), Duration::ZERO)]);
+    let mut site = Site::with_memory(world, two_fields(30, 10));
+    let agent = site.agent();
+    settle().await;
+    site.reports.full.store(true, Ordering::SeqCst);
+    site.give_notice(secs(3600));
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(600)).await;
+    assert_eq!(site.reports.all().len(), 0);
+    (site, agent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_the_disk_refused_is_stored_when_the_disk_has_room_again() {
+    let (site, _agent) = refused().await;
+    site.reports.full.store(false, Ordering::SeqCst);
+    site.until(secs(700)).await;
+    let outcomes: Vec<_> = site.reports.all().iter().map(|report| report.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Clean]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_the_disk_refused_is_tried_once_more_before_the_node_goes_down() {
+    let (mut site, _agent) = refused().await;
+    site.reports.full.store(false, Ordering::SeqCst);
+    let lock = site.lock.fake.clone();
+    let held = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&held);
+    *site.reports.meanwhile.lock().unwrap() =
+        Some(Box::new(move || seen.store(lock.is_held(), Ordering::SeqCst)));
+    site.prepare();
+    site.until(secs(1)).await;
+    assert_eq!((site.reports.all().len(), site.locks_gone()), (1, 1));
+    assert!(held.load(Ordering::SeqCst), "it was stored before the lock was released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_the_disk_refused_does_not_replace_a_newer_one_of_its_run() {
+    let (site, agent) = refused().await;
+    site.withdraw_notice();
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    site.reports.full.store(false, Ordering::SeqCst);
+    for minutes in [20, 60] {
+        site.until(secs(60 * minutes)).await;
+        let stayed_up: Vec<_> =
+            site.reports.all().iter().map(|report| report.node_stayed_up).collect();
+        assert_eq!(stayed_up, [true], "after {minutes} min");
+    }
+}
+
 // On the real clock: tokio does not advance a paused one while a thread is blocked.
 #[tokio::test]
 async fn a_hung_disk_costs_a_quarter_of_a_second_and_no_pod_its_end() {

@@ -444,6 +444,7 @@ pub(super) struct Reports {
     kept: Mutex<Vec<ShutdownReport>>,
     /// Runs while a report is written.
     pub(super) meanwhile: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub(super) full: AtomicBool,
 }
 
 impl Reports {
@@ -465,6 +466,10 @@ impl ReportSink for Reports {
         }
         if let Some(meanwhile) = &mut *self.meanwhile.lock().unwrap() {
             meanwhile();
+        }
+        if self.full.load(Ordering::SeqCst) {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(FileError::Io { what: "write", path: "/full".into(), source });
         }
         let mut kept = self.kept.lock().unwrap();
         kept.retain(|other| other.id() != report.id());
