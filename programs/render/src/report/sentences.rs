@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
-    GroupReport, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
+    BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Trigger,
+    WorkOutcome, WorkReport,
 };
 
 use crate::group_title;
@@ -131,21 +132,33 @@ pub(super) fn drain(report: &ShutdownReport) -> Option<String> {
     Some(format!("Pods were not ready for {drain} before the first SIGTERM."))
 }
 
+/// What left the pods less time than they ask for.
 pub(super) fn shortage(report: &ShutdownReport) -> String {
     let budget = &report.budget;
     let (requested, given) = (in_seconds(budget.requested), in_seconds(budget.pods));
-    let Some(delay) = budget.delay else {
-        return format!("The groups ask for {requested}, the pods got {given}.");
+    let left = match (&report.notice, budget.delay) {
+        (Some(notice), _) if is_the_limit(notice, budget) => {
+            format!("the notice leaves only {}", in_seconds(notice.deadline))
+        }
+        (_, Some(delay)) => {
+            let by = budget.delay_set_by.as_deref().map(clean);
+            let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
+            let is_unit_stop = report.trigger == Trigger::UnitStop;
+            let who = if is_unit_stop { "systemd" } else { "the login manager" };
+            format!("{who} waits only {}{by}", in_seconds(delay))
+        }
+        (_, None) => return format!("The groups ask for {requested}, the pods got {given}."),
     };
-    let by = budget.delay_set_by.as_deref().map(clean);
-    let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
-    let who = if report.trigger == Trigger::UnitStop { "systemd" } else { "the login manager" };
+    let reserve = in_seconds(budget.reserve);
     format!(
-        "The groups ask for {requested}, but {who} waits only {}{by}, and {} are in \
-         reserve: the pods got {given}.",
-        in_seconds(delay),
-        in_seconds(budget.reserve)
+        "The groups ask for {requested}, but {left}, and {reserve} are in reserve: the pods got \
+         {given}."
     )
+}
+
+/// Whether the pods' time and the reserve end when the node goes down by `notice`, to the millisecond.
+fn is_the_limit(notice: &NoticeReport, budget: &BudgetReport) -> bool {
+    notice.deadline.saturating_sub(budget.pods + budget.reserve) < Duration::from_millis(1)
 }
 
 /// A group's name, or its priority.

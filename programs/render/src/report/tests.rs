@@ -1,6 +1,6 @@
 use winddown_shared::RequestReport;
 use winddown_shutdown::{
-    BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+    BudgetReport, GroupReport, NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
 };
 
 use super::text;
@@ -147,6 +147,34 @@ pod workers at the deadline
   default/slow     20 s of 60 s     0.000     0.003    20.004  killed: main, log
 "
     );
+}
+
+#[test]
+fn what_cut_the_time_of_the_pods_is_said_to_be_what_leaves_the_least() {
+    let by_notice = "The groups ask for 30 s, but the notice leaves only 13 s, and 1.3 s are in \
+                     reserve: the pods got 11.7 s.";
+    let by_delay = "The groups ask for 30 s, but the login manager waits only 13 s (set by /a.conf), and 1.3 s are in \
+                    reserve: the pods got 11.7 s.";
+    for (delay, notice, said) in [
+        (None, Some(13_000), by_notice),
+        (Some(120_000), Some(13_000), by_notice),
+        (Some(13_000), Some(120_000), by_delay),
+        (Some(13_000), None, by_delay),
+    ] {
+        let mut run = report(Outcome::Clean, 0, vec![]);
+        run.budget.pods = ms(11_700);
+        run.budget.reserve = ms(1300);
+        run.budget.delay = delay.map(ms);
+        run.budget.delay_set_by = delay.map(|_| "/a.conf".into());
+        run.notice = notice.map(|deadline| NoticeReport {
+            source: "operator".into(),
+            text: "battery".into(),
+            deadline: ms(deadline),
+        });
+        for shown in [text(&run, false), super::html(&run)] {
+            assert!(shown.contains(said), "{delay:?}, {notice:?}: {shown}");
+        }
+    }
 }
 
 #[test]
