@@ -12,6 +12,7 @@ mod views;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
 use zbus::Connection;
 use zbus::fdo::PropertiesProxy;
 use zbus::names::InterfaceName;
@@ -26,6 +27,11 @@ use crate::logind::proxies::LoginProxy;
 use crate::logind::read_scheduled;
 use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT, job_timeout};
 use proxies::TimeDateProxy;
+
+/// How long one attempt waits for an answer where it is asked again.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A connection for queries. Dropping it closes the connection.
 #[derive(Clone, Debug)]
@@ -96,9 +102,19 @@ impl Inspector {
     /// Returns when user space was last restarted under the running kernel (`systemctl soft-reboot`), by the monotonic
     /// clock; `None` if it never was, or if systemd is older than 254.
     ///
+    /// Connects to systemd alone, for which no bus is needed. Asks again without an answer, for as long as `patience`: right
+    /// after the restart systemd is busy. The last answer takes at most some seconds more.
+    ///
     /// # Errors
     /// See [`InspectError`].
-    pub async fn soft_rebooted_at(&self) -> Result<Option<Duration>, InspectError> {
+    pub async fn soft_rebooted_at(
+        bus: &Bus,
+        patience: Duration,
+    ) -> Result<Option<Duration>, InspectError> {
+        soft_rebooted_within(bus, ANSWER_TIMEOUT, patience).await
+    }
+
+    async fn user_space_restarted(&self) -> Result<Option<Duration>, InspectError> {
         self.within("systemd", async {
             let manager = self.manager().await?;
             let count = match manager.soft_reboots_count().await {
@@ -256,6 +272,26 @@ impl Inspector {
         answer: impl Future<Output = zbus::Result<T>>,
     ) -> Result<T, InspectError> {
         within(whom, self.timeout, answer).await
+    }
+}
+
+/// Like [`Inspector::soft_rebooted_at`], where each attempt waits for `timeout`.
+async fn soft_rebooted_within(
+    bus: &Bus,
+    timeout: Duration,
+    patience: Duration,
+) -> Result<Option<Duration>, InspectError> {
+    let begun = Instant::now();
+    loop {
+        let asked = async {
+            Inspector::connect_to_systemd(bus, timeout).await?.user_space_restarted().await
+        };
+        match asked.await {
+            Err(error) if error.may_pass() && begun.elapsed() < patience => {
+                sleep(ASK_AGAIN_AFTER).await;
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -66,6 +66,14 @@ impl InspectError {
         }
     }
 
+    /// Whether the same question may be answered later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self.kind() {
+            InspectErrorKind::Silent | InspectErrorKind::Failed => true,
+            InspectErrorKind::Absent | InspectErrorKind::Denied => false,
+        }
+    }
+
     /// Classifies an error from the bus; `whom` is the service that was queried.
     pub(crate) fn of(whom: &'static str, cause: zbus::Error) -> Self {
         match kind(&cause) {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use zbus::OwnedObjectPath;
 use zbus::connection::Builder;
@@ -147,10 +147,40 @@ async fn a_soft_reboot_is_told_by_its_count_where_systemd_knows_it() {
             None => systemd(),
             Some(count) => serving(move || SoftManager(count)),
         };
-        let inspector = Inspector::connect(&bus, TIMEOUT).await.unwrap();
-        let seen = inspector.soft_rebooted_at().await.unwrap();
+        let seen = soft_rebooted_within(&bus, TIMEOUT, Duration::ZERO).await.unwrap();
         assert_eq!(seen, at.map(Duration::from_secs), "{count:?}");
     }
+}
+
+/// On the way up systemd is busy, and without its answer the notices of the system before would count.
+#[tokio::test]
+async fn a_soft_reboot_is_asked_for_again_while_systemd_is_silent() {
+    let (timeout, patience) = (Duration::from_millis(300), Duration::from_secs(60));
+    let bus = silent_at_first(2, serving(|| SoftManager(1)));
+    let seen = soft_rebooted_within(&bus, timeout, patience).await.unwrap();
+    assert_eq!(seen, Some(Duration::from_secs(90)));
+    let hung = silent_at_first(usize::MAX, systemd());
+    let error = soft_rebooted_within(&hung, timeout, Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), InspectErrorKind::Silent);
+    let absent = Bus::Peer(Arc::new(|| Err(io::ErrorKind::NotFound.into())));
+    let begun = Instant::now();
+    let error = soft_rebooted_within(&absent, timeout, patience).await.unwrap_err();
+    assert_eq!(error.kind(), InspectErrorKind::Absent);
+    assert!(begun.elapsed() < patience, "nothing is there that could answer");
+}
+
+/// A way to `bus` on which the first connections are accepted and hear nothing.
+fn silent_at_first(connections: usize, bus: Bus) -> Bus {
+    let (left, silent) = (Mutex::new(connections), Mutex::new(Vec::new()));
+    Bus::Peer(Arc::new(move || {
+        let mut left = left.lock().unwrap();
+        let Bus::Peer(connect) = &bus else { unreachable!() };
+        let Some(fewer) = left.checked_sub(1) else { return connect() };
+        *left = fewer;
+        let (ours, theirs) = UnixStream::pair()?;
+        silent.lock().unwrap().push(theirs);
+        Ok(ours)
+    }))
 }
 
 /// A service manager behind a socket of its own.

@@ -14,7 +14,7 @@ use winddown_host::{UsagePaths, machine::boot_clock};
 use winddown_node::{DiskRoom, KubeletFacts};
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
-use winddown_systemd::inspect::Inspector;
+use winddown_systemd::inspect::{InspectErrorKind, Inspector};
 
 /// The variable that names the cgroup whose limits bound the node, for an agent in a container and for tests.
 const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
@@ -53,20 +53,14 @@ pub(super) fn look_at_kubelet(
     }
 }
 
-/// How long the agent's start waits for systemd's answer; a system bus answers within milliseconds.
-const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// For how long the agent's start asks systemd, which answers within milliseconds unless the machine is busy.
+const SYSTEMD_PATIENCE: Duration = Duration::from_secs(8);
 
 /// The boot clock, with the time when user space was last started, which a soft reboot does again. Where the kind
 /// of a shutdown is unknown, this distinguishes a soft reboot from the others.
 pub(super) async fn boot_clock_of_user_space() -> BootClock {
     let clock = boot_clock();
-    let asked = async {
-        Inspector::connect_to_systemd(&Bus::System, SYSTEMD_ANSWER_TIMEOUT)
-            .await?
-            .soft_rebooted_at()
-            .await
-    };
-    match asked.await {
+    match Inspector::soft_rebooted_at(&Bus::System, SYSTEMD_PATIENCE).await {
         Ok(Some(at)) => {
             // systemd's monotonic clock does not count the time that the machine is suspended.
             let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(at, Duration::from);
@@ -75,8 +69,18 @@ pub(super) async fn boot_clock_of_user_space() -> BootClock {
             clock.with_system_start(started)
         }
         Ok(None) => clock,
+        // Nothing else soft-reboots.
+        Err(error) if error.kind() == InspectErrorKind::Absent => {
+            tracing::debug!(
+                "there is no systemd that could have soft-rebooted the system: {error}"
+            );
+            clock
+        }
         Err(error) => {
-            tracing::debug!("whether this is a soft reboot is not known: {error}");
+            tracing::warn!(
+                "it is unknown whether the system was soft-rebooted, and taken for the one that the kernel started: a \
+                 drain or notice from before may be in effect; `winddown undrain` withdraws it: {error}"
+            );
             clock
         }
     }
