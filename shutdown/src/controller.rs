@@ -364,7 +364,9 @@ impl<K: EndingPods> ShutdownController<K> {
     async fn ask_machine(&self, record: &RunRecord, signals: &mut ShutdownSignals) {
         let signal = signals.current();
         if !signal.ends_the_node() && signal.machine == MachineState::Unknown {
-            let delay = self.parts.policy.borrow().delay_wanted();
+            // As the run was told: what is configured now is for the next.
+            let budget = record.budget();
+            let delay = budget.delay.unwrap_or(budget.pods + budget.reserve);
             signals.found(self.parts.inhibitor.machine().await, self.start_of(record), delay);
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::InPlacePolicy;
 use crate::budget::whole_seconds;
+use crate::{GroupReport, InPlacePolicy, Role, ShutdownReport};
 
 #[cfg(test)]
 mod tests;
@@ -200,6 +200,30 @@ impl Policy {
             by_priority.into_iter().map(|(priority, period)| GroupPolicy { priority, period });
         let groups = Groups::ByPriority(sorted.collect());
         Ok(Self { groups, is_listed: true, ..Self::disabled() })
+    }
+
+    /// The policy that `run` was planned by, as far as its report says; for the rest `now`. For an agent that finds the run
+    /// under way and has been configured to stop no pods.
+    pub(crate) fn of_run(run: &ShutdownReport, now: &Self) -> Self {
+        let is_named =
+            |name: &str| run.groups.iter().any(|group| group.name.as_deref() == Some(name));
+        let is_by_role = Role::ALL.iter().any(|role| is_named(role.name()));
+        let groups = match is_by_role {
+            true => {
+                let ordinary = GroupReport::priorities_of_ordinary_pods(&run.groups);
+                let later = run.groups.iter().filter(|group| !ordinary.contains(&group.priority));
+                let later: Duration = later.map(|group| group.configured).sum();
+                let total = whole_seconds(run.budget.requested);
+                Groups::ByRole { total, later: later.min(total) }
+            }
+            false => {
+                let listed = run.groups.iter().filter(|group| group.name.is_none());
+                let group =
+                    |of: &GroupReport| GroupPolicy { priority: of.priority, period: of.configured };
+                Groups::ByPriority(listed.map(group).collect())
+            }
+        };
+        Self { groups, ..now.clone() }
     }
 
     /// Keeps `reserve` back at the end of a shutdown for the report and final statuses (2 s by default).

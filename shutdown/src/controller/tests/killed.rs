@@ -406,6 +406,44 @@ async fn a_configuration_that_changed_meanwhile_keeps_what_was_promised() {
     assert_eq!(site.reports.all()[0].pods().count(), 5);
 }
 
+/// A site whose run was begun by `policy` when its agent is replaced, in the middle, by one without graceful shutdown.
+async fn disabled_in_the_middle(policy: Policy) -> (Site, Agent) {
+    let mut site = Site::new(World::with(pods()), policy.with_endpoint_drain(DRAIN));
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(5)).await;
+    site.kill(first).await;
+    site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+    let second = site.agent();
+    (site, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_an_agent_with_graceful_shutdown_began_is_completed_by_one_without() {
+    let by_role = Policy::by_role(secs(30), secs(10)).unwrap();
+    for policy in [two_fields(30, 10), by_role] {
+        let (site, agent) = disabled_in_the_middle(policy.clone()).await;
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert_eq!((took, site.locks_gone()), (secs(12), 1), "{policy:?}");
+        site.assert_no_grace_grew();
+        let report = &site.reports.all()[0];
+        assert_eq!((report.outcome, report.pods().count()), (Outcome::Forced, 5), "{policy:?}");
+        assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
+        assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_is_reported_by_an_agent_without_graceful_shutdown() {
+    let (site, agent) = disabled_in_the_middle(two_fields(30, 10)).await;
+    site.until(secs(6)).await;
+    site.lock.fake.cancel();
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    assert_eq!(site.reports.all()[0].outcome, Outcome::Cancelled);
+    assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Cancelled));
+    assert!(!agent.gate.is_shut());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
 

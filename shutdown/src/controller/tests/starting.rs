@@ -8,7 +8,7 @@ use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{Outcome, PodEnd, ProgressPhase, RunPhase, RunRecord};
+use crate::{Outcome, PodEnd, Policy, ProgressPhase, RunPhase, RunRecord};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -138,8 +138,13 @@ async fn killed_past_the_login_manager(after: Duration) -> Site {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_only_the_service_manager_knows_is_not_cancelled_for_the_next_agent() {
-    for (after, resumed) in [(2, vec![secs(2)]), (9, Vec::new())] {
+    for (after, disabled, resumed) in
+        [(2, false, vec![secs(2)]), (2, true, vec![secs(2)]), (9, false, Vec::new())]
+    {
         let site = killed_past_the_login_manager(secs(after)).await;
+        if disabled {
+            site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+        }
         site.lock.fake.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
         let agent = site.agent();
         site.until(secs(60)).await;
