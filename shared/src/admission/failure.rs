@@ -128,12 +128,6 @@ impl FitFailures {
         Some(rejection)
     }
 
-    /// Whether the node's labels are the only obstacle. They may have changed since the node was last read.
-    #[must_use]
-    pub fn is_node_affinity_only(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|f| *f == AdmissionFailure::NODE_AFFINITY)
-    }
-
     /// The resources that other pods must free for this one: each once, in order, with an amount above 0.
     ///
     /// Preempting pods does not help: the failures to report. For a pod that is not critical these

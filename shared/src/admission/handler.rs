@@ -17,12 +17,6 @@ use crate::Pod;
 pub trait NodeSource: Send + Sync + 'static {
     /// The node as last read; `None` if it was never read. Must return at once.
     fn node(&self) -> Option<Arc<NodeView>>;
-
-    /// The node as it is now, bypassing every cache; `None` if it is unavailable, or nothing is
-    /// newer than [`node`](Self::node).
-    fn fresh(&self) -> Option<Arc<NodeView>> {
-        None
-    }
 }
 
 /// Admits pods that fit on the node. Refuses others with the kubelet's reason and message for the first failure.
@@ -68,19 +62,12 @@ impl<N: NodeSource> NodeFit<N> {
         pod: &Pod,
         others: &OtherPods,
     ) -> Result<(FitFailures, Arc<NodeView>), Rejection> {
-        let Some(mut node) = self.node.node() else {
+        let Some(node) = self.node.node() else {
             return Err(rejection("InvalidNodeInfo", "Kubelet cannot get node info.", true));
         };
         platform_fits(pod, &node)?;
         let used = others.used_without(pod, &node);
-        let mut failures = fit_failures(pod, &node, &used);
-        if failures.is_node_affinity_only()
-            && let Some(fresh) = self.node.fresh()
-        {
-            failures = fit_failures(pod, &fresh, &used);
-            node = fresh;
-        }
-        Ok((failures, node))
+        Ok((fit_failures(pod, &node, &used), node))
     }
 
     fn judge(&self, pod: &Pod, others: &OtherPods) -> Result<Verdict, Rejection> {

@@ -2,33 +2,16 @@
 
 use super::*;
 
-/// A node as it is cached and as it is now.
-struct Remembered {
-    cached: Arc<NodeView>,
-    fresh: Option<Arc<NodeView>>,
-}
-
-impl NodeSource for Remembered {
-    fn node(&self) -> Option<Arc<NodeView>> {
-        Some(self.cached.clone())
-    }
-
-    fn fresh(&self) -> Option<Arc<NodeView>> {
-        self.fresh.clone()
-    }
-}
-
 struct Row {
     what: &'static str,
     pod: Pod,
     others: Vec<Pod>,
-    cached: NodeView,
-    fresh: Option<NodeView>,
+    node: NodeView,
     expected: Vec<AdmissionFailure>,
 }
 
 fn row(what: &'static str, pod: Pod, expected: Vec<AdmissionFailure>) -> Row {
-    Row { what, pod, others: vec![], cached: machine1(), fresh: None, expected }
+    Row { what, pod, others: vec![], node: machine1(), expected }
 }
 
 fn tainted(key: &str, effect: &str) -> NodeView {
@@ -86,7 +69,7 @@ fn rows() -> Vec<Row> {
             ..row("hostport conflict", on_port("u", 123), vec![AdmissionFailure::NODE_PORTS])
         },
         Row {
-            cached: tainted("bar", "NoExecute"),
+            node: tainted("bar", "NoExecute"),
             ..row(
                 "taint/toleration match",
                 pod("u", &json!({"containers": [], "tolerations": tolerations})),
@@ -94,11 +77,11 @@ fn rows() -> Vec<Row> {
             )
         },
         Row {
-            cached: tainted("foo", "NoSchedule"),
+            node: tainted("foo", "NoSchedule"),
             ..row("NoSchedule taint/toleration not match", pod("u", &empty()), vec![])
         },
         Row {
-            cached: tainted("bar", "NoExecute"),
+            node: tainted("bar", "NoExecute"),
             ..row(
                 "NoExecute taint/toleration not match",
                 pod("u", &empty()),
@@ -106,55 +89,31 @@ fn rows() -> Vec<Row> {
             )
         },
         Row {
-            cached: tainted("baz", "PreferNoSchedule"),
+            node: tainted("baz", "PreferNoSchedule"),
             ..row("PreferNoSchedule taint/toleration not match", pod("u", &empty()), vec![])
         },
         Row {
-            cached: tainted("bar", "NoExecute"),
+            node: tainted("bar", "NoExecute"),
             ..row("static pods ignore taints", static_pod("u", &empty()), vec![])
         },
-        Row {
-            fresh: Some(machine1()),
-            ..row("node affinity failure", wants_foo(None), vec![affinity.clone()])
-        },
-        Row {
-            fresh: Some(labelled()),
-            ..row(
-                "node affinity failure on cached node and node name doesn't match",
-                wants_foo(Some("some-node-name")),
-                vec![affinity.clone(), name],
-            )
-        },
-        Row {
-            fresh: Some(labelled()),
-            ..row(
-                "node affinity failure on cached node, but not the fresh one",
-                wants_foo(None),
-                vec![],
-            )
-        },
-        Row {
-            cached: labelled(),
-            fresh: Some(machine1()),
-            ..row(
-                "node affinity failure on fresh node, but not the cached one",
-                wants_foo(None),
-                vec![],
-            )
-        },
-        // Differs from the kubelet: a node that cannot be read again keeps the failures.
-        row("node affinity failure, the node cannot be had", wants_foo(None), vec![affinity]),
+        row("node affinity failure", wants_foo(None), vec![affinity.clone()]),
+        row(
+            "node affinity failure and node name doesn't match",
+            wants_foo(Some("some-node-name")),
+            vec![affinity, name],
+        ),
+        Row { node: labelled(), ..row("node affinity", wants_foo(None), vec![]) },
     ]
 }
 
-// The kubelet's later rows, on skipping checks for pods that already run, have no counterpart here:
-// the intake does not run admission for a pod that the runtime shows running.
+// A node that was read anew has no row: who reads it does so before admission. The kubelet's later rows, on skipping
+// checks for pods that already run, have no counterpart here: the intake does not run admission for a pod that the
+// runtime shows running.
 #[test]
 fn every_failure_is_found_in_order() {
-    for Row { what, pod, others, cached, fresh, expected } in rows() {
-        let source = Remembered { cached: Arc::new(cached), fresh: fresh.map(Arc::new) };
+    for Row { what, pod, others, node, expected } in rows() {
         let recording = Recording::default();
-        let fit = NodeFit::new(source).with_preemption(Arc::new(recording.clone()));
+        let fit = NodeFit::new(Arc::new(node)).with_preemption(Arc::new(recording.clone()));
         let others = OtherPods::new(move || others.clone());
         let answer = fit.admit(&pod, &others);
         let verdict = fit.decide(&pod, &others);
