@@ -403,6 +403,11 @@ impl<R: Runtime> Intake<R> {
             Some(known) if known.pod.is_same_object(pod) => {}
             Some(known) => {
                 known.pod = pod.clone();
+                if has_terminal_phase(pod)
+                    && let Some(said) = self.statuses.get(pod.uid())
+                {
+                    self.statuses.set(pod.clone(), said.as_ref().clone());
+                }
                 // A pod that was not admitted and is deleted is taken to its final state, so that
                 // its source can drop it.
                 if is_over(pod) && known.waits() {

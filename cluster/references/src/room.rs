@@ -29,7 +29,7 @@ const GROWTH: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRoom(Arc<Mutex<Records>>);
 
-/// The bytes of the largest record that each pod had.
+/// The bytes of the record of each pod.
 type Records = PodUidMap<u64>;
 
 /// The turn to write. Until it is dropped nothing else is written, so that the room that was found is still there.
@@ -116,7 +116,8 @@ impl MemoryRoom {
                 return Err(PrepareError::Unavailable { what, after: None });
             }
         }
-        records.insert(uid.clone(), before.unwrap_or_default().max(bytes));
+        // A smaller one is of a pod that has terminated: the agent does not have its variables any more either.
+        records.insert(uid.clone(), bytes);
         Ok(RoomTurn { _records: records })
     }
 
@@ -384,6 +385,8 @@ mod tests {
         room.forget_record(&PodUid::new("u1"));
         fs::remove_file(directory.join("u1")).unwrap();
         record("late", 1 << 20).expect("one has gone");
+        record("u0", 1 << 10).unwrap();
+        record("later", 1 << 20).expect("one has terminated, and has no variables any more");
     }
 
     #[test]

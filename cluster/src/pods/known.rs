@@ -290,11 +290,13 @@ impl KnownPods {
     }
 
     /// Records that nothing of the pod runs any more, and its final status. Neither this agent nor
-    /// the next starts it again. Returns the pod as the next agent should find it: without its
-    /// variables, which may be secret or large.
+    /// the next starts it again. Returns the pod as the node has it from now on, and as the next agent should find it:
+    /// without its variables, which may be secret or large. One that the node refused has none but those of its object.
     pub(crate) fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) -> Option<Pod> {
         let mut inner = self.inner.lock();
-        let given = inner.pods.get_mut(uid)?.given.as_mut()?;
+        let known = inner.pods.get_mut(uid)?;
+        let was_refused = known.rejection.is_some();
+        let given = known.given.as_mut()?;
         let mut object = given.pod.object().clone();
         object.status = Some(api::PodStatus::clone(&status));
         given.last = Some(status);
@@ -303,7 +305,12 @@ impl KnownPods {
             containers.for_each(|one| one.env = None);
             spec.ephemeral_containers.iter_mut().flatten().for_each(|one| one.env = None);
         }
-        Pod::new(object).ok()
+        let ended = Pod::new(object).ok()?;
+        if !was_refused {
+            given.pod = ended.clone();
+            self.publish(&inner);
+        }
+        Some(ended)
     }
 
     /// The pods that the node has to terminate and has not reported as terminated.

@@ -244,6 +244,41 @@ async fn nothing_is_read_or_written_for_a_pod_that_does_not_fit_and_it_is_refuse
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_variables_of_a_pod_leave_the_agents_memory_when_it_has_terminated() {
+    let m = Machine::new().await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "keys", "namespace": "default"}, "data": {"k": "bGFyZ2U="}});
+    m.server.apply(secret).unwrap();
+    let agent = m.agent().await;
+    let key = json!({"secretKeyRef": {"name": "keys", "key": "k"}});
+    let main = json!({"name": "main", "image": "none", "env": [{"name": "KEY", "valueFrom": key}]});
+    let once = m.bind_with("once", &json!({"restartPolicy": "Never", "containers": [main]}));
+    m.until_phase("once", "Running").await;
+    let has_it = |pod: &winddown_shared::Pod| {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut variables = containers.flat_map(|one| one.env.iter().flatten());
+        variables.any(|variable| variable.value.as_deref() == Some("large"))
+    };
+    let core = &agent.node.0.core;
+    let holders = || {
+        let wanted = core.wanted.borrow().clone().unwrap();
+        [
+            wanted.pods.iter().any(has_it),
+            core.workers.snapshot().iter().filter_map(|one| one.pod.as_ref()).any(has_it),
+            core.statuses.all().iter().any(|entry| has_it(&entry.pod)),
+        ]
+    };
+    assert_eq!(holders(), [true; 3]);
+    m.runtime.exit(&once, 0);
+    m.until_phase("once", "Succeeded").await;
+    until("it has gone", || holders() == [false; 3]).await;
+    let status = core.statuses.get(&once).unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Succeeded"));
+    assert_eq!(m.starts(&once), 1);
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_stays_ready_while_its_agent_is_restarted() {
     let m = Machine::new().await;
     let first = m.agent().await;

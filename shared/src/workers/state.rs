@@ -108,6 +108,10 @@ impl WorkersState {
             record.restart_requested = true;
             return None;
         }
+        if record.lifecycle >= Lifecycle::Terminated && has_terminal_phase(&pod) {
+            // Its source may need less of it now.
+            record.observed.pod = Some(pod.clone());
+        }
         if record.lifecycle == Lifecycle::Finished {
             return None;
         }
