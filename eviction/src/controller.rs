@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller,
-    PodStateProvider, PressureStats, Recorder, VictimLock, WallClock, error_chain,
+    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, Pod, PodKiller,
+    PodStateProvider, PressureStats, Recorder, RuntimeError, VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::SamplingIntervals;
@@ -19,6 +19,7 @@ use crate::conditions::Conditions;
 use crate::decide::{Shortage, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::hook::{Hook, HookCommand};
+use crate::limits::has_local_limits;
 use crate::observations::Observations;
 use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
@@ -192,6 +193,8 @@ enum Completion {
     Reclaimed(reclaiming::ReclaimDone),
     /// An alternative to an eviction: the record of the decision, and what was done.
     Alternative(u64, String),
+    /// A pod that was to come back.
+    Readmitted(Pod, Result<(), RuntimeError>),
 }
 
 impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -331,7 +334,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         self.victims.pending_reclaim.observe(&snapshot.observations);
         self.publish(decision.conditions);
         for pod in self.victims.readmission.due(decision.conditions, now) {
-            self.parts.static_pods.readmit(&pod);
+            self.readmit(pod);
         }
         // A drain ends the pods.
         if self.parts.paused_by.borrow().is_empty() {
@@ -351,6 +354,16 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         self.sampling.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
         self.sampling.next = started + self.sampling.waited;
         self.show();
+    }
+
+    /// A pod that has a limit of its own would be evicted again for what it left, for ever.
+    fn readmit(&mut self, pod: Pod) {
+        let readmitted = self.parts.static_pods.readmit(&pod, has_local_limits(&pod));
+        let mut readmitted = readmitted.map(|result| Completion::Readmitted(pod, result)).boxed();
+        match (&mut readmitted).now_or_never() {
+            Some(done) => self.note(done),
+            None => self.under_way.push(readmitted),
+        }
     }
 
     /// Publishes the state for [`EvictionView`].
@@ -398,6 +411,14 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             Completion::Reclaimed(done) => self.note_reclaimed(&done),
             Completion::Alternative(record, did) => {
                 self.shown.conclude(record, DecisionOutcome::Alternative(did));
+            }
+            Completion::Readmitted(_, Ok(())) => {}
+            Completion::Readmitted(pod, Err(error)) => {
+                tracing::warn!(
+                    pod = %pod.pod_ref(), error = error_chain(&error),
+                    "what this evicted pod left on the disks cannot be removed yet: it waits for that"
+                );
+                self.victims.readmission.note(&pod, Conditions::NONE, Instant::now());
             }
         }
         self.show();

@@ -1,10 +1,12 @@
 //! The loop's interfaces to the machine, the runtimes and the agent.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use winddown_shared::{NodeStats, Pod, PodStats};
+use winddown_shared::{NodeStats, Pod, PodStats, RuntimeError};
 
 use crate::decide::Shortage;
 use crate::observation::MemoryAvailable;
@@ -142,8 +144,12 @@ impl AlternativeWork {
 
 /// Readmits evicted static pods.
 pub trait Readmit: Send + Sync + 'static {
-    /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod.
-    fn readmit(&self, pod: &Pod);
+    /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod, and one
+    /// that is readmitted `empty` finds nothing of what it left on the disks: neither volumes nor logs.
+    ///
+    /// # Errors
+    /// What it left cannot be removed; it is readmitted later.
+    fn readmit(&self, pod: &Pod, empty: bool) -> BoxFuture<'static, Result<(), RuntimeError>>;
 
     /// The pods that an earlier agent evicted and that are terminating, or have terminated and were not readmitted: each
     /// once, when it is known. Asked again while there may be more.
@@ -190,7 +196,9 @@ impl EarlierEviction {
 
 /// Readmits no pod: where none comes back, as none from an API server does.
 impl Readmit for () {
-    fn readmit(&self, _: &Pod) {}
+    fn readmit(&self, _: &Pod, _: bool) -> BoxFuture<'static, Result<(), RuntimeError>> {
+        ready(Ok(())).boxed()
+    }
 }
 
 /// The node could not be measured.

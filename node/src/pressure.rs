@@ -21,7 +21,7 @@ use winddown_eviction::{
 use winddown_host::UsagePaths;
 use winddown_shared::{
     DesiredPods, KillReason, Mutex, Pod, PodUid, PodWorkers, PressureCondition, Runtime,
-    RuntimeSyncer, critical,
+    RuntimeError, RuntimeSyncer, critical,
 };
 
 use crate::core::Core;
@@ -62,8 +62,7 @@ struct Relief {
 
 /// Brings back static pods that were evicted.
 struct Manifests<R: Runtime> {
-    workers: PodWorkers<RuntimeSyncer<R>>,
-    wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
+    core: Arc<Core<R>>,
     returning: Arc<Notify>,
     /// The pods that an earlier agent evicted and that no worker has taken up yet.
     earlier: Mutex<Vec<PodUid>>,
@@ -117,8 +116,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         let wake = Arc::new(Notify::new());
         let returning = Arc::<Notify>::default();
         let static_pods = Manifests {
-            workers: core.workers.clone(),
-            wanted: core.wanted.subscribe(),
+            core: Arc::clone(&core),
             returning: Arc::clone(&returning),
             earlier: Mutex::new(core.recorders.requested_by(KillReason::Eviction)),
         };
@@ -245,8 +243,8 @@ impl<R: Runtime> Readmit for Manifests<R> {
         if earlier.is_empty() {
             return EarlierEvictions::default();
         }
-        let taken_up = self.workers.snapshot();
-        let wanted = self.wanted.borrow().clone();
+        let taken_up = self.core.workers.snapshot();
+        let wanted = self.core.wanted.borrow().clone();
         let mut known = Vec::new();
         earlier.retain(|uid| {
             let Some(one) = taken_up.iter().find(|one| one.uid == *uid) else {
@@ -261,14 +259,25 @@ impl<R: Runtime> Readmit for Manifests<R> {
     }
 
     /// Replaces the worker that terminated the pod by a new one. The intake runs admission before the new one starts.
-    fn readmit(&self, pod: &Pod) {
-        let wanted = self.wanted.borrow().clone();
-        let mut wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
-        let Some(pod) = wanted.find(|wanted| wanted.uid() == pod.uid()) else { return };
+    fn readmit(&self, pod: &Pod, empty: bool) -> BoxFuture<'static, Result<(), RuntimeError>> {
+        let (core, uid) = (Arc::clone(&self.core), pod.uid().clone());
+        let returning = Arc::clone(&self.returning);
         // A pod that the workers no longer know would otherwise start without admission.
-        if self.workers.is_termination_requested(pod.uid()) {
-            self.workers.update(winddown_shared::UpdateKind::Create, pod.clone(), None);
-            self.returning.notify_one();
+        let wanted = move |core: &Core<R>| {
+            let wanted = core.wanted.borrow().clone()?;
+            let pod = wanted.pods.iter().find(|wanted| *wanted.uid() == uid)?;
+            core.workers.is_termination_requested(&uid).then(|| pod.clone())
+        };
+        async move {
+            if let (true, Some(pod)) = (empty, wanted(&core)) {
+                core.runtime.forget_pod(pod.uid()).await?;
+            }
+            if let Some(pod) = wanted(&core) {
+                core.workers.update(winddown_shared::UpdateKind::Create, pod, None);
+                returning.notify_one();
+            }
+            Ok(())
         }
+        .boxed()
     }
 }

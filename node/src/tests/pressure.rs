@@ -181,6 +181,36 @@ async fn pods_that_make_it_worse_wait_outside_and_the_evicted_one_comes_back() {
     assert_eq!((count("podRestarted"), count("podRejected")), (1, 2), "{kinds:?}");
 }
 
+/// It would be evicted again for what it wrote before, without having written a byte.
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_limit_of_its_own_comes_back_without_the_files_that_exceeded_it() {
+    let p = node(|config| config.eviction.pressure_transition_period = secs(1));
+    let mut object = kube::Pod::clone(&pod("hog", 0, 30));
+    let volume = serde_json::json!({"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}});
+    let volumes = vec![serde_json::from_value(volume).unwrap()];
+    object.spec.as_mut().unwrap().volumes = Some(volumes);
+    let (hog, web) = (Pod::new(object).unwrap(), pod("web", 0, 30));
+    p.b.want(&[&hog, &web]).await;
+    p.b.runtime.forget_fails(1);
+    for (evicted, forgotten) in [(&web, &[][..]), (&hog, std::slice::from_ref(hog.uid()))] {
+        let stops = p.b.runtime.stops().len();
+        p.uses(evicted, 700);
+        p.available(60);
+        p.until_stops(stops + 1).await;
+        p.uses(evicted, 10);
+        p.available(760);
+        let starts = p.b.runtime.starts().len();
+        tokio::time::sleep(secs(12)).await;
+        if evicted.uid() == hog.uid() {
+            assert_eq!(p.b.runtime.starts().len(), starts, "its files are still there");
+            tokio::time::sleep(secs(25)).await;
+        }
+        assert_eq!(p.b.runtime.starts().last(), Some(evicted.uid()));
+        assert_eq!(p.b.runtime.forgotten(), forgotten);
+    }
+    assert!(p.b.node.status().pods.iter().all(|pod| pod.state == PodState::Syncing));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_evicted_pod_waits_its_time_although_the_pressure_ended_sooner() {
     let p = node(|config| config.eviction.pressure_transition_period = secs(1));

@@ -1,6 +1,7 @@
 //! A scripted node.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::testing::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
     Event, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodKiller,
-    PodStats, PodUid, PressureCondition, VictimLock, WallClock,
+    PodStats, PodUid, PressureCondition, RuntimeError, VictimLock, WallClock,
 };
 
 use crate::{
@@ -249,8 +250,9 @@ impl Hook for Node {
 }
 
 impl Readmit for Node {
-    fn readmit(&self, pod: &Pod) {
+    fn readmit(&self, pod: &Pod, _: bool) -> BoxFuture<'static, Result<(), RuntimeError>> {
         self.state().brought_back.push(pod.clone());
+        ready(Ok(())).boxed()
     }
 
     fn earlier_evictions(&self) -> EarlierEvictions {
