@@ -7,6 +7,7 @@
 //! API. A running pod is stopped only after the API has said that this very pod is gone or being deleted,
 //! and an object is removed only when nothing of its pod runs and the API has its final status.
 
+mod admitted;
 mod config;
 mod controller;
 mod controller_status;
@@ -22,11 +23,12 @@ mod seams;
 mod sync;
 pub(crate) mod watch;
 
+pub use admitted::AdmittedPods;
 pub use config::{PodControllerConfig, PodFilter};
 pub use controller::{
     EarlierPods, PodController, PodControllerHandle, PodQueues, RunError, RunState,
 };
-pub use judgement::{Judge, Judgement, RefusedPods};
+pub use judgement::{Judge, Judgement, NodeAdmission, RefusedPods};
 pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};

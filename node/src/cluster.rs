@@ -28,8 +28,8 @@ use winddown_cluster::node::{
     NodeController, NodeControllerHandle, NodeFacts, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{
-    Judge, Judgement, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
-    RefusedPods,
+    Judgement, NodeAdmission, OrphanPolicy, PodController, PodControllerConfig,
+    PodControllerHandle, RefusedPods,
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
@@ -124,12 +124,13 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
         let judging = Arc::clone(&core);
-        let judge = |node: NodeControllerHandle| -> Judge {
-            Arc::new(move |pod| judge(pod, Arc::clone(&judging), node.clone()).boxed())
+        let admission = |node: NodeControllerHandle| NodeAdmission {
+            judge: Arc::new(move |pod| judge(pod, Arc::clone(&judging), node.clone()).boxed()),
+            admitted: core.fit.admitted().clone(),
         };
         let runs_pods = self.pods.is_some();
         let joined =
-            Membership::prepare(*self, name, boot_id, ping, judge, &core.wall, core.product());
+            Membership::prepare(*self, name, boot_id, ping, admission, &core.wall, core.product());
         let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
@@ -147,6 +148,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let settings = node.settings.clone();
         let contributions = &mut node.contributions;
         contributions.recorders.push(Arc::new(cluster.clone()));
+        contributions.recorders.push(Arc::new(core.fit.admitted().clone()));
         contributions
             .sections
             .push(Arc::new(view::ClusterView::new(cluster.clone(), core.wall.clone())));
@@ -171,6 +173,10 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
 /// Judges a pod of which nothing was resolved: what the node refuses anyway takes no memory and no disk of it, and no
 /// request to the API server. A pod that may run already is not judged: its worker needs it.
 async fn judge<R: Runtime>(pod: Pod, core: Arc<Core<R>>, node: NodeControllerHandle) -> Judgement {
+    if core.fit.admitted().has(pod.uid()) {
+        let closed = "this node starts no pods while it is drained or goes down";
+        return if core.gate.is_shut() { Judgement::HoldBack(closed) } else { Judgement::Resolve };
+    }
     if !core.gate.is_shut()
         && let Some(why) = held_back(&pod, &core.fit, &node).await
     {
@@ -181,7 +187,9 @@ async fn judge<R: Runtime>(pod: Pod, core: Arc<Core<R>>, node: NodeControllerHan
     if is_undecided || core.workers.runs(pod.uid()) != Some(false) {
         return Judgement::Resolve;
     }
-    match core.outlook_unresolved(&pod) {
+    // The runtime supports no reference, so it is not asked.
+    let (checks, fit) = (core.checks_before_fit(), core.fit.check(core.preemption_handler()));
+    match core.fit.admitted().admit(&pod, checks, fit, &core.workers) {
         Outlook::Refused(why) => Judgement::Refused(why),
         Outlook::Starts | Outlook::Waits(_) | Outlook::Preempts(_) => Judgement::Resolve,
     }
@@ -218,7 +226,7 @@ impl Membership {
         name: &str,
         boot_id: &str,
         ping: P,
-        judge: impl FnOnce(NodeControllerHandle) -> Judge,
+        admission: impl FnOnce(NodeControllerHandle) -> NodeAdmission,
         wall: &WallClock,
         product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
@@ -235,7 +243,7 @@ impl Membership {
             .field_manager(product.name())
             .build()?;
         let config = PodControllerConfig {
-            judge: Some(judge(handle.clone())),
+            admission: Some(admission(handle.clone())),
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods

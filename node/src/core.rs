@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-#[cfg(feature = "cluster")]
-use winddown_shared::Outlook;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Backoff, BootClock,
@@ -194,8 +192,6 @@ impl<R: Runtime> Core<R> {
 
     /// The admission checks: the shutdown gate, the checks of plug-ins, the fit, and whether the runtime supports the
     /// pod. An unsupported pod would fail later anyway, but others might have been ended for it by then.
-    ///
-    /// `preemption_handler` chooses the victims for a critical pod that does not fit.
     pub(crate) fn admission(
         &self,
         preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
@@ -206,24 +202,22 @@ impl<R: Runtime> Core<R> {
         // Before the fit: what the runtime does not support, no room makes possible.
         let (runtime, fit) = (Arc::clone(&self.runtime), self.fit.clone());
         let admission = self.checks_before_fit().then(Supported { runtime, fit });
-        self.fit.then_fits(admission, preemption_handler)
+        let fit = self.fit.check(preemption_handler);
+        #[cfg(feature = "cluster")]
+        let fit = fit.map(|fit| fit.beside(self.fit.admitted().kept_room()));
+        fit.into_iter().fold(admission, Admission::then)
     }
 
-    fn checks_before_fit(&self) -> Admission {
+    pub(crate) fn checks_before_fit(&self) -> Admission {
         let admission = Admission::default().then(self.gate.clone());
         let handlers = self.joined.get().into_iter().flat_map(|joined| &joined.handlers).cloned();
+        #[cfg(feature = "cluster")]
+        let handlers = handlers.map(|check| self.fit.admitted().passed(check));
         handlers.fold(admission, Admission::then)
     }
 
-    fn preemption_handler(&self) -> Option<Arc<dyn AdmissionFailureHandler>> {
+    pub(crate) fn preemption_handler(&self) -> Option<Arc<dyn AdmissionFailureHandler>> {
         self.joined.get()?.preemption.clone()
-    }
-
-    /// What becomes of a pod of which nothing is resolved. The runtime supports no reference, so it is not asked.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn outlook_unresolved(&self, pod: &Pod) -> Outlook {
-        let admission = self.fit.then_fits(self.checks_before_fit(), self.preemption_handler());
-        self.workers.outlook(&admission, pod, &self.workers.others())
     }
 
     /// Waits until the pods that ran before the agent started are known, for as long as a shutdown waits

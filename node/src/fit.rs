@@ -12,10 +12,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_host::{Capacity, LocalNode, OneThread, ReadError, Roots};
 use winddown_shared::{
-    Admission, AdmissionFailure, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable,
-    GateState, Mutex, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, Pod, Rejection,
-    ResourceName, Runtime, RuntimeError, VictimLock, critical, error_chain, fit_failures,
-    platform_fits,
+    AdmissionFailure, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState,
+    Mutex, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, Pod, Rejection, ResourceName,
+    Runtime, RuntimeError, VictimLock, critical, error_chain, fit_failures, platform_fits,
 };
 
 use crate::Settings;
@@ -52,6 +51,9 @@ struct MachineShared {
     admits_all: bool,
     /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
     strict_groups: bool,
+    /// The pods of an API server that are admitted and wait for what they refer to.
+    #[cfg(feature = "cluster")]
+    admitted: winddown_cluster::pods::AdmittedPods,
 }
 
 /// Admits pods that the runtime supports on this machine.
@@ -124,6 +126,8 @@ impl Fit {
             victim_lock: VictimLock::new(),
             admits_all,
             strict_groups: runtime.applies_strict_groups(),
+            #[cfg(feature = "cluster")]
+            admitted: Default::default(),
         }));
         if let Some(read) = capacity {
             fit.note_capacity(read.map_err(|error| error_chain(&error)));
@@ -230,26 +234,24 @@ impl Fit {
         })
     }
 
+    #[cfg(feature = "cluster")]
+    pub(super) fn admitted(&self) -> &winddown_cluster::pods::AdmittedPods {
+        &self.0.admitted
+    }
+
     /// Whether every pod is admitted without checks.
     pub(super) fn admits_all(&self) -> bool {
         self.0.admits_all
     }
 
-    /// Adds the check that a pod fits, if there is a machine. `preemption_handler` chooses the victims for a critical
-    /// pod that does not.
-    pub(super) fn then_fits(
+    /// The check that a pod fits, if there is a machine. `preemption_handler` is asked for a critical one that does not.
+    pub(super) fn check(
         &self,
-        admission: Admission,
         preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
-    ) -> Admission {
-        if self.0.machine.is_none() {
-            return admission;
-        }
+    ) -> Option<NodeFit<Self>> {
+        self.0.machine.as_ref()?;
         let fit = NodeFit::new(self.clone());
-        admission.then(match preemption_handler {
-            Some(handler) => fit.with_preemption(handler),
-            None => fit,
-        })
+        Some(preemption_handler.into_iter().fold(fit, NodeFit::with_preemption))
     }
 
     /// Whether pods can be admitted. The value is sent again, even unchanged, when the node's resources change or an

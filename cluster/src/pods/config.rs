@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
 
-use super::judgement::Judge;
+use super::judgement::NodeAdmission;
 use super::next_step::OrphanPolicy;
 
 /// Selects the pods of its node that the controller takes.
@@ -29,9 +29,8 @@ pub struct PodControllerConfig {
     pub confirmations: u32,
     /// The interval between lookups. Default: five seconds.
     pub confirm_every: Duration,
-    /// Judges each pod before anything is read or written for it. What it refuses must be refused by
-    /// [`PodController::refusals`](super::PodController::refusals) as well. Default: nothing is against any pod.
-    pub judge: Option<Judge>,
+    /// How the node admits pods before it has them. Default: nothing is against any pod.
+    pub admission: Option<NodeAdmission>,
     /// Takes only pods for which this is true. If it becomes false, the pod counts as deleted.
     pub filter: Option<PodFilter>,
     /// The API server's clock, as far as it is known: the ends of grace periods refer to it.
@@ -50,7 +49,7 @@ impl PodControllerConfig {
             orphans: OrphanPolicy::default(),
             confirmations: 3,
             confirm_every: Duration::from_secs(5),
-            judge: None,
+            admission: None,
             filter: None,
             api_clock,
         }

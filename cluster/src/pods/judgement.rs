@@ -5,9 +5,20 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use winddown_shared::{AdmitHandler, OtherPods, Pod, Rejection};
 
+use super::admitted::AdmittedPods;
 use super::known::KnownPods;
 
-/// Judges a pod as the API has it. Decides only; the node admits or refuses the pod once it has it.
+/// How the node admits pods before it has them.
+#[derive(Clone)]
+pub struct NodeAdmission {
+    /// Asked about each pod before anything is read or written for it, and again at each attempt to resolve what it refers
+    /// to. What it refuses must be refused by [`PodController::refusals`](super::PodController::refusals) as well.
+    pub judge: Judge,
+    /// The pods that `judge` has admitted. They are forgotten here when they neither wait nor run.
+    pub admitted: AdmittedPods,
+}
+
+/// Judges a pod as the API has it. The node admits or refuses the pod once it has it.
 pub type Judge = Arc<dyn Fn(Pod) -> BoxFuture<'static, Judgement> + Send + Sync>;
 
 /// What becomes of a pod that the node has not got yet.
@@ -15,7 +26,7 @@ pub type Judge = Arc<dyn Fn(Pod) -> BoxFuture<'static, Judgement> + Send + Sync>
 pub enum Judgement {
     /// Nothing is against it now: what it refers to is resolved for it.
     Resolve,
-    /// It can be neither admitted nor refused yet. The text says why.
+    /// It can be neither admitted nor refused yet, or it is admitted and cannot start now. The text says why.
     HoldBack(&'static str),
     /// The node refuses it. It is given as it is, and [`RefusedPods`] make sure that it is not admitted so.
     Refused(Rejection),

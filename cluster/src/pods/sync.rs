@@ -38,6 +38,12 @@ pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
             break;
         }
     }
+    // Of one that waits or runs, the room is kept.
+    if let Some(node) = &parts.config.admission
+        && parts.known.mark(&uid, |known| known.is_waiting() || known.runs()) != Some(true)
+    {
+        node.admitted.forget(&uid);
+    }
     parts.unsettled.send_if_modified(|pods| pods.remove(&uid).is_some());
     outcome
 }
@@ -151,8 +157,8 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
     async fn give(&self, known: &KnownPod) -> ItemOutcome {
         let pod = &known.pod;
-        let judged = match &self.config.judge {
-            Some(judge) => judge(pod.clone()).await,
+        let judged = match &self.config.admission {
+            Some(node) => (node.judge)(pod.clone()).await,
             None => Judgement::Resolve,
         };
         match judged {

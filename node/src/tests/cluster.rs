@@ -243,6 +243,69 @@ async fn nothing_is_read_or_written_for_a_pod_that_does_not_fit_and_it_is_refuse
     agent.stop().await;
 }
 
+/// A container that requests so many CPUs.
+fn asks(cpu: &str) -> Value {
+    json!({"containers": [{"name": "main", "image": "none",
+        "resources": {"requests": {"cpu": cpu}}}]})
+}
+
+/// The same, and the pod refers to a Secret that there is not.
+fn waits(cpu: &str) -> Value {
+    let mut spec = asks(cpu);
+    spec["volumes"] = json!([{"name": "late", "secret": {"secretName": "late"}}]);
+    spec
+}
+
+fn waits_with(pod: &Value, words: &str) -> bool {
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    waiting["message"].as_str().is_some_and(|message| message.contains(words))
+}
+
+/// It was admitted first, and failed because others had come since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_waits_for_a_secret_keeps_the_room_for_which_it_was_admitted() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let agent = m.agent().await;
+    m.bind_with("first", &waits("1500m"));
+    m.until_pod("first", "waits", |pod| waits_with(pod, "late")).await;
+    m.bind_with("second", &asks("1"));
+    m.until_phase("second", "Failed").await;
+    m.bind_with("small", &asks("500m"));
+    m.until_phase("small", "Running").await;
+    m.server.delete(&pod_path("first"), Some(0)).unwrap();
+    until("it is gone", || m.server.get(&pod_path("first")).is_none()).await;
+    let third = m.bind_with("third", &waits("1500m"));
+    m.until_pod("third", "waits in its place", |pod| waits_with(pod, "late")).await;
+    let late = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "eA=="}});
+    m.server.apply(late).unwrap();
+    m.until_phase("third", "Running").await;
+    assert_eq!(m.starts(&third), 1);
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_waits_for_a_secret_does_not_fail_because_its_node_is_drained_meanwhile() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let agent = m.agent().await;
+    let early = m.bind_with("early", &waits("1"));
+    m.until_pod("early", "waits", |pod| waits_with(pod, "late")).await;
+    // A pod that is looked at before the agent knows whether its node goes down is admitted at the next attempt.
+    until("it is admitted", || agent.node.0.core.fit.admitted().has(&early)).await;
+    agent.node.0.core.gate.shut(GateReason::Drain);
+    let late = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "eA=="}});
+    m.server.apply(late).unwrap();
+    m.until_pod("early", "waits for the node", |pod| waits_with(pod, "drained")).await;
+    m.bind_with("new", &asks("100m"));
+    m.until_phase("new", "Failed").await;
+    agent.node.0.core.gate.lift(GateReason::Drain);
+    m.until_phase("early", "Running").await;
+    agent.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_variables_of_a_pod_leave_the_agents_memory_when_it_has_terminated() {
     let m = Machine::new().await;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::failure::FitFailures;
 use super::node_fit::fit_failures;
 use super::node_view::NodeView;
@@ -24,6 +22,7 @@ pub trait NodeSource: Send + Sync + 'static {
 pub struct NodeFit<N> {
     node: N,
     room: Option<Arc<dyn AdmissionFailureHandler>>,
+    beside: Option<Arc<dyn Fn(&Pod) -> Vec<Pod> + Send + Sync>>,
 }
 
 // === impl NodeSource ===
@@ -35,25 +34,24 @@ impl NodeSource for Arc<NodeView> {
     }
 }
 
-/// A node that another component watches; `None` until it was read once.
-impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
-    fn node(&self) -> Option<Arc<NodeView>> {
-        self.borrow().clone()
-    }
-}
-
 // === impl NodeFit ===
 
 impl<N: NodeSource> NodeFit<N> {
     /// Checks against the node from `node`, without preemption.
     pub fn new(node: N) -> Self {
-        Self { node, room: None }
+        Self { node, room: None, beside: None }
     }
 
     /// Adds preemption: `room` is called for pods that do not fit.
     #[must_use]
     pub fn with_preemption(self, room: Arc<dyn AdmissionFailureHandler>) -> Self {
         Self { room: Some(room), ..self }
+    }
+
+    /// Has a pod fit beside the pods, too, that `others` returns for it: they have a place, and are not on the node yet.
+    #[must_use]
+    pub fn beside(self, others: impl Fn(&Pod) -> Vec<Pod> + Send + Sync + 'static) -> Self {
+        Self { beside: Some(Arc::new(others)), ..self }
     }
 
     /// The reasons why the pod does not fit, and the node that was checked.
@@ -66,7 +64,9 @@ impl<N: NodeSource> NodeFit<N> {
             return Err(rejection("InvalidNodeInfo", "Kubelet cannot get node info.", true));
         };
         platform_fits(pod, &node)?;
-        let used = others.used_without(pod, &node);
+        let mut used = others.used_without(pod, &node);
+        let beside = self.beside.iter().flat_map(|beside| beside(pod));
+        beside.for_each(|other| used.add(&other));
         Ok((fit_failures(pod, &node, &used), node))
     }
 

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::*;
 use crate::ResourceName;
@@ -17,6 +18,13 @@ mod ports;
 mod properties;
 mod resources;
 mod taints;
+
+/// A node that changes; `None` until it was read once.
+impl NodeSource for watch::Receiver<Option<Arc<NodeView>>> {
+    fn node(&self) -> Option<Arc<NodeView>> {
+        self.borrow().clone()
+    }
+}
 
 /// A pod from the API server.
 fn pod(uid: &str, spec: &Value) -> Pod {

@@ -1,13 +1,14 @@
 //! Pods that cannot be created yet, and creations that take time.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use winddown_shared::RuntimeError;
 
 use super::world::{Answer, World, failed, pod};
-use crate::pods::Judgement;
+use crate::pods::{AdmittedPods, Judgement, NodeAdmission};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -65,13 +66,16 @@ async fn while_the_node_holds_back_no_pod_is_given_to_it_and_each_says_why_it_wa
     let world = World::new();
     let mut config = world.config();
     let known = world.clone();
-    config.judge = Some(std::sync::Arc::new(move |_| {
-        ready(match known.since_start() < 20 * S {
-            true => Judgement::HoldBack("not known yet"),
-            false => Judgement::Resolve,
-        })
-        .boxed()
-    }));
+    config.admission = Some(NodeAdmission {
+        judge: Arc::new(move |_| {
+            ready(match known.since_start() < 20 * S {
+                true => Judgement::HoldBack("not known yet"),
+                false => Judgement::Resolve,
+            })
+            .boxed()
+        }),
+        admitted: AdmittedPods::default(),
+    });
     world.start_with(config).ready().await;
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use winddown_shared::{Pod, PodUid, Rejection};
 
 use super::world::{World, pod};
-use crate::pods::{Judgement, Prepare, PrepareError};
+use crate::pods::{AdmittedPods, Judgement, NodeAdmission, Prepare, PrepareError};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -188,9 +188,11 @@ async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
     let prepare = OneConfigMap::new(None);
     let mut config = world.config();
     // The node has room again before it has the pod.
-    config.judge = Some(Arc::new(|_| {
-        ready(Judgement::Refused(Rejection::new("OutOfcpu", "no room"))).boxed()
-    }));
+    let refused = || Rejection::new("OutOfcpu", "no room");
+    config.admission = Some(NodeAdmission {
+        judge: Arc::new(move |_| ready(Judgement::Refused(refused())).boxed()),
+        admitted: AdmittedPods::default(),
+    });
     world.start_preparing(config, prepare.clone()).ready().await;
     world.apply(pod("a", "u1"));
     world.until("it fails", |w| failure(w).as_deref() == Some("OutOfcpu")).await;

@@ -1,0 +1,136 @@
+//! The pods that are admitted and wait for what they refer to.
+//!
+//! A kubelet admits a pod once and counts it from then on. Here a pod comes to the intake when all that it refers to is
+//! resolved, and that may take as long as a Secret is missing. Until then it is admitted here: its room is kept, and its
+//! checks are not repeated. As with a kubelet, that does not outlast the agent: the next one admits it anew.
+
+use std::sync::Arc;
+
+use winddown_shared::{
+    Admission, AdmitHandler, Event, Mutex, NodeFit, NodeSource, OtherPods, Outlook, Pod, PodSyncer,
+    PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Verdict,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The pods that are admitted before the intake has them. Records what the intake admits. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct AdmittedPods(Arc<AdmittedShared>);
+
+#[derive(Debug, Default)]
+struct AdmittedShared {
+    pods: Mutex<PodUidMap<Pod>>,
+    /// Held while a pod is judged, so that no two get the same room.
+    judging: Mutex<()>,
+}
+
+/// A check that the pods have passed that are admitted here.
+struct Passed {
+    check: Arc<dyn AdmitHandler>,
+    admitted: AdmittedPods,
+}
+
+// === impl AdmittedPods ===
+
+impl AdmittedPods {
+    /// Judges a pod by `checks` and `fit`, beside the pods of `workers` and those that are admitted here, and admits it if it
+    /// would start: from then on its room is kept, until the intake admits it or it is [forgotten](Self::forget).
+    pub fn admit<N: NodeSource, S: PodSyncer>(
+        &self,
+        pod: &Pod,
+        checks: Admission,
+        fit: Option<NodeFit<N>>,
+        workers: &PodWorkers<S>,
+    ) -> Outlook {
+        // Those admitted here are in the sum beside which any other pod is judged.
+        let fit = match pod.is_critical() {
+            true => fit.map(|fit| fit.beside(self.kept_room())),
+            false => fit,
+        };
+        let admission = fit.into_iter().fold(checks, Admission::then);
+        let outlook = |others: &OtherPods| workers.outlook(&admission, pod, others);
+        self.judge(pod, || workers.others(), outlook)
+    }
+
+    /// Judges a pod by `outlook`. A critical one is judged beside the pods that `read` returns, those on the node, because
+    /// it preempts some of those that are admitted here; any other beside all of them.
+    fn judge(
+        &self,
+        pod: &Pod,
+        read: impl Fn() -> OtherPods,
+        outlook: impl Fn(&OtherPods) -> Outlook,
+    ) -> Outlook {
+        let _turn = self.0.judging.lock();
+        if self.has(pod.uid()) {
+            return Outlook::Starts;
+        }
+        let mut others = read();
+        if !pod.is_critical() {
+            // Before others are added, which does nothing as long as they are not read.
+            let _ = others.used();
+            self.0.pods.lock().values().for_each(|pod| others.add(pod));
+        }
+        let outlook = outlook(&others);
+        if matches!(outlook, Outlook::Starts) {
+            self.0.pods.lock().insert(pod.uid().clone(), pod.clone());
+        }
+        outlook
+    }
+
+    /// Whether the pod is admitted here.
+    pub fn has(&self, uid: &PodUid) -> bool {
+        self.0.pods.lock().contains_key(uid)
+    }
+
+    /// All that the pod may not preempt. None for one that is admitted here itself.
+    fn beside(&self, pod: &Pod) -> Vec<Pod> {
+        let pods = self.0.pods.lock();
+        if pods.contains_key(pod.uid()) {
+            return Vec::new();
+        }
+        let gives_way = |one: &&Pod| pod.is_critical() && pod.may_preempt(one);
+        pods.values().filter(|one| !gives_way(one)).cloned().collect()
+    }
+
+    /// The pods whose room is kept from a pod, for [`NodeFit::beside`](winddown_shared::NodeFit::beside).
+    pub fn kept_room(&self) -> impl Fn(&Pod) -> Vec<Pod> + Send + Sync + use<> {
+        let admitted = self.clone();
+        move |pod| admitted.beside(pod)
+    }
+
+    /// Frees the room of a pod that is not wanted any more, or has terminated.
+    pub fn forget(&self, uid: &PodUid) {
+        self.0.pods.lock().remove(uid);
+    }
+
+    /// The same check for pods that are not admitted here.
+    pub fn passed(&self, check: Arc<dyn AdmitHandler>) -> impl AdmitHandler + use<> {
+        Passed { check, admitted: self.clone() }
+    }
+}
+
+impl Recorder for AdmittedPods {
+    /// A pod that the intake admits is on the node.
+    fn record(&self, event: &Event) {
+        if let Event::PodAdmitted { pod } = event {
+            self.forget(&pod.uid);
+        }
+    }
+}
+
+impl AdmitHandler for Passed {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
+        if self.admitted.has(pod.uid()) {
+            return Ok(());
+        }
+        self.check.admit(pod, others)
+    }
+
+    fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
+        if self.admitted.has(pod.uid()) {
+            return Verdict::Admitted;
+        }
+        self.check.decide(pod, others)
+    }
+}
