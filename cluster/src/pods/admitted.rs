@@ -22,7 +22,15 @@ pub struct AdmittedPods(Arc<AdmittedShared>);
 struct AdmittedShared {
     pods: Mutex<PodUidMap<Pod>>,
     /// Held while a pod is judged, so that no two get the same room.
-    judging: Mutex<()>,
+    counted: Mutex<Option<Counted>>,
+}
+
+/// The pods on the node and those that are admitted here, read once for many judgements.
+#[derive(Debug)]
+struct Counted {
+    others: OtherPods,
+    /// How many pods had terminated then.
+    ends: u64,
 }
 
 /// A check that the pods have passed that are admitted here.
@@ -50,32 +58,52 @@ impl AdmittedPods {
         };
         let admission = fit.into_iter().fold(checks, Admission::then);
         let outlook = |others: &OtherPods| workers.outlook(&admission, pod, others);
-        self.judge(pod, || workers.others(), outlook)
+        let ends = *workers.ends().borrow();
+        self.judge(pod, ends, || workers.others(), outlook)
     }
 
     /// Judges a pod by `outlook`. A critical one is judged beside the pods that `read` returns, those on the node, because
-    /// it preempts some of those that are admitted here; any other beside all of them.
+    /// it preempts some of those that are admitted here; any other beside all of them. They are read again when one has
+    /// terminated, as `ends` tells, when the intake has admitted another, and before a pod is refused: that is for good.
     fn judge(
         &self,
         pod: &Pod,
+        ends: u64,
         read: impl Fn() -> OtherPods,
         outlook: impl Fn(&OtherPods) -> Outlook,
     ) -> Outlook {
-        let _turn = self.0.judging.lock();
+        let mut counted = self.0.counted.lock();
         if self.has(pod.uid()) {
             return Outlook::Starts;
         }
-        let mut others = read();
-        if !pod.is_critical() {
-            // Before others are added, which does nothing as long as they are not read.
-            let _ = others.used();
-            self.0.pods.lock().values().for_each(|pod| others.add(pod));
-        }
-        let outlook = outlook(&others);
-        if matches!(outlook, Outlook::Starts) {
+        let starts = |outlook: &Outlook| matches!(outlook, Outlook::Starts);
+        let kept = counted.take().filter(|counted| counted.ends == ends);
+        let (sum, outlook) = if pod.is_critical() {
+            (kept, outlook(&read()))
+        } else {
+            let by_kept = kept.map(|kept| (outlook(&kept.others), kept));
+            let (outlook, sum) =
+                by_kept.filter(|(outlook, _)| starts(outlook)).unwrap_or_else(|| {
+                    let sum = self.count(ends, read());
+                    (outlook(&sum.others), sum)
+                });
+            (Some(sum), outlook)
+        };
+        *counted = sum;
+        if starts(&outlook) {
+            if let Some(sum) = &mut *counted {
+                sum.others.add(pod);
+            }
             self.0.pods.lock().insert(pod.uid().clone(), pod.clone());
         }
         outlook
+    }
+
+    fn count(&self, ends: u64, mut others: OtherPods) -> Counted {
+        // Before others are added, which does nothing as long as they are not read.
+        let _ = others.used();
+        self.0.pods.lock().values().for_each(|pod| others.add(pod));
+        Counted { others, ends }
     }
 
     /// Whether the pod is admitted here.
@@ -101,20 +129,33 @@ impl AdmittedPods {
 
     /// Frees the room of a pod that is not wanted any more, or has terminated.
     pub fn forget(&self, uid: &PodUid) {
-        self.0.pods.lock().remove(uid);
+        if self.take(uid) {
+            self.count_anew();
+        }
+    }
+
+    /// Has the pods on the node read again for the next judgement.
+    fn count_anew(&self) {
+        *self.0.counted.lock() = None;
     }
 
     /// The same check for pods that are not admitted here.
     pub fn passed(&self, check: Arc<dyn AdmitHandler>) -> impl AdmitHandler + use<> {
         Passed { check, admitted: self.clone() }
     }
+
+    fn take(&self, uid: &PodUid) -> bool {
+        self.0.pods.lock().remove(uid).is_some()
+    }
 }
 
 impl Recorder for AdmittedPods {
-    /// A pod that the intake admits is on the node.
+    /// A pod that the intake admits is on the node. Those admitted here are counted already.
     fn record(&self, event: &Event) {
-        if let Event::PodAdmitted { pod } = event {
-            self.forget(&pod.uid);
+        if let Event::PodAdmitted { pod } = event
+            && !self.take(&pod.uid)
+        {
+            self.count_anew();
         }
     }
 }

@@ -1,25 +1,33 @@
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use serde_json::json;
 
 use super::*;
 
-/// A node for so many pods.
+/// A node for so many pods, which counts the pods that are read of it.
 struct Node {
     admitted: AdmittedPods,
     most: i64,
     pods: Arc<Mutex<Vec<Pod>>>,
+    visits: Arc<AtomicUsize>,
+    ends: AtomicU64,
 }
 
 impl Node {
     fn new(most: i64, pods: usize) -> Self {
         let pods = (0..pods).map(|number| pod(&format!("own{number}"), 0)).collect();
         let (pods, admitted) = (Arc::new(Mutex::new(pods)), AdmittedPods::default());
-        Self { admitted, most, pods }
+        Self { admitted, most, pods, visits: Arc::default(), ends: AtomicU64::default() }
     }
 
     fn judge(&self, pod: &Pod) -> bool {
         let read = || {
-            let pods = Arc::clone(&self.pods);
-            OtherPods::new(move || pods.lock().clone())
+            let (pods, visits) = (Arc::clone(&self.pods), Arc::clone(&self.visits));
+            OtherPods::new(move || {
+                let pods = pods.lock().clone();
+                visits.fetch_add(pods.len(), Ordering::SeqCst);
+                pods
+            })
         };
         let outlook = |others: &OtherPods| {
             let kept = if pod.is_critical() { self.admitted.beside(pod).len() } else { 0 };
@@ -28,12 +36,22 @@ impl Node {
                 false => Outlook::Refused(Rejection::new("OutOfpods", "no room")),
             }
         };
-        matches!(self.admitted.judge(pod, read, outlook), Outlook::Starts)
+        let ends = self.ends.load(Ordering::SeqCst);
+        matches!(self.admitted.judge(pod, ends, read, outlook), Outlook::Starts)
     }
 
     fn intake_admits(&self, pod: &Pod) {
         self.admitted.record(&Event::PodAdmitted { pod: pod.pod_ref().clone() });
         self.pods.lock().push(pod.clone());
+    }
+
+    fn one_terminates(&self) {
+        self.pods.lock().pop();
+        self.ends.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn visits(&self) -> usize {
+        self.visits.swap(0, Ordering::SeqCst)
     }
 }
 
@@ -43,6 +61,23 @@ fn pod(uid: &str, priority: i32) -> Pod {
         "spec": {"containers": [], "priority": priority},
     });
     Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+#[test]
+fn the_pods_on_the_node_are_read_once_for_a_whole_listing() {
+    let node = Node::new(1000, 100);
+    for number in 0..200 {
+        let listed = pod(&format!("u{number}"), 0);
+        assert!(node.judge(&listed));
+        // What it refers to is resolved soon, or late.
+        if number % 2 == 0 {
+            node.intake_admits(&listed);
+        }
+    }
+    assert_eq!(node.visits(), 100, "not 100 for the first one, and more for each of the others");
+    node.one_terminates();
+    (300..310).for_each(|number| assert!(node.judge(&pod(&format!("u{number}"), 0))));
+    assert_eq!(node.visits(), 199, "once");
 }
 
 #[test]
