@@ -123,9 +123,13 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let core = Arc::clone(&node.core);
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
-        let judging = Arc::clone(&core);
+        let (judging, resizing) = (Arc::clone(&core), Arc::clone(&core));
         let admission = |node: NodeControllerHandle| NodeAdmission {
             judge: Arc::new(move |pod| judge(pod, Arc::clone(&judging), node.clone()).boxed()),
+            resize: Arc::new(move |pod| {
+                let Core { fit, workers, .. } = &*resizing;
+                fit.admitted().resize(pod, fit.check(None), workers)
+            }),
             admitted: core.fit.admitted().clone(),
         };
         let runs_pods = self.pods.is_some();

@@ -62,6 +62,22 @@ impl AdmittedPods {
         self.judge(pod, ends, || workers.others(), outlook)
     }
 
+    /// Checks whether a pod of `workers` fits with changed resources.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn resize<N: NodeSource, S: PodSyncer>(
+        &self,
+        pod: &Pod,
+        fit: Option<NodeFit<N>>,
+        workers: &PodWorkers<S>,
+    ) -> Result<(), Rejection> {
+        let fit = fit.map(|fit| fit.beside(self.kept_room()));
+        fit.map_or(Ok(()), |fit| fit.admit(pod, &workers.others()))?;
+        self.count_anew();
+        Ok(())
+    }
+
     /// Judges a pod by `outlook`. A critical one is judged beside the pods that `read` returns, those on the node, because
     /// it preempts some of those that are admitted here; any other beside all of them. They are read again when one has
     /// terminated, as `ends` tells, when the intake has admitted another, and before a pod is refused: that is for good.

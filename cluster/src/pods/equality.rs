@@ -43,7 +43,7 @@ pub fn is_terminal(pod: &api::Pod) -> bool {
 /// Returns the node's copy with all mutable fields taken from the API's object.
 ///
 /// Everything else stays as it was when the pod was created: its references have been resolved, and
-/// are not resolved again.
+/// are not resolved again. Its resources stay, too: whether it gets others is decided.
 pub fn with_changes(ours: &api::Pod, api: &api::Pod) -> api::Pod {
     let mut pod = ours.clone();
     pod.metadata.labels.clone_from(&api.metadata.labels);
@@ -54,20 +54,34 @@ pub fn with_changes(ours: &api::Pod, api: &api::Pod) -> api::Pod {
     spec.active_deadline_seconds = new.active_deadline_seconds;
     spec.termination_grace_period_seconds = new.termination_grace_period_seconds;
     spec.tolerations.clone_from(&new.tolerations);
-    spec.resources.clone_from(&new.resources);
     spec.ephemeral_containers.clone_from(&new.ephemeral_containers);
-    take_containers(&mut spec.containers, &new.containers);
-    if let (Some(ours), Some(new)) = (&mut spec.init_containers, &new.init_containers) {
-        take_containers(ours, new);
-    }
+    for_each_container(spec, new, |ours, new| ours.image.clone_from(&new.image));
     pod
 }
 
-fn take_containers(ours: &mut [api::Container], new: &[api::Container]) {
-    for container in ours {
-        if let Some(new) = new.iter().find(|new| new.name == container.name) {
-            container.image.clone_from(&new.image);
-            container.resources.clone_from(&new.resources);
+/// Returns the node's copy with the resources of the API's object; `None` if it has them.
+pub(crate) fn resized(ours: &api::Pod, api: &api::Pod) -> Option<api::Pod> {
+    let mut pod = ours.clone();
+    let (spec, new) = (pod.spec.as_mut()?, api.spec.as_ref()?);
+    let mut differs = !same_resources(spec.resources.as_ref(), new.resources.as_ref());
+    spec.resources.clone_from(&new.resources);
+    for_each_container(spec, new, |ours, new| {
+        differs |= !same_resources(ours.resources.as_ref(), new.resources.as_ref());
+        ours.resources.clone_from(&new.resources);
+    });
+    differs.then_some(pod)
+}
+
+fn for_each_container(
+    ours: &mut api::PodSpec,
+    new: &api::PodSpec,
+    mut change: impl FnMut(&mut api::Container, &api::Container),
+) {
+    let own = ours.init_containers.iter_mut().flatten().chain(&mut ours.containers);
+    let news = || new.init_containers.iter().flatten().chain(&new.containers);
+    for container in own {
+        if let Some(new) = news().find(|new| new.name == container.name) {
+            change(container, new);
         }
     }
 }

@@ -8,18 +8,23 @@ use winddown_shared::{AdmitHandler, OtherPods, Pod, Rejection};
 use super::admitted::AdmittedPods;
 use super::known::KnownPods;
 
-/// How the node admits pods before it has them.
+/// How the node admits pods before it has them, and what they ask for later.
 #[derive(Clone)]
 pub struct NodeAdmission {
     /// Asked about each pod before anything is read or written for it, and again at each attempt to resolve what it refers
     /// to. What it refuses must be refused by [`PodController::refusals`](super::PodController::refusals) as well.
     pub judge: Judge,
+    /// Whether a pod that the node has may have these resources from now on; if not, it keeps those that it was given.
+    pub resize: Resize,
     /// The pods that `judge` has admitted. They are forgotten here when they neither wait nor run.
     pub admitted: AdmittedPods,
 }
 
 /// Judges a pod as the API has it. The node admits or refuses the pod once it has it.
 pub type Judge = Arc<dyn Fn(Pod) -> BoxFuture<'static, Judgement> + Send + Sync>;
+
+/// Whether a pod fits with other resources.
+pub type Resize = Arc<dyn Fn(&Pod) -> Result<(), Rejection> + Send + Sync>;
 
 /// What becomes of a pod that the node has not got yet.
 #[derive(Clone, Debug)]

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
 use winddown_api_client::node_pods::PodApi;
 use winddown_shared::status::is_terminal;
-use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain, instant_after};
+use winddown_shared::{
+    CONFIG_SOURCE_ANNOTATION, Pod, PodUid, Rejection, error_chain, instant_after,
+};
 
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
@@ -221,13 +223,36 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 Err(error) => return self.not_prepared(pod, &error),
             }
         }
-        let changed = lean(changed, &given.pod);
+        let mut changed = lean(changed, &given.pod);
+        let mut not_resized = None;
+        if let Some(resized) = equality::resized(&changed, pod) {
+            let resized = lean(resized, &changed);
+            match self.config.admission.as_ref().map_or(Ok(()), |node| (node.resize)(&resized)) {
+                Ok(()) => changed = resized,
+                Err(why) => not_resized = Some(self.not_resized(pod, &why)),
+            }
+        }
         if let Err(no_room) = self.keep.keep(changed.clone()).await {
             return self.not_prepared(pod, &no_room);
         }
         self.known.give(pod.uid(), changed);
         self.prepare.refresh(pod);
-        ItemOutcome::Done
+        if not_resized.is_none() {
+            return ItemOutcome::Done;
+        }
+        self.known.mark(pod.uid(), |known| known.failure = not_resized);
+        ItemOutcome::Failed { after: None }
+    }
+
+    /// Reports once that a pod keeps what it was admitted with until what it asks for now fits.
+    fn not_resized(&self, pod: &Pod, why: &Rejection) -> String {
+        let label = pod.pod_ref();
+        let text =
+            format!("pod {label} keeps the resources that it has, and is not resized: {why}");
+        if self.known.mark(pod.uid(), |known| known.fail(&text)) == Some(true) {
+            tracing::warn!(pod = %label, "{text}");
+        }
+        text
     }
 
     /// Records what becomes of a pod that the node has. Without room for that, the next agent asks the API server.

@@ -306,6 +306,40 @@ async fn a_pod_that_waits_for_a_secret_does_not_fail_because_its_node_is_drained
     agent.stop().await;
 }
 
+/// Nothing of it ran, so the API server let its owner resize it, and all others were refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_resized_only_to_what_fits_and_others_are_admitted_beside_what_it_was_given() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let agent = m.agent().await;
+    let web = m.bind_with("web", &asks("1"));
+    m.until_phase("web", "Running").await;
+    let resize = async |agent: &machine::Agent, cpu: &str| {
+        let labels = json!({"labels": {"to": cpu}});
+        m.server.patch(&pod_path("web"), &json!({"metadata": labels, "spec": asks(cpu)})).unwrap();
+        let wanted = &agent.node.0.core.wanted;
+        until("the change is known", || {
+            let wanted = wanted.borrow().clone().unwrap();
+            let given = wanted.pods.iter().find(|pod| *pod.uid() == web);
+            let labels = given.and_then(|pod| pod.metadata.labels.clone());
+            labels.is_some_and(|labels| labels.get("to").is_some_and(|to| to == cpu))
+        })
+        .await;
+    };
+    resize(&agent, "64").await;
+    m.bind_with("next", &asks("500m"));
+    m.until_phase("next", "Running").await;
+    resize(&agent, "1200m").await;
+    m.bind_with("more", &asks("400m"));
+    m.until_phase("more", "Failed").await;
+    resize(&agent, "65").await;
+    agent.stop().await;
+    let agent = m.agent().await;
+    m.bind_with("last", &asks("300m"));
+    m.until_phase("last", "Running").await;
+    agent.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_variables_of_a_pod_leave_the_agents_memory_when_it_has_terminated() {
     let m = Machine::new().await;

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use winddown_shared::WallTime;
 
-use super::{is_up_to_date, matters, with_changes};
+use super::{is_up_to_date, matters, resized, with_changes};
 
 fn pod() -> api::Pod {
     let container = |name: &str| api::Container {
@@ -143,6 +143,9 @@ fn t11_t14_t15_t33_what_makes_a_difference() {
         let mut ours = pod();
         spec(&mut ours).containers[0].env = Some(vec![env("RESOLVED", "1")]);
         let taken = with_changes(&ours, &other);
+        let resized = resized(&taken, &other);
+        assert_eq!(resized.is_some(), what.contains("resource") || *what == "a limit", "{what}");
+        let taken = resized.unwrap_or(taken);
         assert!(is_up_to_date(&taken, &other), "{what}, taken over");
         let env = taken.spec.unwrap().containers[0].env.clone().unwrap();
         assert_eq!(env[0].name, "RESOLVED", "{what}");

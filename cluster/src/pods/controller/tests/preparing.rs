@@ -191,6 +191,7 @@ async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
     let refused = || Rejection::new("OutOfcpu", "no room");
     config.admission = Some(NodeAdmission {
         judge: Arc::new(move |_| ready(Judgement::Refused(refused())).boxed()),
+        resize: Arc::new(move |_| Err(refused())),
         admitted: AdmittedPods::default(),
     });
     world.start_preparing(config, prepare.clone()).ready().await;
