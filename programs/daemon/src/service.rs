@@ -172,6 +172,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let path = options.socket.as_deref().unwrap_or(&config.access.control_socket);
     make_way(path, &options.root);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
+    remove_drafts(&config);
     warn_of_others(&configuration);
     keep(&options.root, loaded);
     let configuration = former_runtime::kept(configuration, &wall)?;
@@ -426,6 +427,17 @@ fn make_directories(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Removes what a killed agent, or one whose machine lost power, left half-written in the directories of kept files: it
+/// may be a key. Only while the socket is held: another agent may be writing. Blocking.
+fn remove_drafts(config: &Config) {
+    let (state, volatile) = (&config.access.state_directory, cluster::volatile(config));
+    let of_boots = std::fs::read_dir(volatile.join("api-pods")).into_iter().flatten().flatten();
+    let state = ["", "cluster/certificate", "cri"].map(|below| state.join(below));
+    let volatile = ["", "kills"].map(|below| volatile.join(below));
+    let all = state.into_iter().chain(volatile).chain(of_boots.map(|boot| boot.path()));
+    all.for_each(|directory| winddown_host::remove_drafts(&directory));
+}
+
 /// The id of the group whose members may use the sockets in addition to root.
 fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
     let Some(name) = &config.access.control_socket_group else { return Ok(None) };
@@ -473,5 +485,38 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
         LockState::Waiting { why } => format!("NOT holding the shutdown lock: {why}"),
         LockState::Absent { why } => format!("Running without a shutdown lock: {why}"),
         LockState::Released => "Pods have terminated; the node may go down".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_agent_left_half_written_is_removed_and_no_file_of_a_pod() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.access.state_directory = dir.path().join("state");
+        config.access.control_socket = dir.path().join("run/control.sock");
+        let write = |name: &str| {
+            let file = dir.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "half").unwrap();
+            file
+        };
+        let drafts = [
+            "state/.tmp-shutdown.json-012abc",
+            "state/cluster/certificate/.tmp-client.pem-012abc",
+            "state/cri/.tmp-cpu-weight-012abc",
+            "run/.tmp-guard.json-012abc",
+            "run/kills/.tmp-u1.json-012abc",
+            "run/api-pods/boot/.tmp-u1.json-012abc",
+        ];
+        let drafts = drafts.map(write);
+        let of_pod = write("state/cluster/volumes/u1/data/.tmp-draft-012abc");
+        remove_drafts(&config);
+        let left: Vec<_> = drafts.iter().filter(|file| file.exists()).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert!(of_pod.exists());
     }
 }
