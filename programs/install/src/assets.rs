@@ -164,21 +164,9 @@ pub(super) fn items(choices: &Choices) -> Vec<Asset> {
         let path = format!("{}/{}", choices.bin_dir, program.name);
         Asset { path, kind: AssetKind::File { mode: 0o755, body, owner: FileOwner::Install } }
     }));
-    items.extend([
-        file(
-            SYSUSERS,
-            0o644,
-            FileOwner::Install,
-            unit_file!("sysusers.d/winddown.conf").to_owned(),
-        ),
-        file(
-            TMPFILES,
-            0o644,
-            FileOwner::Install,
-            unit_file!("tmpfiles.d/winddown.conf").to_owned(),
-        ),
-    ]);
     for (path, text) in [
+        (SYSUSERS, unit_file!("sysusers.d/winddown.conf")),
+        (TMPFILES, unit_file!("tmpfiles.d/winddown.conf")),
         (SLICE, unit_file!("winddown.slice")),
         (SURVIVORS, unit_file!("winddown-survivors.slice")),
         (ORDER, unit_file!("winddown-order.target")),

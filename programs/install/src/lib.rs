@@ -163,17 +163,17 @@ pub fn install_on(
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
     }
-    let changes = plan.steps.into_iter().map(|step| step.change);
+    report.changes = plan.steps.into_iter().map(|step| step.change).collect();
     // Do not report directories that already existed.
-    let is_old = |change: &PathChange| found.get(&change.path) == Some(&FoundPath::Directory);
-    report.changes =
-        changes.filter(|change| change.action != ChangeAction::Kept || !is_old(change)).collect();
+    let is_old = |path: &String| found.get(path) == Some(&FoundPath::Directory);
+    report.changes.retain(|c| c.action != ChangeAction::Kept || !is_old(&c.path));
+    let is_stale = report.changed() || record.unfinished;
     // Whatever this run has changed: the unit is set up for another runtime. What cannot be seen may be there.
     let ends_pods = options.runtime != Runtime::Process
         && host.is_some_and(|host| host.has_processes(&choices.state).unwrap_or(true));
     match host {
         Some(host) => {
-            if report.changed() || record.unfinished {
+            if is_stale {
                 relabel(host, options, &choices, &mut report);
             }
             reload_systemd(host, options, ends_pods, record.unfinished, &mut report)?;
@@ -182,12 +182,10 @@ pub fn install_on(
             .notes
             .push("systemd is not running there: the files take effect at boot".to_owned()),
     }
-    let is_stale = report.changed() || record.unfinished;
     if !options.dry_run && (is_stale || plan.record.entries != record.entries) {
         plan.record.store(&tree)?;
     }
-    let live = host.is_some();
-    advise(&tree, options, &choices, (live, ends_pods), beside.as_ref(), &mut report)?;
+    advise(&tree, options, &choices, (host.is_some(), ends_pods), beside.as_ref(), &mut report)?;
     Ok(report)
 }
 
