@@ -106,9 +106,12 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
 /// # Errors
 /// The processes cannot be listed.
 pub fn has_running(proc_root: &Path) -> io::Result<bool> {
+    let own = service_of(&proc_root.join("self")).map(|service| service.manager);
+    let own = own.unwrap_or_default();
     let is_container = |pid: i32| {
-        let unit = service_of(&proc_root.join(pid.to_string()));
-        let named = unit.and_then(|unit| names::parse(&unit));
+        let service = service_of(&proc_root.join(pid.to_string()));
+        let named = service.filter(|service| service.manager == own);
+        let named = named.and_then(|service| names::parse(&service.name));
         let runs = || procfs::stat(proc_root, pid).ok().flatten().is_some_and(|s| !s.has_ended());
         named.is_some_and(|named| matches!(named.role, UnitRole::Main(_))) && runs()
     };
@@ -260,6 +263,9 @@ mod tests {
             (&*format!("0::/{pod}-0-log.service"), 'S', false),
             (&*format!("0::/{pod}-hook-1_2.service"), 'S', false),
             (&*format!("0::/user.slice/user-7.slice/user@7.service/{pod}-0.service"), 'S', false),
+            // Of a machine in a container.
+            (&*format!("0::/machine.slice/node.service/payload/{pod}-0.service"), 'S', false),
+            (&*format!("0::/system.slice/docker-1f.scope/{pod}-0.service"), 'S', false),
             ("0::/system.slice/winddown.service", 'S', false),
             ("", 'S', false),
         ] {
@@ -272,5 +278,23 @@ mod tests {
             assert_eq!(has_running(proc.path()).unwrap(), runs, "{group} {state}");
         }
         assert!(has_running(Path::new("/nonexistent")).is_err(), "unknown is not none");
+    }
+
+    #[test]
+    fn an_agent_in_a_container_finds_the_services_of_its_own_systemd() {
+        for (manager, runs) in [("/machine.slice/node.service/payload", true), ("", false)] {
+            let proc = tempfile::tempdir().unwrap();
+            let own = "/machine.slice/node.service/payload/system.slice/winddown.service";
+            let pod =
+                format!("{manager}/winddown.slice/winddown-podu.slice/winddown-podu-a-0.service");
+            for (process, group) in [("self", own), ("7", &*pod)] {
+                let process = proc.path().join(process);
+                fs::create_dir_all(&process).unwrap();
+                fs::write(process.join("cgroup"), format!("1:name=systemd:{group}\n")).unwrap();
+            }
+            let stat = format!("7 (db) S 1 {}1 0 50 0\n", "0 ".repeat(15));
+            fs::write(proc.path().join("7/stat"), stat).unwrap();
+            assert_eq!(has_running(proc.path()).unwrap(), runs, "{manager}");
+        }
     }
 }

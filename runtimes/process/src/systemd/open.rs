@@ -52,7 +52,8 @@ pub(crate) async fn open<U: ServiceUnits>(
                 Unenforced::default()
             }
         };
-        let agent = service_of(&search.proc_root.join("self")).unwrap_or_else(|| AGENT.to_owned());
+        let own = service_of(&search.proc_root.join("self"));
+        let agent = own.map_or_else(|| AGENT.to_owned(), |service| service.name);
         Ok((adopt::find(&search)?, boot_id, unenforced, agent))
     })
     .await?;

@@ -145,16 +145,30 @@ fn unit(path: &str) -> Result<Unit<'_>, String> {
     }
 }
 
-/// The service of the system that a process belongs to, by its directory below `/proc`. A container whose systemd has
-/// version 2 may show the machine's `name=systemd` too, where the process is in no unit. In the tree of a user's manager,
-/// who owns it chooses the names.
-pub(crate) fn service_of(process: &Path) -> Option<String> {
+/// The service of a process, and whose it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OwnedService {
+    pub(crate) name: String,
+    /// The control group of the systemd that runs it, empty for the first one. The kernel shows those of containers as well.
+    pub(crate) manager: String,
+}
+
+/// The service that a process belongs to, by its directory below `/proc`. A container whose systemd has version 2 may show
+/// the machine's `name=systemd` too, where the process is in no unit. In the tree of a user's manager, who owns it chooses
+/// the names.
+pub(crate) fn service_of(process: &Path) -> Option<OwnedService> {
     let groups = kernel::read(process.join("cgroup")).ok()?;
     let named = cgroup_of_process(&groups, "name=systemd").map(|(path, _)| path);
-    let service =
-        |path: &str| path.rsplit('/').find(|n| n.ends_with(".service")).map(str::to_owned);
     let paths = [named, unified_path(&groups)].into_iter().flatten();
-    paths.filter(|path| !path.starts_with("/user.slice/")).find_map(service)
+    paths.filter(|path| !path.starts_with("/user.slice/")).find_map(innermost_service)
+}
+
+fn innermost_service(path: &str) -> Option<OwnedService> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let at = parts.iter().rposition(|part| part.ends_with(".service"))?;
+    // Its slices are its manager's.
+    let outside = parts[..at].iter().rposition(|part| !part.ends_with(".slice"))?;
+    Some(OwnedService { name: parts[at].to_owned(), manager: parts[..=outside].join("/") })
 }
 
 fn unified_path(own: &[u8]) -> Option<&str> {
@@ -320,7 +334,8 @@ mod tests {
         ] {
             let tree = Tree::new(own, &[]);
             let this = tree.0.path().join("proc/self");
-            assert_eq!(service_of(&this).as_deref(), expected, "{own:?}");
+            let found = service_of(&this).map(|service| service.name);
+            assert_eq!(found.as_deref(), expected, "{own:?}");
         }
     }
 }

@@ -42,7 +42,9 @@ fn how(line: &str) -> How {
             "SYSTEMD_EDITOR=/root/editor script -qec 'systemctl edit winddown-order.target' /dev/null",
         ),
         "systemctl restart {unit}" => BesideKubelet("systemctl restart containerd.service"),
-        "systemctl start kubelet" => BesideKubelet("systemctl start kubelet"),
+        "systemctl start kubelet" | "systemctl start {unit}" => {
+            BesideKubelet("systemctl start kubelet")
+        }
         "systemctl start poweroff.target" => {
             Elsewhere("tests/node/tests/ways/down.rs", "systemctl start --no-block poweroff.target")
         }
