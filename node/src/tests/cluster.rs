@@ -295,10 +295,10 @@ async fn a_pod_that_waits_for_a_secret_does_not_fail_because_its_node_is_drained
     // A pod that is looked at before the agent knows whether its node goes down is admitted at the next attempt.
     until("it is admitted", || agent.node.0.core.fit.admitted().has(&early)).await;
     agent.node.0.core.gate.shut(GateReason::Drain);
+    m.until_pod("early", "waits for the node", |pod| waits_with(pod, "drained")).await;
     let late = json!({"apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "eA=="}});
     m.server.apply(late).unwrap();
-    m.until_pod("early", "waits for the node", |pod| waits_with(pod, "drained")).await;
     m.bind_with("new", &asks("100m"));
     m.until_phase("new", "Failed").await;
     agent.node.0.core.gate.lift(GateReason::Drain);

@@ -141,7 +141,8 @@ async fn an_empty_dir_in_memory_takes_no_more_than_its_limit() -> TestResult {
     // Without a mount there is no bound, so there is no pod.
     sh(node, "chmod a-x /usr/bin/systemd-run").await?;
     node.write("/etc/winddown/pods/second.json", manifest("second"), 0o644)?;
-    let refused = "winddown status -o json | grep -q 'volume fast of pod .*second.*is not permitted to'";
+    let refused =
+        "winddown status -o json | grep -q 'volume fast of pod .*second.*is not permitted to'";
     wait_for(&scenario, "the refusal to be told", refused).await?;
     assert!(sh(node, "ls /var/log/winddown/default_second*/main").await.is_err());
     sh(node, "chmod a+x /usr/bin/systemd-run; rm /etc/winddown/pods/*.json").await?;
