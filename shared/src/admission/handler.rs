@@ -17,12 +17,14 @@ pub trait NodeSource: Send + Sync + 'static {
     fn node(&self) -> Option<Arc<NodeView>>;
 }
 
+type KeptRoom = dyn Fn(&Pod) -> Vec<Pod> + Send + Sync;
+
 /// Admits pods that fit on the node. Refuses others with the kubelet's reason and message for the first failure.
 #[derive(Clone)]
 pub struct NodeFit<N> {
     node: N,
     room: Option<Arc<dyn AdmissionFailureHandler>>,
-    beside: Option<Arc<dyn Fn(&Pod) -> Vec<Pod> + Send + Sync>>,
+    beside: Option<Arc<KeptRoom>>,
 }
 
 // === impl NodeSource ===
