@@ -267,14 +267,14 @@ async fn a_pod_that_waits_for_a_secret_keeps_the_room_for_which_it_was_admitted(
     let mut m = Machine::new().await;
     m.has_labels = true;
     let agent = m.agent().await;
-    m.bind_with("first", &waits("1500m"));
+    let first = m.bind_with("first", &waits("1500m"));
     m.until_pod("first", "waits", |pod| waits_with(pod, "late")).await;
     m.bind_with("second", &asks("1"));
     m.until_phase("second", "Failed").await;
     m.bind_with("small", &asks("500m"));
     m.until_phase("small", "Running").await;
     m.server.delete(&pod_path("first"), Some(0)).unwrap();
-    until("it is gone", || m.server.get(&pod_path("first")).is_none()).await;
+    until("its room is free", || !agent.node.0.core.fit.admitted().has(&first)).await;
     let third = m.bind_with("third", &waits("1500m"));
     m.until_pod("third", "waits in its place", |pod| waits_with(pod, "late")).await;
     let late = json!({"apiVersion": "v1", "kind": "Secret",
