@@ -137,7 +137,7 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
         self.setup.wanted()
     }
 
-    /// The admission check of the node that goes with [`PodControllerConfig::judge`].
+    /// The admission check of the node that goes with [`PodControllerConfig::admission`].
     pub fn refusals(&self) -> RefusedPods {
         self.setup.refusals()
     }
