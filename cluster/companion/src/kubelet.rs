@@ -12,7 +12,6 @@ mod arguments_file;
 mod change;
 mod command_line;
 mod configuration;
-mod control_group;
 mod distributions;
 mod periods;
 pub mod processes;

@@ -35,6 +35,7 @@ use std::time::Duration;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::machine_lock::MachineLock;
+use winddown_host::UnitPlaces;
 use winddown_shared::{Mutex, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
 use winddown_shim::procfs;
@@ -57,7 +58,7 @@ use names::UnitRole;
 use unit_cache::UnitCache;
 use units::ServiceUnits;
 
-use crate::process::cgroup::{Unenforced, service_of};
+use crate::process::cgroup::Unenforced;
 use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
@@ -106,12 +107,10 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
 /// # Errors
 /// The processes cannot be listed.
 pub fn has_running(proc_root: &Path) -> io::Result<bool> {
-    let own = service_of(&proc_root.join("self")).map(|service| service.manager);
-    let own = own.unwrap_or_default();
+    let places = UnitPlaces::of(proc_root);
     let is_container = |pid: i32| {
-        let service = service_of(&proc_root.join(pid.to_string()));
-        let named = service.filter(|service| service.manager == own);
-        let named = named.and_then(|service| names::parse(&service.name));
+        let service = places.service(&pid.to_string());
+        let named = service.and_then(|service| names::parse(&service));
         let runs = || procfs::stat(proc_root, pid).ok().flatten().is_some_and(|s| !s.has_ended());
         named.is_some_and(|named| matches!(named.role, UnitRole::Main(_))) && runs()
     };
@@ -284,10 +283,10 @@ mod tests {
     fn an_agent_in_a_container_finds_the_services_of_its_own_systemd() {
         for (manager, runs) in [("/machine.slice/node.service/payload", true), ("", false)] {
             let proc = tempfile::tempdir().unwrap();
-            let own = "/machine.slice/node.service/payload/system.slice/winddown.service";
-            let pod =
-                format!("{manager}/winddown.slice/winddown-podu.slice/winddown-podu-a-0.service");
-            for (process, group) in [("self", own), ("7", &*pod)] {
+            let own = "/machine.slice/node.service/payload/init.scope";
+            let pod = "winddown.slice/winddown-podu.slice/winddown-podu-a-0.service";
+            let pod = format!("{manager}/{pod}");
+            for (process, group) in [("1", own), ("7", &*pod)] {
                 let process = proc.path().join(process);
                 fs::create_dir_all(&process).unwrap();
                 fs::write(process.join("cgroup"), format!("1:name=systemd:{group}\n")).unwrap();

@@ -22,7 +22,7 @@
 //!
 //! The kernel:
 //!
-//! * [`Users`]: whose a process is. [`Ready`](ready::Ready): waits for a process or a pipe.
+//! * [`Users`]: whose a process is; [`UnitPlaces`]: of which unit. [`Ready`](ready::Ready): waits for a process or a pipe.
 //! * [`mounts`]: what the kernel says is mounted; [`mount_table`]: what is mounted below a directory, and its end.
 //! * [`CgroupMemory`] and what follows it: the files of a cgroup. [`meminfo`]: those of the whole machine.
 //! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet.
@@ -72,6 +72,7 @@ mod shell_word;
 mod streams;
 mod threshold_value;
 mod tmpfs;
+mod unit_places;
 mod usage;
 mod watch;
 mod writers;
@@ -99,6 +100,7 @@ pub use shell_word::{has_plain_characters, path_word, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use threshold_value::ThresholdValue;
 pub use tmpfs::is_on_tmpfs;
+pub use unit_places::{UnitPlace, UnitPlaces};
 pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{

@@ -35,7 +35,7 @@ const CLOSED: [(&str, &str); 5] = [
          MetricValue Outcome Outlook PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
          ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
          ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \
-         UnitPhase Verdict WorkOutcome",
+         UnitPhase UnitPlace Verdict WorkOutcome",
     ),
     (
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",

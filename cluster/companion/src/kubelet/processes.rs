@@ -5,9 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use winddown_host::{Users, is_setuid, regular};
+use winddown_host::{UnitPlace, UnitPlaces, Users, is_setuid, regular};
 
-use super::control_group::{UnitPlace, place};
 use super::distributions::{Distribution, KUBELET, of_process, of_program, of_unit};
 use super::unit;
 
@@ -197,11 +196,7 @@ fn started_by_systemd(root: &Path, mut pid: u32) -> Option<u32> {
 }
 
 fn place_of(root: &Path, pid: u32) -> UnitPlace {
-    let groups = |pid: &str| {
-        let file = root.join("proc").join(pid).join("cgroup");
-        regular::read_to_string(&file, MAX_PROC_FILE_BYTES).unwrap_or_default()
-    };
-    place(&groups(&pid.to_string()), &groups("1"))
+    UnitPlaces::of(&root.join("proc")).find(&pid.to_string())
 }
 
 /// Whether the process is in this PID namespace: a kubelet in a container belongs to another node. If its

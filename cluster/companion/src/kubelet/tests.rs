@@ -265,55 +265,6 @@ fn a_setuid_program_by_the_name_of_a_kubelet_is_none() {
 }
 
 #[test]
-fn a_kubelet_is_a_service_of_the_systems_manager() {
-    use control_group::{UnitPlace, place};
-    let service = |unit: &str| UnitPlace::Service(unit.to_owned());
-    for (groups, wanted) in [
-        ("0::/system.slice/kubelet.service", service("kubelet.service")),
-        ("0::/runtime.slice/kubelet.service/sub", service("kubelet.service")),
-        ("1:name=systemd:/system.slice/k3s.service\n0::/", service("k3s.service")),
-        // In a container of nspawn the other of the two lines has the unit.
-        ("1:name=systemd:/\n0::/system.slice/k3s.service", service("k3s.service")),
-        ("4:memory:/a.service\n0::/init.scope", UnitPlace::Elsewhere),
-        // A user's own systemd, and a session.
-        (
-            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kubelet.service",
-            UnitPlace::OfUser,
-        ),
-        (
-            "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/kubelet.service\n0::/",
-            UnitPlace::OfUser,
-        ),
-        (
-            "1:name=systemd:/system.slice/kubelet.service\n0::/user.slice/user-0.slice/session-1.scope",
-            UnitPlace::OfUser,
-        ),
-        // A container, in which another systemd may run.
-        ("0::/kubepods.slice/cri-1.scope/system.slice/kubelet.service", UnitPlace::Elsewhere),
-        ("0::/kubepods/burstable/pod1/kubelet.service", UnitPlace::Elsewhere),
-        (
-            "0::/machine.slice/systemd-nspawn@a.service/kubelet.service",
-            service("systemd-nspawn@a.service"),
-        ),
-        ("", UnitPlace::Elsewhere),
-    ] {
-        assert_eq!(place(groups, "1:name=systemd:/init.scope\n0::/init.scope"), wanted, "{groups}");
-        assert_eq!(place(groups, ""), wanted, "{groups}");
-    }
-    // Without a namespace of its own for control groups, a container's systemd has others above it.
-    let manager = "1:name=systemd:/docker/a\n0::/docker/a/init.scope";
-    for (groups, wanted) in [
-        ("0::/docker/a/system.slice/kubelet.service", service("kubelet.service")),
-        ("0::/docker/ab/system.slice/kubelet.service", UnitPlace::Elsewhere),
-        ("1:name=systemd:/docker/a/system.slice/k3s.service", service("k3s.service")),
-        ("0::/docker/a/user.slice/x.service", UnitPlace::OfUser),
-        ("0::/system.slice/kubelet.service", UnitPlace::Elsewhere),
-    ] {
-        assert_eq!(place(groups, manager), wanted, "{groups}");
-    }
-}
-
-#[test]
 fn where_systemd_runs_a_kubelet_without_a_service_is_none() {
     let root = Root::with(&[("proc/9/comm", "kubelet\n"), ("proc/9/cgroup", "0::/\n")]);
     assert_eq!(root.running(), (vec!["process 9".to_owned()], vec![]));

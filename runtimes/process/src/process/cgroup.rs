@@ -33,7 +33,6 @@ mod place;
 mod unenforced;
 
 use amounts::CgroupWrite;
-pub(crate) use place::service_of;
 use place::{Controller, Hierarchy, UsableHierarchies};
 pub(crate) use unenforced::Unenforced;
 

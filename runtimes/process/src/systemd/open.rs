@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_engine::machine_lock::{self, LockHolder};
+use winddown_host::UnitPlaces;
 use winddown_shim::procfs;
 
 use super::units::{ServiceUnits, UnitError};
 use super::{Context, Services, SystemdRuntime, adopt, listen, names};
-use crate::process::cgroup::{Unenforced, service_of};
+use crate::process::cgroup::Unenforced;
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::open::{self, OpenError};
 
@@ -52,8 +53,8 @@ pub(crate) async fn open<U: ServiceUnits>(
                 Unenforced::default()
             }
         };
-        let own = service_of(&search.proc_root.join("self"));
-        let agent = own.map_or_else(|| AGENT.to_owned(), |service| service.name);
+        let own = UnitPlaces::of(&search.proc_root).service("self");
+        let agent = own.unwrap_or_else(|| AGENT.to_owned());
         Ok((adopt::find(&search)?, boot_id, unenforced, agent))
     })
     .await?;

@@ -145,32 +145,6 @@ fn unit(path: &str) -> Result<Unit<'_>, String> {
     }
 }
 
-/// The service of a process, and whose it is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct OwnedService {
-    pub(crate) name: String,
-    /// The control group of the systemd that runs it, empty for the first one. The kernel shows those of containers as well.
-    pub(crate) manager: String,
-}
-
-/// The service that a process belongs to, by its directory below `/proc`. A container whose systemd has version 2 may show
-/// the machine's `name=systemd` too, where the process is in no unit. In the tree of a user's manager, who owns it chooses
-/// the names.
-pub(crate) fn service_of(process: &Path) -> Option<OwnedService> {
-    let groups = kernel::read(process.join("cgroup")).ok()?;
-    let named = cgroup_of_process(&groups, "name=systemd").map(|(path, _)| path);
-    let paths = [named, unified_path(&groups)].into_iter().flatten();
-    paths.filter(|path| !path.starts_with("/user.slice/")).find_map(innermost_service)
-}
-
-fn innermost_service(path: &str) -> Option<OwnedService> {
-    let parts: Vec<&str> = path.split('/').collect();
-    let at = parts.iter().rposition(|part| part.ends_with(".service"))?;
-    // Its slices are its manager's.
-    let outside = parts[..at].iter().rposition(|part| !part.ends_with(".slice"))?;
-    Some(OwnedService { name: parts[at].to_owned(), manager: parts[..=outside].join("/") })
-}
-
 fn unified_path(own: &[u8]) -> Option<&str> {
     std::str::from_utf8(own).ok()?.lines().find_map(|line| line.strip_prefix("0::"))
 }
@@ -316,26 +290,6 @@ mod tests {
             let found =
                 Tree::new(own, &[("cg/cgroup.controllers", "cpu memory pids\n")]).discover();
             assert_eq!((found.hierarchies.len(), found.missing.len()), (0, 3), "{own:?}");
-        }
-    }
-
-    #[test]
-    fn the_agents_service_is_that_of_its_cgroup_whatever_its_name() {
-        for (own, expected) in [
-            ("0::/system.slice/my-agent.service\n", Some("my-agent.service")),
-            ("0::/system.slice/my-agent.service/agent\n", Some("my-agent.service")),
-            ("0::/system.slice/my-agent.service/a/b\n", Some("my-agent.service")),
-            ("5:cpu:/\n1:name=systemd:/system.slice/a.service\n0::/\n", Some("a.service")),
-            // A container with version 2 on a machine with version 1.
-            ("9:name=systemd:/\n1:cpu:/\n0::/system.slice/a.service\n", Some("a.service")),
-            ("0::/user.slice/user-0.slice/session-1.scope\n", None),
-            ("0::/user.slice/user-7.slice/user@7.service/a.service\n", None),
-            ("", None),
-        ] {
-            let tree = Tree::new(own, &[]);
-            let this = tree.0.path().join("proc/self");
-            let found = service_of(&this).map(|service| service.name);
-            assert_eq!(found.as_deref(), expected, "{own:?}");
         }
     }
 }
