@@ -60,7 +60,7 @@ const SCENES: [(Scene, &str); 13] = [
     (Scene::Hooks, "hooks, a sidecar and a pod that ignores SIGTERM"),
     (Scene::HooksAway, "the same, and the API server is unavailable"),
     (Scene::HooksKilled, "the same, and the one who terminates them is killed during a hook"),
-    (Scene::Booted, "the API server is unavailable since winddown and the kubelet started"),
+    (Scene::Booted, "the API server was unavailable when winddown and the kubelet started"),
     (Scene::Refused, "a disruption budget refuses the eviction of two of them"),
     (Scene::Crio, "seven pods and a static one, in CRI-O"),
 ];
