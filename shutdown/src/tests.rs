@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::Pod;
+use winddown_shared::{Event, KillReason, Pod};
 
 use crate::GroupPeriod;
 
@@ -44,4 +44,14 @@ pub(crate) fn secs(seconds: u64) -> Duration {
 /// An entry of the list form.
 pub(crate) fn period(priority: i32, seconds: i64) -> GroupPeriod {
     GroupPeriod { priority, shutdown_grace_period_seconds: seconds }
+}
+
+/// The event of a group of a shutdown that begins.
+pub(crate) fn group_started(priority: i32, pods: usize, allowed: Duration) -> Event {
+    Event::GroupStarted { reason: KillReason::Shutdown, priority, name: None, pods, allowed }
+}
+
+/// The event of a group of a shutdown whose time is over or whose pods have terminated.
+pub(crate) fn group_finished(priority: i32, took: Duration, left: usize) -> Event {
+    Event::GroupFinished { reason: KillReason::Shutdown, priority, name: None, took, left }
 }

@@ -10,7 +10,7 @@ use winddown_shared::{
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
-use crate::tests::{period, pod, secs, with_role};
+use crate::tests::{group_finished, group_started, period, pod, secs, with_role};
 use crate::{
     Budget, CRITICAL_PRIORITY, EndingPods, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan,
 };
@@ -86,34 +86,10 @@ async fn pods_of_a_group_end_together_and_the_next_group_starts_when_the_last_is
     assert_eq!(
         scene.recorder.events(),
         [
-            Event::GroupStarted {
-                reason: KillReason::Shutdown,
-                priority: 0,
-                name: None,
-                pods: 2,
-                allowed: secs(20)
-            },
-            Event::GroupFinished {
-                reason: KillReason::Shutdown,
-                priority: 0,
-                name: None,
-                took: secs(3),
-                left: 0
-            },
-            Event::GroupStarted {
-                reason: KillReason::Shutdown,
-                priority: CRITICAL_PRIORITY,
-                name: None,
-                pods: 1,
-                allowed: secs(27)
-            },
-            Event::GroupFinished {
-                reason: KillReason::Shutdown,
-                priority: CRITICAL_PRIORITY,
-                name: None,
-                took: secs(2),
-                left: 0
-            },
+            group_started(0, 2, secs(20)),
+            group_finished(0, secs(3), 0),
+            group_started(CRITICAL_PRIORITY, 1, secs(27)),
+            group_finished(CRITICAL_PRIORITY, secs(2), 0),
         ]
     );
 }

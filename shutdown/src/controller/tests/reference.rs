@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, StatusOverride};
 
 use super::{Setup, asked, secs, settle, two_fields};
-use crate::tests::{period, pod};
+use crate::tests::{group_finished, group_started, period, pod};
 use crate::{CRITICAL_PRIORITY, Outcome, Policy, ProgressPhase, StateFile};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
@@ -136,34 +136,10 @@ async fn the_events_tell_the_story_in_order() {
         node.recorder.events(),
         [
             Event::ShutdownStarted { pods: 2, budget: secs(30) },
-            Event::GroupStarted {
-                reason: KillReason::Shutdown,
-                priority: 0,
-                name: None,
-                pods: 1,
-                allowed: secs(20)
-            },
-            Event::GroupFinished {
-                reason: KillReason::Shutdown,
-                priority: 0,
-                name: None,
-                took: secs(3),
-                left: 0
-            },
-            Event::GroupStarted {
-                reason: KillReason::Shutdown,
-                priority: CRITICAL_PRIORITY,
-                name: None,
-                pods: 1,
-                allowed: secs(27)
-            },
-            Event::GroupFinished {
-                reason: KillReason::Shutdown,
-                priority: CRITICAL_PRIORITY,
-                name: None,
-                took: secs(0),
-                left: 0
-            },
+            group_started(0, 1, secs(20)),
+            group_finished(0, secs(3), 0),
+            group_started(CRITICAL_PRIORITY, 1, secs(27)),
+            group_finished(CRITICAL_PRIORITY, secs(0), 0),
             Event::ShutdownFinished { took: secs(3), left: 0, unknown: false, released: true },
         ]
     );
