@@ -35,7 +35,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -220,6 +220,12 @@ beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/com
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --release --locked --package winddown
 	@WINDDOWN_LONG=1 $(if $(WRITE),WINDDOWN_WRITE_PAGES=1) WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
+		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
+
+beside-crio: ## Power nodes off whose CRI-O works, stops, hangs or is killed, also beside a kubelet (WINDDOWN_CRIO=…, WINDDOWN_KUBELET=…, …)
+	@tests/node/packages.sh test
+	@$(CARGO) test --quiet --package winddown-runtimes-tests --test crio -- --nocapture real
+	@WINDDOWN_LONG=1 WINDDOWN_SCENES=CRI-O $(CARGO) test --quiet \
 		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
 
 bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), or WHAT=containers; CHECK=1 fails for a missed target

@@ -88,7 +88,9 @@ impl Node {
         self.install(&program.with_file_name("pinns"), "/usr/local/bin/pinns")?;
         let conmon = Path::new("/usr/bin/conmon");
         self.install(conmon, "/usr/local/bin/conmon")?;
-        for library in libraries(conmon)? {
+        for library in
+            [program, conmon].into_iter().map(libraries).collect::<TestResult<Vec<_>>>()?.concat()
+        {
             if !self.host_path(&library).exists() {
                 self.install(Path::new(&library), &library)?;
             }

@@ -19,6 +19,11 @@ const LATER: Duration = Duration::from_millis(50);
 /// How long before its own log a pod may be said to have been asked: a shell writes the log.
 const EARLY: Duration = Duration::from_millis(500);
 
+const STOP: &[&str] = &["systemctl", "stop", "crio"];
+const SUSPEND: &[&str] = &["systemctl", "kill", "--signal=STOP", "--kill-whom=main", "crio"];
+const KILL: &[&str] = &["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "crio"];
+const KILL_AGENT: &[&str] = &["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "winddown"];
+
 /// What happens to CRI-O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -27,7 +32,11 @@ enum Fate {
     Stopped,
     /// Suspended before the node goes down.
     Suspended,
-    /// Killed one second after the first pod was asked to end.
+    /// Stopped one second after the first pod was asked to end.
+    StoppedMidway,
+    /// Suspended then.
+    SuspendedMidway,
+    /// Killed then.
     Killed,
     /// The same, and so is the agent.
     KilledWithTheAgent,
@@ -35,13 +44,22 @@ enum Fate {
 
 impl Fate {
     /// What is run in the node before it goes down.
-    fn before(self) -> Option<&'static [&'static str]> {
+    fn before(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::Stopped => Some(&["systemctl", "stop", "crio"]),
-            Self::Suspended => {
-                Some(&["systemctl", "kill", "--signal=STOP", "--kill-whom=main", "crio"])
-            }
-            Self::Undisturbed | Self::Killed | Self::KilledWithTheAgent => None,
+            Self::Stopped => &[STOP],
+            Self::Suspended => &[SUSPEND],
+            _ => &[],
+        }
+    }
+
+    /// What is run in the node while pods end.
+    fn midway(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::StoppedMidway => &[STOP],
+            Self::SuspendedMidway => &[SUSPEND],
+            Self::Killed => &[KILL],
+            Self::KilledWithTheAgent => &[KILL, KILL_AGENT],
+            Self::Undisturbed | Self::Stopped | Self::Suspended => &[],
         }
     }
 
@@ -50,18 +68,7 @@ impl Fate {
         match self {
             // The next agent is not told which pods run, so it gives a group all of its 6 s.
             Self::KilledWithTheAgent => Duration::from_secs(7),
-            Self::Undisturbed | Self::Stopped | Self::Suspended | Self::Killed => {
-                Duration::from_secs(1)
-            }
-        }
-    }
-
-    /// The services that are killed while pods end.
-    fn killed(self) -> &'static [&'static str] {
-        match self {
-            Self::Killed => &["crio"],
-            Self::KilledWithTheAgent => &["crio", "winddown"],
-            Self::Undisturbed | Self::Stopped | Self::Suspended => &[],
+            _ => Duration::from_secs(1),
         }
     }
 }
@@ -78,16 +85,15 @@ fn pods() -> Vec<TestPod> {
 async fn power_off(mut scenario: Scenario, fate: Fate) -> TestResult<Duration> {
     scenario.start().await?;
     scenario.all_pods_are("Running").await?;
-    if let Some(command) = fate.before() {
+    for command in fate.before() {
         scenario.node.run(command).await?;
     }
     let asked = scenario.power_off().await?;
-    if !fate.killed().is_empty() {
+    if !fate.midway().is_empty() {
         scenario.someone_is_asked().await?;
         sleep(Duration::from_secs(1)).await;
-        for service in fate.killed() {
-            let kill = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", service];
-            scenario.node.run(&kill).await?;
+        for command in fate.midway() {
+            scenario.node.run(command).await?;
         }
     }
     scenario.node.wait_off(Duration::from_secs(60)).await?;
@@ -208,6 +214,8 @@ on_both! {
     pods_end_in_order_on_cri_o: ends_in_order(Undisturbed);
     pods_end_in_order_while_cri_o_is_stopped: ends_in_order(Stopped);
     pods_end_in_order_while_cri_o_hangs: ends_in_order(Suspended);
+    pods_end_in_order_when_cri_o_is_stopped_midway: ends_in_order(StoppedMidway);
+    pods_end_in_order_when_cri_o_hangs_midway: ends_in_order(SuspendedMidway);
     pods_end_in_order_when_cri_o_is_killed_midway: ends_in_order(Killed);
     pods_end_in_order_when_cri_o_and_the_agent_are_killed_midway: ends_in_order(KilledWithTheAgent);
     no_process_of_a_container_that_was_only_created_outlives_the_lock: ends_what_starts();
@@ -218,5 +226,6 @@ on! {
     real_on_cgroupfs =>
     pods_end_in_order_on_cri_o: ends_in_order(Undisturbed);
     pods_end_in_order_while_cri_o_hangs: ends_in_order(Suspended);
+    pods_end_in_order_when_cri_o_hangs_midway: ends_in_order(SuspendedMidway);
     no_process_of_a_container_that_was_only_created_outlives_the_lock: ends_what_starts();
 }
