@@ -12,6 +12,10 @@ use winddown_shared::{
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 
+/// What a run keeps however late it learns how little time it has, so that each pod is still asked, and killed: the
+/// shortest grace period, a second, and as much again until it is gone.
+const LEAST: Duration = Duration::from_secs(2);
+
 /// The state of all signals at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SignalState {
@@ -106,11 +110,13 @@ impl SignalState {
     /// Updates the context of a run that began at `started`. This can only shorten the run.
     pub(super) fn limit(&self, before: &RunContext, started: Instant) -> RunContext {
         let offset = |at: Instant| at.saturating_duration_since(started);
+        let elapsed = started.elapsed();
+        let least = elapsed + LEAST;
         let mut now = before.clone();
         if self.login.preparing {
-            let since = *now.login_since.get_or_insert_with(|| {
-                self.login.since.map(offset).unwrap_or_else(|| started.elapsed())
-            });
+            let since = *now
+                .login_since
+                .get_or_insert_with(|| self.login.since.map(offset).unwrap_or(elapsed));
             now.delay_set_by.clone_from(&self.login.delay_set_by);
             if self.login.kind != ShutdownKind::Unknown {
                 now.kind = self.login.kind;
@@ -118,10 +124,12 @@ impl SignalState {
             if self.login.request.is_some() {
                 now.request.clone_from(&self.login.request);
             }
-            if let Some(delay) = self.login.delay {
-                // logind set its timer when the shutdown began: a delay that is raised now is for the next one.
+            // logind set its timer when the shutdown began: a delay that is raised now is for the next one. One that is
+            // over has not ended the node, so something else does: the service manager waits for the agent's unit.
+            let is_ahead = |delay: &Duration| since.saturating_add(*delay) > elapsed;
+            if let Some(delay) = self.login.delay.filter(is_ahead) {
                 let delay = now.budget.delay.map_or(delay, |before| before.min(delay));
-                now.budget = now.budget.within(since.saturating_add(delay));
+                now.budget = now.budget.within(since.saturating_add(delay).max(least));
                 now.budget.delay = Some(delay);
             }
         }
@@ -129,7 +137,7 @@ impl SignalState {
         let of_run = self.notices.iter().filter(|notice| is_about(notice, started));
         if let Some(notice) = of_run.min_by_key(|notice| gone_at(notice, own)) {
             let deadline = offset(gone_at(notice, own));
-            now.budget = now.budget.within(deadline);
+            now.budget = now.budget.within(deadline.max(least));
             // The one that is reported is the one that left the least time, also after it was withdrawn.
             if now.notice.as_ref().is_none_or(|kept| deadline <= kept.deadline) {
                 now.notice = Some(NoticeReport {

@@ -171,7 +171,10 @@ impl LogindFacts {
     pub(super) fn recheck(&mut self) {
         self.unread = true;
         self.verify_due = true;
-        self.delay = None;
+        // During a shutdown the login manager's timer runs with the delay that it had at the start.
+        if !self.preparing {
+            self.delay = None;
+        }
         self.files_due = true;
         self.schedule_unread = true;
     }
@@ -249,6 +252,8 @@ impl LogindFacts {
             (false, true) => {
                 self.preparing = true;
                 self.epoch += 1;
+                // It may have changed since, and no signal says so.
+                self.delay = None;
                 self.since = Some(told.unwrap_or(now));
                 self.kind = agreeing.map_or(ShutdownKind::Unknown, |hint| hint.kind);
                 self.released = false;

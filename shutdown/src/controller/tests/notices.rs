@@ -222,6 +222,40 @@ async fn a_login_manager_whose_delay_shrinks_is_followed_and_one_that_grows_is_n
     site.assert_no_grace_grew();
 }
 
+/// The machine is still up, so something else decides by then: the service manager, which stops the agent's unit.
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_is_over_when_it_is_heard_of_takes_nothing_from_the_pods() {
+    let (mut site, agent) = started(stubborn(60, 60)).await;
+    site.prepare();
+    site.until(secs(20)).await;
+    site.lock.fake.modify(|state| state.delay = Some(secs(6)));
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(took, secs(30));
+    let report = &site.reports.all()[0];
+    assert_eq!(report.count(PodEnd::Killed), 2);
+}
+
+/// Whatever the way on which the time is taken away: a login manager's delay, a notice.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_time_is_taken_away_still_asks_every_pod_and_kills_it() {
+    for (by_notice, left) in [(false, 0.05), (false, 1.0), (true, 0.05), (true, 1.0), (true, 3.0)] {
+        let (mut site, agent) = started(stubborn(60, 60)).await;
+        site.prepare();
+        site.until(secs(20)).await;
+        let start = site.start;
+        let left = Duration::from_secs_f64(left);
+        match by_notice {
+            true => site.give_notice(left),
+            false => site.lock.fake.modify(|state| state.delay = Some(secs(20) + left)),
+        }
+        site.start = start;
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        let report = &site.reports.all()[0];
+        assert_eq!(report.count(PodEnd::Killed), 2, "{by_notice} {left:?} {took:?}");
+        assert!(took <= secs(23), "{by_notice} {left:?}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_notice_that_is_withdrawn_spares_the_groups_not_started() {
     let (mut site, agent) = started(stubborn(20, 10)).await;

@@ -206,6 +206,8 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
             }
             let kind = if names_kind { ShutdownKind::PowerOff } else { ShutdownKind::Unknown };
             assert_eq!((facts.kind, facts.since), (kind, Some(at(1))), "{begins:?}");
+            assert_eq!(facts.next_step(), Some(LogindStep::ReadDelay), "{begins:?}");
+            facts.delay = Some(WANTED);
             for (told, meaning) in end {
                 assert_eq!(hear_and_read(&mut facts, *told, false), *meaning, "{end:?} {told:?}");
             }

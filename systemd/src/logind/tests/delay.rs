@@ -151,6 +151,22 @@ async fn a_delay_that_was_lowered_behind_our_back_is_found_by_the_recheck() {
     assert_eq!(rig.now().lock, LockState::Held);
 }
 
+/// logind's timer has the delay of that moment. What it reads of its files later is for the next shutdown.
+#[tokio::test(start_paused = true)]
+async fn the_delay_of_a_shutdown_is_read_when_it_begins_and_not_while_it_lasts() {
+    let (login, mut rig) = settled().await;
+    login.set_delay(secs(5));
+    let begun = tokio::time::Instant::now();
+    login.prepare(true).await;
+    rig.until("read at the signal", |s| s.preparing && s.delay == Some(secs(5))).await;
+    assert!(begun.elapsed() < secs(1), "{:?}", begun.elapsed());
+    login.set_delay(secs(3));
+    tokio::time::sleep(secs(300)).await;
+    assert_eq!(rig.now().delay, Some(secs(5)));
+    login.prepare(false).await;
+    rig.until("read for the next one", |s| s.delay != Some(secs(5))).await;
+}
+
 fn put(root: &std::path::Path, file: &str, seconds: u64) {
     let file = root.join(file);
     fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
