@@ -13,7 +13,9 @@ use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::Runtime as _;
 use winddown_systemd::units::UnitsClient;
 
-use crate::bed::{Act, PATIENCE, POLITE, exit_of, is_running, pod, run, status_until, stop};
+use crate::bed::{
+    Act, PATIENCE, POLITE, STUBBORN, exit_of, is_running, pod, run, status_until, stop,
+};
 use crate::node::PROGRAMS;
 use crate::stage::{ManagedStage, Stage, dir_with_act, process_config};
 
@@ -25,6 +27,7 @@ macro_rules! real_scenarios {
             a_stop_that_is_under_way_while_the_bus_is_restarted_keeps_its_time
             a_container_may_have_as_many_tasks_as_the_node
             units_are_still_understood_after_the_service_manager_has_read_them_again
+            a_container_that_somebody_else_stops_has_failed_whatever_it_exits_with
         }
     };
 }
@@ -165,4 +168,25 @@ pub(crate) async fn units_are_still_understood_after_the_service_manager_has_rea
     assert!(is_running(&seen[0]) && seen[0].restart_count == 0, "{seen:?}");
     assert!(!stop(&runtime, &pod, 20).await.forced());
     stage.nothing_loaded().await;
+}
+
+pub(crate) async fn a_container_that_somebody_else_stops_has_failed_whatever_it_exits_with<S>(
+    stage: &S,
+) where
+    S: ManagedStage,
+{
+    let runtime = stage.open().await;
+    for (name, act) in [("polite", POLITE), ("stubborn", STUBBORN)] {
+        let spec = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [stage.container("main", act)]});
+        let pod = pod(name, &spec);
+        stage.up(&runtime, &pod).await;
+        let running = stage.running().await;
+        let unit = running[0].split_whitespace().next().unwrap().to_owned();
+        systemctl(&["stop", &unit]);
+        let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+        let exit = exit_of(&seen[0]).unwrap();
+        assert!(exit.exit_code > 128 && &*exit.reason == "Error", "{name}: {exit:?}");
+        stage.nothing_loaded().await;
+    }
 }

@@ -221,6 +221,8 @@ pub struct UnitEnd {
     pub status: UnitExit,
     /// Whether the kernel killed it, or another process of the service, for lack of memory.
     pub out_of_memory: bool,
+    /// Whether the service manager was stopping the service before it exited.
+    pub stopped: bool,
     /// When it started.
     pub started_at: Option<WallTime>,
     /// When it exited.

@@ -20,6 +20,8 @@ pub(super) struct UnitProperties {
     status: i32,
     started: Moment,
     ended: Moment,
+    /// When the service was last no longer active, on the monotonic clock.
+    inactive_since: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +52,7 @@ impl UnitProperties {
                 }
                 ("ExecMainExitTimestamp", Variant::U64(at)) => self.ended.wall = *at,
                 ("ExecMainExitTimestampMonotonic", Variant::U64(at)) => self.ended.monotonic = *at,
+                ("ActiveExitTimestampMonotonic", Variant::U64(at)) => self.inactive_since = *at,
                 _ => {}
             }
         }
@@ -85,6 +88,8 @@ impl UnitProperties {
         Some(UnitEnd {
             status,
             out_of_memory: self.result == "oom-kill",
+            // One that exits by itself becomes inactive after that.
+            stopped: (1..self.ended.monotonic).contains(&self.inactive_since),
             started_at: wall(self.started.wall),
             finished_at: wall(self.ended.wall),
             ran: Duration::from_micros(self.ended.monotonic.saturating_sub(self.started.monotonic)),

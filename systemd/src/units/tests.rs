@@ -104,6 +104,20 @@ fn an_exit_code_is_no_signal_and_a_service_that_runs_has_no_end() {
 }
 
 #[test]
+fn a_service_that_systemd_was_stopping_before_it_exited_is_told_from_one_that_exits_by_itself() {
+    for (inactive_at, exited_at, stopped) in [(0_u64, 7_u64, false), (8, 7, false), (6, 7, true)] {
+        let mut of = active("inactive", "dead");
+        of.extend([
+            ("ExecMainCode", 1_i32.into()),
+            ("ExecMainExitTimestampMonotonic", exited_at.into()),
+            ("ActiveExitTimestampMonotonic", inactive_at.into()),
+        ]);
+        let end = state(&of).end.unwrap();
+        assert_eq!(end.stopped, stopped, "inactive at {inactive_at}, exited at {exited_at}");
+    }
+}
+
+#[test]
 fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     let service = NewUnit {
         name: "winddown-podu-main-0.service".to_owned(),

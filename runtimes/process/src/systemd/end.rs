@@ -15,10 +15,13 @@ use winddown_shim::{exit, log};
 use super::Context;
 use super::attempt::UnitAttempt;
 use super::unit_cache::WatchedUnit;
-use super::units::{KillWhom, ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView};
+use super::units::{KillWhom, ServiceUnits, UnitEnd, UnitError, UnitExit, UnitPhase, UnitView};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits, launch};
 
+/// The message of a container that exited with 0 because its unit was stopped, and left none.
+const STOPPED: &str =
+    "systemd stopped its unit, which winddown had not asked for; it exited with code 0";
 /// How long a log may take to be complete after its container has exited.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit with killed processes may take to be unloaded.
@@ -165,12 +168,18 @@ fn describe(
     end: &UnitEnd,
     boot_id: &str,
 ) -> ExitRecord {
-    let (exit_code, signal) = end.status.code();
+    let (mut exit_code, mut signal) = end.status.code();
+    let is_cut_short = end.stopped && exit_code == 0;
+    if is_cut_short {
+        // Its work is not done: with 0, a pod of a Job would have succeeded.
+        (exit_code, signal) = UnitExit::Signal(rustix::process::Signal::TERM.as_raw()).code();
+    }
     let begun: Option<AttemptRecord> = record::read(&attempt.dir.join(record::ATTEMPT));
     let log = begun.as_ref().map(|begun| begun.log.as_path());
     let tail = || log.and_then(|log| log::tail(log).ok()).unwrap_or_default();
     let (reason, message) =
         exit::explain(&attempt.dir, exit_code, || end.out_of_memory, source, tail);
+    let message = if is_cut_short && message.is_empty() { STOPPED.to_owned() } else { message };
     let began = begun.map(|begun| begun.created_at);
     let started_at = end.started_at.or(began).or(end.finished_at).unwrap_or_default();
     ExitRecord {

@@ -147,6 +147,7 @@ impl Inner {
         let end = UnitEnd {
             status,
             out_of_memory: false,
+            stopped: false,
             started_at: Some(started_at),
             finished_at: Some(clock().now()),
             ran: began.elapsed(),

@@ -109,9 +109,9 @@ async fn a_kubelet_that_systemd_stops_is_waited_for_and_gets_no_second_signal() 
 fn a_service_that_systemd_is_about_to_restart_is_stopped_and_one_that_never_ran_is_not() {
     let status = UnitExit::Code(1);
     let ran = Duration::from_secs(1);
-    let out_of_memory = false;
+    let (out_of_memory, stopped) = (false, false);
     let (started_at, finished_at) = (None, None);
-    let end = Some(UnitEnd { status, out_of_memory, started_at, finished_at, ran });
+    let end = Some(UnitEnd { status, out_of_memory, stopped, started_at, finished_at, ran });
     let view = |phase, main_pid, end| UnitView { phase, main_pid, end, stop_timeout: None };
     for (what, state, wanted) in [
         ("not loaded", None, false),
