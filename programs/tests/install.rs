@@ -476,6 +476,7 @@ fn a_running_systemd_is_told_what_changed_and_no_more() {
         host.0.take(),
         [
             "systemctl stop winddown.service",
+            "systemctl stop winddown-order.target",
             "systemctl daemon-reload",
             "systemctl kill -s HUP systemd-logind.service",
         ]
@@ -499,7 +500,11 @@ fn an_uninstallation_beside_a_package_stops_the_agent_first_and_takes_its_link_a
             let done = host.0.take();
             assert_eq!(
                 done,
-                ["systemctl stop winddown.service", "systemctl daemon-reload"],
+                [
+                    "systemctl stop winddown.service",
+                    "systemctl stop winddown-order.target",
+                    "systemctl daemon-reload"
+                ],
                 "{report}"
             );
             assert!(image.path(WANTS).symlink_metadata().is_err(), "{report}");

@@ -131,24 +131,42 @@ fn stop(
     options: &UninstallOptions,
     report: &mut InstallReport,
 ) -> Result<bool, InstallError> {
-    /// The exit code of systemctl if there is no such unit.
-    const NO_SUCH_UNIT: i32 = 5;
     let Some(host) = host else { return Ok(false) };
-    let args = ["stop", "winddown.service"];
-    let done = match options.dry_run {
-        true if tree.has_unit()? => Ok(()),
-        true => return Ok(false),
-        false => host.run("systemctl", &args),
-    };
-    match done {
-        Ok(()) => report.commands.push(command_line("systemctl", &args)),
-        Err(HostError::Failed { status, .. }) if status.code() == Some(NO_SUCH_UNIT) => {
-            return Ok(false);
-        }
+    if options.dry_run && !tree.has_unit()? {
+        return Ok(false);
+    }
+    match stop_unit(host, options, report, "winddown.service") {
+        Ok(true) => {}
+        Ok(false) => return Ok(false),
         Err(error) if options.force => report.notes.push(error.line()),
         Err(source) => return Err(InstallError::NotStopped { source }),
     }
+    // The agent's start has started it, and it would stay active until the next boot.
+    if let Err(error) = stop_unit(host, options, report, "winddown-order.target") {
+        report.notes.push(error.line());
+    }
     Ok(true)
+}
+
+/// Stops a unit. Returns whether it is there.
+fn stop_unit(
+    host: &dyn Host,
+    options: &UninstallOptions,
+    report: &mut InstallReport,
+    unit: &str,
+) -> Result<bool, HostError> {
+    /// The exit code of systemctl if there is no such unit.
+    const NO_SUCH_UNIT: i32 = 5;
+    let args = ["stop", unit];
+    let stopped = if options.dry_run { Ok(()) } else { host.run("systemctl", &args) };
+    match stopped {
+        Err(HostError::Failed { status, .. }) if status.code() == Some(NO_SUCH_UNIT) => Ok(false),
+        stopped => {
+            stopped?;
+            report.commands.push(command_line("systemctl", &args));
+            Ok(true)
+        }
+    }
 }
 
 /// Stores the record that a purge removed: by it, a later uninstallation knows what was kept.

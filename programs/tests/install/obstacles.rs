@@ -105,7 +105,8 @@ fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_starte
         let host = Recorder::default();
         let report = uninstall_on(&image.removal(purge), Some(&host)).unwrap().to_string();
         let done = host.0.take();
-        assert_eq!(done, ["systemctl stop winddown.service", "systemctl daemon-reload"]);
+        let stop = "systemctl stop winddown.service";
+        assert_eq!(done, [stop, "systemctl stop winddown-order.target", "systemctl daemon-reload"]);
         for kept in [
             UNIT,
             "usr/bin/winddownd",
