@@ -39,6 +39,9 @@ pub(super) const SLICE: &str = "/etc/systemd/system/winddown.slice";
 pub(super) const SURVIVORS: &str = "/etc/systemd/system/winddown-survivors.slice";
 /// What the agent stops before, and does not wait for as it starts.
 pub(super) const ORDER: &str = "/etc/systemd/system/winddown-order.target";
+/// The kubelet's unit, where its name is none of those in the target.
+pub(super) const KUBELET_DROP_IN: &str =
+    "/etc/systemd/system/winddown-order.target.d/50-kubelet.conf";
 pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
 pub(super) const TMPFILES: &str = "/etc/tmpfiles.d/winddown.conf";
 pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
@@ -129,6 +132,8 @@ pub(super) struct Choices {
     pub(super) budget: Duration,
     /// The configured directory of the agent's records.
     pub(super) state: PathBuf,
+    /// The unit of the kubelet that terminates the pods, if there is one.
+    pub(super) kubelet: Option<String>,
 }
 
 /// A program to install.
@@ -151,6 +156,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Asset> {
         // The unit's sandbox makes this directory writable for the agent's drop-in.
         directory("/etc/systemd/logind.conf.d", 0o755),
     ];
+    items.extend(choices.kubelet.as_deref().and_then(before_kubelet));
     if choices.runtime == Runtime::Systemd {
         let text = unit_file!("needrestart.d/winddown.conf").to_owned();
         items.push(file(NEEDRESTART, 0o644, FileOwner::Install, text));
@@ -218,6 +224,21 @@ fn beside_a_package(choices: &Choices) -> Vec<Asset> {
         items.push(link(WANTS, PACKAGED_UNIT));
     }
     items
+}
+
+/// Has the agent stop before this unit, unless it does so already: the kubelet is needed until the pods have terminated.
+fn before_kubelet(unit: &str) -> Option<Asset> {
+    let target = unit_file!("winddown-order.target").lines();
+    let mut named =
+        target.filter_map(|line| line.strip_prefix("After=")).flat_map(str::split_whitespace);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || ":_.\\@-".contains(c);
+    if named.any(|name| name == unit) || !unit.chars().all(is_name) {
+        return None;
+    }
+    let text = format!(
+        "# winddown: the kubelet's unit. Installed by \"winddown install --companion\".\n\n[Unit]\nAfter={unit}\n"
+    );
+    Some(file(KUBELET_DROP_IN, 0o644, FileOwner::Install, text))
 }
 
 fn stop_time(budget: Duration) -> Duration {

@@ -373,6 +373,11 @@ impl KubeletSetup {
         parsed.map(|(config, _)| config).map_err(refused)
     }
 
+    /// The kubelet's unit, if that is known.
+    pub(super) fn unit(&self) -> Option<String> {
+        self.kubelet.unit.clone()
+    }
+
     /// Whether the kubelet also stops pods at a shutdown.
     pub(super) fn ends_pods(&self) -> bool {
         self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())

@@ -236,6 +236,7 @@ fn choices(
         given,
         budget: stop_budget(&config.shutdown),
         state: config.access.state_directory,
+        kubelet: beside.and_then(KubeletSetup::unit),
     })
 }
 

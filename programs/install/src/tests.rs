@@ -27,6 +27,7 @@ fn choices() -> Choices {
         given: None,
         budget: Duration::from_secs(30),
         state: PathBuf::from(assets::STATE),
+        kubelet: None,
     }
 }
 

@@ -658,3 +658,26 @@ fn the_agent_is_enabled_before_the_node_has_joined() {
     let note = "/etc/kubernetes/kubelet.conf is not there yet: the agent reads it as soon as the node has joined its cluster";
     assert!(report.notes.iter().any(|said| said == note), "{report}");
 }
+
+#[test]
+fn the_agent_stops_before_a_kubelet_whose_unit_has_a_name_of_its_own() {
+    const DROP_IN: &str = "etc/systemd/system/winddown-order.target.d/50-kubelet.conf";
+    let image = beside("kubeadm");
+    image.install_beside(Companion::default()).unwrap();
+    assert!(!image.path(DROP_IN).exists(), "the target names that unit already");
+    let units = image.path("usr/lib/systemd/system");
+    for file in ["kubelet.service", "kubelet.service.d"] {
+        let renamed = file.replace("kubelet", "node-agent");
+        fs::rename(units.join(file), units.join(renamed)).unwrap();
+    }
+    for packaged in [false, true] {
+        if packaged {
+            image.package();
+        }
+        image.install_beside(Companion::default()).unwrap();
+        let text = image.read(DROP_IN);
+        assert!(text.ends_with("\n[Unit]\nAfter=node-agent.service\n"), "{text}");
+        uninstall_on(&image.removal(false), None).unwrap();
+        assert!(!image.path(DROP_IN).exists());
+    }
+}
