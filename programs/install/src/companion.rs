@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, strangers};
+use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets};
 use winddown_companion::kubelet::{
     self, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration, Periods, below,
     is_configuration, refusal,
@@ -115,7 +115,7 @@ pub(super) fn overlooked(root: &Path) -> Option<String> {
 fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
     /// Any user can start as many as they like.
     const MAX_NAMED_PROCESSES: usize = 4;
-    let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
+    let found = if live { kubelets(root).unwrap_or_default().strangers } else { Vec::new() };
     let sentence = |(process, why): &(KubeletProcess, _)| {
         format!(
             "process {} has the name {} and is not taken for this machine's kubelet: {why}",
@@ -483,8 +483,8 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
 
 /// Whether a process of root's may be the kubelet of which nobody can say whose it is, or may be there unseen.
 fn may_run_elsewhere(root: &Path) -> bool {
-    let found = strangers(root);
-    found.map_or(true, |found| found.iter().any(|(_, why)| *why == Stranger::InNoService))
+    let found = kubelets(root);
+    found.map_or(true, |found| found.strangers.iter().any(|(_, why)| *why == Stranger::InNoService))
 }
 
 /// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will.

@@ -56,6 +56,15 @@ impl fmt::Display for Stranger {
     }
 }
 
+/// The processes that have the name of a kubelet, sorted by PID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedKubelets {
+    /// The running kubelets of this node.
+    pub kubelets: Vec<KubeletProcess>,
+    /// Those that are not the kubelet of this node, and why not.
+    pub strangers: Vec<(KubeletProcess, Stranger)>,
+}
+
 /// A process that has the name of a kubelet, with the service that it belongs to (`None` on a machine without systemd).
 pub(super) struct KubeletCandidate {
     pub(super) process: KubeletProcess,
@@ -83,22 +92,19 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<KubeletProcess>> {
     Ok(found)
 }
 
-/// The running kubelets of this node.
+/// The processes that have the name of a kubelet, each judged once.
 ///
 /// # Errors
 /// As [`named`].
-pub fn kubelets(root: &Path) -> io::Result<Vec<KubeletProcess>> {
-    let found = candidates(root)?.into_iter().filter(|found| found.unit.is_ok());
-    Ok(found.map(|found| found.process).collect())
-}
-
-/// Processes that have the name of a kubelet and are not the kubelet of this node, and why not.
-///
-/// # Errors
-/// As [`named`].
-pub fn strangers(root: &Path) -> io::Result<Vec<(KubeletProcess, Stranger)>> {
-    let found = candidates(root)?.into_iter();
-    Ok(found.filter_map(|found| found.unit.err().map(|why| (found.process, why))).collect())
+pub fn kubelets(root: &Path) -> io::Result<NamedKubelets> {
+    let mut found = NamedKubelets::default();
+    for KubeletCandidate { process, unit } in candidates(root)? {
+        match unit {
+            Ok(_) => found.kubelets.push(process),
+            Err(why) => found.strangers.push((process, why)),
+        }
+    }
+    Ok(found)
 }
 
 /// The service of the running kubelet, if that is its main process: systemd started it. In a service of the usual name, it

@@ -32,7 +32,7 @@ impl Root {
 
     /// The names of the running kubelets, and what is said of processes that are called so and are none.
     fn running(&self) -> (Vec<String>, Vec<String>) {
-        let strangers = processes::strangers(self.0.path()).unwrap();
+        let strangers = processes::kubelets(self.0.path()).unwrap().strangers;
         let strangers = strangers.iter().map(|(process, why)| format!("{}: {why}", process.pid));
         (running(self.0.path()).iter().map(Kubelet::name).collect(), strangers.collect())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::libc::SIGTERM;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
-use winddown_companion::kubelet::processes::{Stranger, kubelets, strangers};
+use winddown_companion::kubelet::processes::{NamedKubelets, Stranger, kubelets};
 use winddown_companion::kubelet::service;
 use winddown_host::service_units::{
     KillWhom, ServiceUnits, UnitChange, UnitError, UnitPhase, UnitView,
@@ -225,7 +225,8 @@ impl KubeletUnit {
 fn may_run_kubelet(root: &Path) -> io::Result<bool> {
     shows_machine(&root.join("proc"))?;
     let is_of_root = |why| matches!(why, Stranger::InSession | Stranger::InNoService);
-    Ok(!kubelets(root)?.is_empty() || strangers(root)?.into_iter().any(|(_, why)| is_of_root(why)))
+    let NamedKubelets { kubelets, strangers } = kubelets(root)?;
+    Ok(!kubelets.is_empty() || strangers.into_iter().any(|(_, why)| is_of_root(why)))
 }
 
 /// Whether the service runs, or systemd is about to restart it after an exit.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets, strangers};
+use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
 use winddown_companion::kubelet::{self, KubeletChange, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
@@ -38,10 +38,11 @@ impl KubeletOnDisk {
 /// The running kubelets. Unknown if there is none but a process of root's that may be one.
 fn running(root: &Path) -> io::Result<Fact<Vec<KubeletProcess>>> {
     // Every user can start processes of any name.
-    let found: Vec<_> = kubelets(root)?.into_iter().take(MOST_PROCESSES).collect();
-    let unclear = strangers(root)?.into_iter().find(|(_, why)| *why == Stranger::InNoService);
-    Ok(match unclear.filter(|_| found.is_empty()) {
-        None => Fact::Known(found),
+    let NamedKubelets { mut kubelets, strangers } = kubelets(root)?;
+    kubelets.truncate(MOST_PROCESSES);
+    let unclear = strangers.into_iter().find(|(_, why)| *why == Stranger::InNoService);
+    Ok(match unclear.filter(|_| kubelets.is_empty()) {
+        None => Fact::Known(kubelets),
         Some((process, why)) => {
             let said = format!("process {} ({}) may be one: {why}", process.pid, process.name);
             Fact::Unknown(NotObserved::Failed, said)
