@@ -28,6 +28,9 @@ CRATES := $(addprefix --package winddown-,quantities shared runtime-conformance 
 # How programs are built that ship. `PROFILE=release` makes larger ones in a third of the time.
 PROFILE := dist
 
+# The commit that is measured. The pages into which the tables go do not count as changed.
+COMMIT = $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo unknown)$(shell \
+	git status --porcelain --untracked-files=no -- :/ ':(top,exclude)*.md' 2>/dev/null | grep -q . && echo -dirty)
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 # What a machine lacks is named. Where root can install it, `demo` and `test` do; elsewhere they go on without.
@@ -231,7 +234,7 @@ beside-crio: ## Power nodes off whose CRI-O works, stops, hangs or is killed, al
 bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), or WHAT=containers; CHECK=1 fails for a missed target
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
-	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
+	@WINDDOWN_COMMIT=$(COMMIT) $(CARGO) build --quiet --profile dist --locked --package winddown-bench
 	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into tests/bench/notebook.md) $(if $(CHECK),--check)'; \
 	runs='--runs $(or $(RUNS),3)'; kubelet=$${WINDDOWN_KUBELET:-}; \
 	for what in $(or $(WHAT),all planners kills scaling processes fleet); do case $$what in \

@@ -1,7 +1,5 @@
 //! Tables where people read them: docs/performance.md and tests/bench/notebook.md.
 
-use std::process::Command;
-
 const END: &str = "<!-- End of it. -->";
 
 /// Puts `text` between ``<!-- Written by `winddown-bench COMMAND`. -->`` and `<!-- End of it. -->` of each document that has that place.
@@ -32,28 +30,15 @@ pub(crate) fn machine() -> String {
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or("unknown");
     let linux = release.trim();
-    format!("Commit {}, {processors} processors, Linux {linux}, load {load} at the end.", commit())
+    format!("Commit {COMMIT}, {processors} processors, Linux {linux}, load {load} at the end.")
 }
 
-/// The commit that this program was made of, if the folder of its sources is still there. The pages into which the
-/// tables go do not count as changed.
-fn commit() -> String {
-    let changed =
-        ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)*.md"];
-    match (git(&["rev-parse", "--short=8", "HEAD"]), git(&changed)) {
-        (Some(commit), Some(changed)) if changed.is_empty() => commit,
-        (Some(commit), _) => format!("{commit}-dirty"),
-        (None, _) => "unknown".to_owned(),
-    }
-}
-
-/// What git says of the sources.
-fn git(arguments: &[&str]) -> Option<String> {
-    let sources = env!("CARGO_MANIFEST_DIR");
-    let ran = Command::new("git").args(["-C", sources]).args(arguments).output().ok()?;
-    let said = String::from_utf8(ran.stdout).ok()?;
-    ran.status.success().then(|| said.trim().to_owned())
-}
+/// The commit that this program was built of. `make bench` says it to the compiler: the folder of the sources may be at
+/// another one by now.
+const COMMIT: &str = match option_env!("WINDDOWN_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 fn replaced(old: &str, command: &str, text: &str) -> Option<String> {
     let start = format!("<!-- Written by `winddown-bench {command}`. -->");
