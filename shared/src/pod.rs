@@ -183,6 +183,15 @@ impl Pod {
         self.0.is_runtime_only
     }
 
+    /// The ports of containers and sidecars: an init container has released its own when those are used.
+    pub fn ports(&self) -> impl Iterator<Item = &api::ContainerPort> {
+        self.object().spec.iter().flat_map(|spec| {
+            let init = spec.init_containers.iter().flatten();
+            let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
+            spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten())
+        })
+    }
+
     /// Whether the pod shares the node's network: `spec.hostNetwork`, false when unset.
     pub fn is_on_host_network(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))

@@ -124,7 +124,7 @@ pub(crate) fn sandbox(
         hostname: if is_on_host { String::new() } else { hostname(pod) },
         log_directory: dirs::logs_of(config, pod).display().to_string(),
         dns_config: dns(config, pod, host),
-        port_mappings: if is_on_host { Vec::new() } else { ports(pod) },
+        port_mappings: if is_on_host { Vec::new() } else { pod.ports().map(port).collect() },
         labels: labels::sandbox(pod),
         annotations: labels::sandbox_annotations(pod),
         linux: Some(api::LinuxPodSandboxConfig {
@@ -166,15 +166,6 @@ fn own_signal(container: &k8s::Container) -> Option<&str> {
 pub(crate) fn signal(name: &str) -> Option<api::Signal> {
     let name = name.replace('+', "PLUS").replace('-', "MINUS");
     api::Signal::from_str_name(&format!("SIGNAL_{name}"))
-}
-
-fn ports(pod: &Pod) -> Vec<api::PortMapping> {
-    let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
-    // Other init containers may have the ports of these, as for admission: they have exited when those are used.
-    let init = spec.init_containers.iter().flatten();
-    let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
-    let all = spec.containers.iter().chain(sidecars);
-    all.flat_map(|c| c.ports.iter().flatten()).map(port).collect()
 }
 
 fn port(port: &k8s::ContainerPort) -> api::PortMapping {

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
+use k8s_openapi::api::core::v1::ContainerPort;
 
-use crate::{ContainerKind, Pod};
+use crate::Pod;
 
 /// The address that stands for all addresses.
 const ANY: &str = "0.0.0.0";
@@ -73,21 +73,16 @@ pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
     wanted(pod).map(|wanted| wanted.port).collect()
 }
 
-/// The ports of containers and sidecars; an init container has released its own when the pod runs.
 fn wanted(pod: &Pod) -> impl Iterator<Item = WantedPort<'_>> {
-    pod.spec.iter().flat_map(|spec| {
-        let init = spec.init_containers.iter().flatten();
-        let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
-        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
-        ports.filter_map(|port| of(spec, port))
-    })
+    let on_host = pod.is_on_host_network();
+    pod.ports().filter_map(move |port| of(on_host, port))
 }
 
-fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<WantedPort<'a>> {
+fn of(on_host: bool, port: &ContainerPort) -> Option<WantedPort<'_>> {
     let given = port.host_port.filter(|port| *port > 0);
     // On the host's network, a container's port is a host port. The API server sets it in the pod;
     // a manifest may omit it.
-    let shared = || (spec.host_network == Some(true)).then_some(port.container_port);
+    let shared = || on_host.then_some(port.container_port);
     let host_port = given.or_else(shared).filter(|port| *port > 0)?;
     Some(WantedPort {
         port: host_port,
