@@ -42,10 +42,10 @@ use crate::fit::Fit;
 use crate::plugin::{NodePlugin, PluginRegistry};
 use crate::{NodeIdentity, PodSource, Product, Settings};
 
-use kept::KeptPods;
+pub(crate) use kept::KeptPods;
 
 #[cfg(feature = "config")]
-pub use connect::{connect, connect_early};
+pub use connect::{certificate_folder, connect, connect_early};
 pub(crate) use facts::{Changing, Clean};
 pub use facts::{NodeRuntime, UNPROTECTED};
 use final_status_flush::FinalReport;
@@ -348,7 +348,7 @@ impl PodSide {
         let resolving = ResolverConfig::new(parts.volumes, parts.secret_volumes);
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
-        let records = parts.volatile.join("api-pods");
+        let records = KeptPods::parent(&parts.volatile);
         let kept = KeptPods::of_boot(&records, boot_id, resolver.memory_room());
         let found = kept.load();
         let api_pods = KubePods::new(connection.client(), config.node_name.clone());

@@ -88,7 +88,7 @@ impl<R: Runtime> Core<R> {
     ) -> (Self, PodUidMap<EarlierKill>) {
         let (boot_id, clock) = (&parts.identity.boot_id, &parts.boot_clock);
         let kept = parts.state_directory.map(|directory| {
-            KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
+            KeptKills::open(KeptKills::directory(&directory), boot_id, clock.clone(), plugins)
         });
         let (kills, pending_kills) = kept.unzip();
         let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins, &parts.product));

@@ -59,6 +59,11 @@ struct KeptKill {
 // === impl KeptKills ===
 
 impl KeptKills {
+    /// Where they are in the node's directory for what may be lost with the boot.
+    pub(crate) fn directory(volatile: &Path) -> PathBuf {
+        volatile.join("kills")
+    }
+
     /// Reads the records that an earlier agent of this boot left in `directory`, and deletes those of other boots, or from
     /// before the system was started again in it.
     /// `plugins` are the third-party plug-ins of this agent: a request of any other plug-in is dropped. Blocking.

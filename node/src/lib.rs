@@ -168,6 +168,14 @@ pub struct NodeIdentity {
     pub boot_id: String,
 }
 
+/// The directories of small files in the node's directory for what may be lost with the boot. Blocking.
+pub fn kept_directories(volatile: &Path) -> Vec<PathBuf> {
+    let all = [volatile.to_owned(), kept_kills::KeptKills::directory(volatile)].into_iter();
+    #[cfg(feature = "cluster")]
+    let all = all.chain(cluster::KeptPods::directories(volatile));
+    all.collect()
+}
+
 /// A running node. Cheap to clone.
 pub struct Node<R: Runtime>(Arc<NodeShared<R>>);
 

@@ -1,5 +1,7 @@
 //! The connection to the API server as configured.
 
+use std::path::PathBuf;
+
 use winddown_api_client::{
     Bootstrap, ClusterConfig, Connection, Credentials, CredentialsError, ServiceAccount,
 };
@@ -33,13 +35,18 @@ pub async fn connect_early(
     Connection::open_early(ClusterConfig::new(credentials), wall.clone()).await
 }
 
+/// The directory of the certificates that are requested for this node.
+pub fn certificate_folder(config: &Config) -> PathBuf {
+    config.access.state_directory.join("cluster").join("certificate")
+}
+
 fn credentials(config: &Config, node_name: &str) -> Credentials {
     let ClusterSettings { kubeconfig, bootstrap_kubeconfig, .. } = &config.cluster;
     match (kubeconfig, bootstrap_kubeconfig) {
         (Some(path), _) => Credentials::Kubeconfig { path: path.clone(), context: None },
         (None, Some(path)) => Credentials::Bootstrap(Bootstrap {
             kubeconfig: path.clone(),
-            folder: config.access.state_directory.join("cluster").join("certificate"),
+            folder: certificate_folder(config),
             node_name: node_name.to_owned(),
         }),
         (None, None) => match ServiceAccount::from_environment(|name| std::env::var(name).ok()) {

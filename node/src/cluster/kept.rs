@@ -41,6 +41,17 @@ struct KeptPodsShared {
 // === impl KeptPods ===
 
 impl KeptPods {
+    /// The parent of the directories of boots, in the node's directory for what may be lost with the boot.
+    pub(crate) fn parent(volatile: &Path) -> PathBuf {
+        volatile.join("api-pods")
+    }
+
+    /// The directories of boots. Blocking.
+    pub(crate) fn directories(volatile: &Path) -> Vec<PathBuf> {
+        let boots = std::fs::read_dir(Self::parent(volatile)).into_iter().flatten().flatten();
+        boots.map(|boot| boot.path()).collect()
+    }
+
     /// The directory of this boot below `parent`. Removes those of other boots, whose pods no longer run. Blocking.
     pub(crate) fn of_boot(parent: &Path, boot_id: &str, room: MemoryRoom) -> Self {
         let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';

@@ -33,12 +33,12 @@ use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, Notifier, hold_blo
 use winddown_api_client::ApiHealth;
 use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, exposed, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
-use winddown_node::cluster::Cluster;
+use winddown_node::cluster::{Cluster, certificate_folder};
 use winddown_node::metrics;
 use winddown_node::service::kept_lock;
 use winddown_node::{
     Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError, PodSource,
-    Product, policy_of, trusted_paths,
+    Product, kept_directories, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -430,11 +430,12 @@ fn make_directories(config: &Config) -> Result<(), StartError> {
 /// Removes what a killed agent, or one whose machine lost power, left half-written in the directories of kept files: it
 /// may be a key. Only while the socket is held: another agent may be writing. Blocking.
 fn remove_drafts(config: &Config) {
-    let (state, volatile) = (&config.access.state_directory, cluster::volatile(config));
-    let of_boots = std::fs::read_dir(volatile.join("api-pods")).into_iter().flatten().flatten();
-    let state = ["", "cluster/certificate", "cri"].map(|below| state.join(below));
-    let volatile = ["", "kills"].map(|below| volatile.join(below));
-    let all = state.into_iter().chain(volatile).chain(of_boots.map(|boot| boot.path()));
+    let kept = [
+        config.access.state_directory.clone(),
+        certificate_folder(config),
+        former_runtime::records(config, RuntimeKind::Cri),
+    ];
+    let all = kept.into_iter().chain(kept_directories(cluster::volatile(config)));
     all.for_each(|directory| winddown_host::remove_drafts(&directory));
 }
 

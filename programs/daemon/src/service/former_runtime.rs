@@ -84,7 +84,8 @@ fn choose(
     }
 }
 
-fn records(config: &Config, kind: RuntimeKind) -> PathBuf {
+/// The directory of what this runtime keeps.
+pub(super) fn records(config: &Config, kind: RuntimeKind) -> PathBuf {
     config.access.state_directory.join(kind.to_string())
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_api_client::{ApiReviews, ServingCertificate};
 use winddown_host::{NodeUsage, UsagePaths, machine::boot_clock};
-use winddown_node::cluster::Cluster;
+use winddown_node::cluster::{Cluster, certificate_folder};
 use winddown_node_api::{NodeApi, NodeUsageStats, PodStreams, StatsProvider, TlsFiles};
 use winddown_shared::{Runtime, RuntimeError, WallClock, critical};
 
@@ -40,7 +40,7 @@ pub(super) fn plugin<R: Runtime + PodStreams>(
     let (told, waits_for) = watch::channel(String::new());
     let certificate = settings.tls_cert_file.clone().unwrap_or_else(|| {
         let serving = ServingCertificate {
-            folder: config.access.state_directory.join("cluster").join("certificate"),
+            folder: certificate_folder(&config),
             node_name: identity.name.clone(),
             names: cluster.names.subscribe(),
         };

@@ -15,13 +15,13 @@ use winddown_systemd::Bus;
 use winddown_systemd::inspect::{InspectError, Inspector};
 use winddown_systemd::units::UnitsClient;
 
-use winddown_config::Config;
+use winddown_config::{Config, RuntimeKind};
 use winddown_host::machine::is_in_memory;
 use winddown_host::{Capacity, Roots};
 use winddown_node::{Configured, NodeIdentity};
 
-use super::cluster;
 use super::slices::{SlicesOfPods, units_of_pods};
+use super::{cluster, former_runtime};
 
 /// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -77,7 +77,7 @@ fn cri_config(configured: &Configured, identity: &NodeIdentity, wall: &WallClock
     let config = configured.configuration().config;
     let mut cri = CriConfig::new(
         &*config.node.container_runtime_endpoint,
-        config.access.state_directory.join("cri"),
+        former_runtime::records(&config, RuntimeKind::Cri),
         &config.access.pod_logs_dir,
         wall.clone(),
     );
