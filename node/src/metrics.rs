@@ -42,7 +42,7 @@ use counted::Counted;
 use plugin::OfPlugin;
 use starting::StartingPods;
 
-pub use cluster::ClusterFacts;
+pub use cluster::{CertificateGauges, ClusterFacts};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{InhibitorFacts, ScrapedNode};
 pub use plugin::PluginGauge;

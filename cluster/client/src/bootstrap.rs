@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use winddown_shared::{WallClock, error_chain};
+use winddown_shared::{Mutex, WallClock, error_chain};
 
 use super::error::CredentialsError;
 use super::health::ConnectionState;
@@ -47,6 +47,16 @@ pub struct Bootstrap {
     pub node_name: String,
 }
 
+/// How requesting and renewing the client certificate goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RenewalState {
+    /// Why there is no new certificate although one is due, and what to do.
+    pub problem: Option<Arc<str>>,
+    /// The number of attempts that have failed, since the start of the agent.
+    pub errors: u64,
+}
+
 /// Requests the certificate and renews it before it expires.
 pub(super) struct Renewal {
     bootstrap: Bootstrap,
@@ -54,6 +64,7 @@ pub(super) struct Renewal {
     config: ClusterConfig,
     shared: Arc<ConnectionShared>,
     wall: WallClock,
+    state: Mutex<RenewalState>,
 }
 
 // === impl Bootstrap ===
@@ -75,7 +86,12 @@ impl Renewal {
         wall: WallClock,
     ) -> Self {
         let store = Store::new(&bootstrap.folder, "client");
-        Self { bootstrap, store, config, shared, wall }
+        Self { bootstrap, store, config, shared, wall, state: Mutex::default() }
+    }
+
+    /// How it goes.
+    pub(super) fn state(&self) -> RenewalState {
+        self.state.lock().clone()
     }
 
     /// Loads the certificate that an earlier run of the agent got. A missing one is no error as
@@ -108,6 +124,7 @@ impl Renewal {
         loop {
             let with = match self.step(share, made) {
                 BootstrapStep::Wait(wait) => {
+                    self.state.lock().problem = None;
                     tokio::time::sleep(wait).await;
                     continue;
                 }
@@ -119,12 +136,14 @@ impl Renewal {
                     made = Some(self.wall.now());
                     said = None;
                     share = random_share();
+                    self.state.lock().problem = None;
                 }
                 Err(error) => {
                     let text = error_chain(&error);
+                    self.state.lock().errors += 1;
                     if said.as_ref() != Some(&text) {
                         tracing::warn!("no new certificate yet: {text}");
-                        self.log_unsigned(&text);
+                        self.not_yet(&text);
                     }
                     said = Some(text);
                     // Repeating the request every ten seconds does not change a person's decision.
@@ -163,7 +182,7 @@ impl Renewal {
         let key = self.store.pending_key().await?;
         let waiting = |name: &str| {
             tracing::info!(request = name, "waiting for the certificate to be approved");
-            self.log_unsigned(&waits(name));
+            self.not_yet(&waits(name));
         };
         let node = &self.bootstrap.node_name;
         let chain = match ask(&client, &key, node, Purpose::CLIENT, waiting).await {
@@ -189,7 +208,9 @@ impl Renewal {
         Ok(())
     }
 
-    fn log_unsigned(&self, why: &str) {
+    /// Reports why there is no new certificate, and without an old one that there is none.
+    fn not_yet(&self, why: &str) {
+        self.state.lock().problem = Some(why.into());
         if self.shared.current().is_none() {
             self.shared.health.set(ConnectionState::Unsigned { why: why.into() });
         }

@@ -52,7 +52,7 @@ mod reviews;
 mod source;
 mod transport;
 
-pub use bootstrap::{Bootstrap, ServingCertificate};
+pub use bootstrap::{Bootstrap, RenewalState, ServingCertificate};
 pub use certificate::CertificateFacts;
 pub use error::{CredentialsError, RequestError};
 pub use health::{ApiHealth, ConnectionState};
@@ -245,6 +245,12 @@ impl Connection {
     /// The client certificate in use.
     pub fn certificate(&self) -> Option<CertificateFacts> {
         self.shared.current().and_then(|current| current.material.certificate.clone())
+    }
+
+    /// How requesting and renewing the client certificate goes; `None` unless the credentials are
+    /// [`Credentials::Bootstrap`].
+    pub fn renewal(&self) -> Option<RenewalState> {
+        self.renewal.as_ref().map(|renewal| renewal.state())
     }
 
     /// Whether the API server's certificate is verified. It is not with `insecure-skip-tls-verify`,

@@ -6,7 +6,7 @@ use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 
 use super::Membership;
-use crate::metrics::{ClusterFacts, ScrapedNode};
+use crate::metrics::{CertificateGauges, ClusterFacts, ScrapedNode};
 use crate::plugin::PluginSection;
 use winddown_control::api;
 
@@ -43,6 +43,9 @@ impl Membership {
             let queue = *handle.queues().sync.borrow();
             queue.waiting + queue.in_flight
         });
+        let (certificate, renewal) = (self.0.connection.certificate(), self.0.connection.renewal());
+        // Without a certificate, the state of the connection says it.
+        let problem = renewal.and_then(|renewal| renewal.problem).filter(|_| certificate.is_some());
         let problems = [node.refused, node.outage, node.lease_problem];
         api::ClusterStatus {
             // Next to a kubelet, this agent does not run the API server's pods.
@@ -59,7 +62,8 @@ impl Membership {
             spooled: outbox.spool.files,
             pods_waiting: waiting.unwrap_or(0),
             pods_known: controller.is_some_and(|c| matches!(c.state(), RunState::Ready)),
-            certificate_expires: self.0.connection.certificate().map(|facts| facts.not_after),
+            certificate_expires: certificate.map(|facts| facts.not_after),
+            certificate_problem: problem.map(|why| why.to_string()),
             ..api::ClusterStatus::default()
         }
     }
@@ -70,6 +74,8 @@ impl Membership {
         let side = self.pods();
         let outbox = side.map(|side| side.outbox.stats()).unwrap_or_default();
         let events = self.0.events.counts();
+        let expires = self.0.connection.certificate().map(|facts| facts.not_after);
+        let renewal = self.0.connection.renewal().unwrap_or_default();
         ClusterFacts {
             connected: self.api().is_connected(),
             registered: node.uid.is_some(),
@@ -83,6 +89,10 @@ impl Membership {
             spool_errors: outbox.spool.errors,
             events_written: events.written + events.repeated,
             events_lost: events.dropped + events.refused,
+            certificate: CertificateGauges {
+                time_left: expires.map(|at| at.duration_since(wall.now()).as_secs()),
+                renew_errors: renewal.errors,
+            },
             of_plugins: Vec::new(),
             mirrors: side.map_or(0, |side| side.mirrors.count()),
         }

@@ -37,8 +37,37 @@ pub struct ClusterFacts {
     pub events_lost: u64,
     /// Number of mirror pods of this node on the API server.
     pub mirrors: usize,
+    /// The client certificate.
+    pub certificate: CertificateGauges,
     /// The gauges of plug-ins that need the cluster, in this order.
     pub of_plugins: Vec<PluginGauge>,
+}
+
+/// The state of the client certificate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CertificateGauges {
+    /// The seconds until it expires, negative once it has; `None` without one.
+    pub time_left: Option<i64>,
+    /// Number of failed attempts to renew it.
+    pub renew_errors: u64,
+}
+
+impl CertificateGauges {
+    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        out.gauge(
+            "kubelet_certificate_manager_client_ttl",
+            "Time until the client certificate expires, negative once it has; +Inf without one.",
+            Some(&Unit::Seconds),
+            self.time_left.map_or(f64::INFINITY, |seconds| seconds as f64),
+        )?;
+        // The kubelet's counter has no `_total`, which would be appended to a counter's name.
+        out.gauge(
+            "kubelet_certificate_manager_client_expiration_renew_errors",
+            "Failed attempts to renew the client certificate.",
+            None,
+            i64::try_from(self.renew_errors).unwrap_or(i64::MAX),
+        )
+    }
 }
 
 impl ClusterFacts {
@@ -100,6 +129,7 @@ impl ClusterFacts {
         ] {
             out.counter(name, help, None, value)?;
         }
+        self.certificate.encode(out)?;
         self.of_plugins.iter().try_for_each(|gauge| gauge.encode(out))
     }
 }

@@ -131,7 +131,9 @@ pub(super) fn is_of_a_cluster(name: &str) -> bool {
         "status",
         "events_",
     ];
-    name.strip_prefix("winddown_").is_some_and(|name| only.iter().any(|p| name.starts_with(p)))
+    let is_own = |name: &str| only.iter().any(|p| name.starts_with(p));
+    name.starts_with("kubelet_certificate_manager_")
+        || name.strip_prefix("winddown_").is_some_and(is_own)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::refusal::Refusal;
 use crate::{CertificateFacts, CredentialsError};
@@ -20,6 +20,9 @@ use crate::{CertificateFacts, CredentialsError};
 const WATCH_FOR: u32 = 290;
 /// The end of a watch that the server does not end, because a proxy on the way swallows it.
 const LONGEST_WATCH: Duration = Duration::from_secs(320);
+
+/// After this time without a decision an attempt has failed, as for the kubelet. The next one finds the same request.
+const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,8 @@ pub(super) enum AskError {
         "certificate signing request {name} was {how}: {why}; a new one follows in five minutes"
     )]
     Refused { name: String, how: &'static str, why: String },
+    #[error("{}", waits(.name))]
+    Undecided { name: String },
     #[error("certificate signing request {name} was deleted")]
     Deleted { name: String },
     #[error("certificate signing request {name}: the issued certificate is not for {subject}")]
@@ -109,6 +114,7 @@ pub(super) async fn ask(
         created => drop(created.map_err(failed("create"))?),
     }
     let mut told = false;
+    let patient_until = Instant::now() + LONGEST_WAIT;
     loop {
         let found = api.get(&name).await.map_err(failed("read"))?;
         let mut decision = decision_of(&found);
@@ -125,6 +131,9 @@ pub(super) async fn ask(
                 })?;
         }
         match decision {
+            RequestDecision::Pending if Instant::now() >= patient_until => {
+                return Err(AskError::Undecided { name });
+            }
             RequestDecision::Pending => {}
             RequestDecision::Refused { how, why } => {
                 return Err(AskError::Refused { name, how, why });

@@ -40,6 +40,9 @@ pub struct ClusterStatus {
     /// When the client certificate expires; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires: Option<WallTime>,
+    /// Why the client certificate is not renewed although that is due, and what to do; absent while all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_problem: Option<String>,
 }
 
 /// The nodes that shut down before this one (`shutdownAfterNodes`).

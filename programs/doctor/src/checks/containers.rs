@@ -371,18 +371,23 @@ pub(super) fn loops(facts: &Facts) -> Option<Finding> {
     ))
 }
 
-/// The API server of a node in a cluster, if its agent cannot use it.
+/// The API server of a node in a cluster, if its agent cannot use it, or will not be able to.
 fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
-    let api = &facts.agent.known()?.cluster.as_ref()?.api;
+    let cluster = facts.agent.known()?.cluster.as_ref()?;
+    let api = &cluster.api;
     let title = match api.state {
         ApiState::Unreachable => "the API server cannot be reached: it takes the node for dead",
         ApiState::Unauthorized => "the API server rejects the node's credentials",
         ApiState::Unsigned => {
             "there are no credentials for the API server: the node has not joined"
         }
+        _ if cluster.certificate_problem.is_some() => {
+            "the node's client certificate is not renewed: the API server rejects it once it has expired"
+        }
         _ => return None,
     };
-    let finding = check.warning(title).saw(api.why.clone().unwrap_or_default());
+    let seen = api.why.as_ref().or(cluster.certificate_problem.as_ref());
+    let finding = check.warning(title).saw(seen.cloned().unwrap_or_default());
     Some(
         finding
             .advise("correct what the line above names; the agent tries again by itself")

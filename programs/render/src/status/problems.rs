@@ -225,6 +225,17 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     }
     if let Some(cluster) = &status.cluster {
         api_server(&cluster.api, found);
+        let expires = cluster.certificate_expires.map(|at| format!(", and expires at {at}"));
+        found.extend(cluster.certificate_problem.iter().map(|why| StatusProblem {
+            text: format!(
+                "the client certificate is not renewed{}: {}",
+                expires.as_deref().unwrap_or_default(),
+                clean(why)
+            ),
+            next: format!(
+                "`{JOURNAL}` shows the attempts; after that time the API server rejects the node"
+            ),
+        }));
     }
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
         text: format!("a shutdown would not give every pod its time: {}", clean(warning)),

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use tokio_util::sync::CancellationToken;
-use winddown_api_client::Bootstrap;
+use winddown_api_client::{Bootstrap, RenewalState};
 use winddown_apiserver::Request;
 
 use super::*;
@@ -228,4 +228,35 @@ async fn without_a_bootstrap_kubeconfig_and_a_certificate_there_is_no_start() {
     let error = Connection::open(config, wall()).await.unwrap_err();
     let wanted = format!("cannot read kubeconfig {}", scene.path("bootstrap").display());
     assert_eq!(error.to_string(), wanted);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_renewed_is_told_with_what_to_do_until_it_is() {
+    let scene = Scene::new().await;
+    scene.server.sign_requests(Some(Duration::from_secs(20)));
+    let connection = open(unsigned(&scene)).await;
+    let _running = run(&connection);
+    list(&connection).await.unwrap();
+    assert_eq!(connection.renewal(), Some(RenewalState::default()));
+    let (first, of_first) = (connection.certificate().unwrap(), requested(&scene, 0).await);
+    scene.server.sign_requests(None);
+
+    let another = scene.server.until("a new certificate is asked for", |objects| {
+        let names = objects.list("certificatesigningrequests");
+        let mut names = names.iter().filter_map(|one| one["metadata"]["name"].as_str());
+        names.find(|name| *name != of_first).map(str::to_owned)
+    });
+    let name = another.await.unwrap();
+    let problem = eventually("the request is told", || connection.renewal()?.problem).await;
+    let wanted = format!(
+        "certificate signing request {name} waits to be approved: `kubectl certificate approve {name}`"
+    );
+    assert_eq!(*problem, *wanted);
+    assert!(scene.server.sign(&name, HOUR));
+    eventually("the certificate is renewed", || {
+        let renewed = connection.certificate()?.not_after > first.not_after;
+        (renewed && connection.renewal()?.problem.is_none()).then_some(())
+    })
+    .await;
+    assert_eq!(connection.renewal().unwrap().errors, 0);
 }
