@@ -9,11 +9,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::{files, stopping};
-use winddown_host::{cgroup_named, cgroups_of, kernel};
-use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
+use winddown_host::{cgroup_named, cgroups_of, kernel, machine};
+use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, WallTime};
 
 use super::config::CriConfig;
 use super::pod::{self, PodEntry};
@@ -43,7 +44,8 @@ pub(super) async fn stop(
     let uid = pod.uid();
     let (config, wanted) = (context.config.clone(), uid.clone());
     let (found, groups) = blocking(move || {
-        let found = running(&config, &wanted);
+        // What a note does not say, the pod's groups do.
+        let (found, _) = running(&config, &wanted);
         let groups = pod_groups(&config.cgroups.mount, &found);
         Ok((found, groups))
     })
@@ -92,8 +94,7 @@ fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[F
             if container.run.as_ref().is_some_and(|run| *run.id == *note.id) {
                 continue;
             }
-            let backoff = std::time::Duration::ZERO;
-            let mut run = pod::created(&note.id, *attempt, &note.sandbox, backoff);
+            let mut run = pod::created(&note.id, *attempt, &note.sandbox, Duration::ZERO);
             run.started_at = Some(context.config.wall.now());
             run.adopt(*noted);
             pod::begin(container, run);
@@ -107,30 +108,74 @@ fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[F
 /// runtime is not asked. Blocking.
 ///
 /// # Errors
-/// The notes cannot be listed.
+/// None is seen to run, and a note of this boot cannot be read, or the notes cannot be listed.
 pub fn has_running(config: &CriConfig) -> io::Result<bool> {
-    Ok(dirs::uids(config)?.iter().any(|uid| !running(config, uid).is_empty()))
+    let mut unknown = None;
+    for uid in dirs::uids(config)? {
+        let (found, unread) = running(config, &uid);
+        if !found.is_empty() {
+            return Ok(true);
+        }
+        unknown = unknown.or(unread);
+    }
+    unknown.map_or(Ok(false), Err)
 }
 
-/// The containers of the pod whose noted process still belongs to them. Blocking.
-fn running(config: &CriConfig, uid: &PodUid) -> Vec<FoundContainer> {
-    let mut found: Vec<FoundContainer> = Vec::new();
-    for container in entries(&dirs::messages(config, uid)) {
-        let Some(name) = file_name(&container) else { continue };
-        for file in entries(&container) {
-            let is_note = file.extension().is_some_and(|extension| extension == "process");
-            let attempt = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            let (true, Some(attempt)) = (is_note, attempt) else { continue };
-            let read = files::read_note(&file).ok();
-            let read = read.and_then(|json| serde_json::from_slice(&json).ok());
-            let Some(note): Option<Note> = read else { continue };
-            if cgroups_of(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
-                let noted = dirs::noted(config, uid, &name, attempt);
-                found.push(FoundContainer { name: name.clone(), attempt, note, noted });
+/// The containers of the pod whose noted process still belongs to them, and why there may be more. Blocking.
+fn running(config: &CriConfig, uid: &PodUid) -> (Vec<FoundContainer>, Option<io::Error>) {
+    let (mut found, mut unread) = (Vec::new(), None);
+    let mut listed = |directory: &Path| {
+        listed(directory).unwrap_or_else(|error| {
+            unread.get_or_insert(error);
+            Vec::new()
+        })
+    };
+    let containers = listed(&dirs::messages(config, uid));
+    let files: Vec<PathBuf> = containers.iter().flat_map(|container| listed(container)).collect();
+    for file in files {
+        let is_note = file.extension().is_some_and(|extension| extension == "process");
+        let attempt = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        let name = file.parent().and_then(file_name);
+        let (true, Some(attempt), Some(name)) = (is_note, attempt, name) else { continue };
+        let note = match read(config, &file) {
+            Ok(note) => note,
+            Err(error) => {
+                unread.get_or_insert(error);
+                continue;
             }
+        };
+        let is_its = |note: &Note| cgroups_of(note.pid).is_some_and(|all| all.contains(&note.id));
+        if let Some(note) = note.filter(is_its) {
+            let noted = dirs::noted(config, uid, &name, attempt);
+            found.push(FoundContainer { name, attempt, note, noted });
         }
     }
-    found
+    (found, unread)
+}
+
+/// Reads a note; none if it is gone, or from before this boot: notes are not synced, so a crash of the machine, which ends
+/// the containers, may leave anything.
+fn read(config: &CriConfig, file: &Path) -> io::Result<Option<Note>> {
+    let error = match files::read_note(file) {
+        Ok(json) => match serde_json::from_slice(&json) {
+            Ok(note) => return Ok(Some(note)),
+            Err(error) => io::Error::from(error),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => error,
+    };
+    match is_of_earlier_boot(config, file) {
+        true => Ok(None),
+        false => Err(io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+    }
+}
+
+/// Whether the file was last written before the machine was started; false if that is not known.
+fn is_of_earlier_boot(config: &CriConfig, file: &Path) -> bool {
+    let written = fs::symlink_metadata(file).and_then(|of| of.modified()).ok();
+    let written = written.and_then(|written| WallTime::try_from(written).ok());
+    let age = written.and_then(|at| Duration::try_from(config.wall.now().duration_since(at)).ok());
+    age.zip(machine::uptime()).is_some_and(|(age, up)| age > up)
 }
 
 /// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
@@ -173,15 +218,18 @@ fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
     }
     let runs = kernel::read_to_string(group.join("cgroup.procs"));
     let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
-    is_quiet
-        && entries(group)
-            .iter()
-            .filter(|path| path.is_dir())
-            .all(|below| is_empty(below, sandboxes))
+    let are_empty_below = |all: Vec<PathBuf>| {
+        all.iter().filter(|path| path.is_dir()).all(|below| is_empty(below, sandboxes))
+    };
+    is_quiet && listed(group).is_ok_and(are_empty_below)
 }
 
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// What is in a directory; nothing if it does not exist.
+fn listed(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
 }
 
 fn file_name(path: &Path) -> Option<String> {
@@ -236,5 +284,35 @@ mod tests {
         procs("bbb", "");
         procs("crio-conmon-bbb.scope", "14\n");
         assert!(are_empty(&groups, &sandboxes));
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_leaves_open_whether_containers_run_until_the_machine_was_started()
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = CriConfig::below(dir.path());
+        let clock = winddown_host::machine::wall_clock();
+        config.wall = clock.clone();
+        assert!(!has_running(&config).unwrap(), "nothing was ever started");
+        let note = dirs::process(&config, &PodUid::new("u"), "main", 0);
+        fs::create_dir_all(note.parent().unwrap()).unwrap();
+        fs::create_dir(&note).unwrap();
+        assert!(has_running(&config).is_err(), "it is no file");
+        fs::remove_dir(&note).unwrap();
+        // As a full disk or the end of the agent leaves it.
+        fs::write(&note, "").unwrap();
+        let error = has_running(&config).unwrap_err();
+        assert!(error.to_string().contains("u/main/0.process"), "{error}");
+        // As a crash of the machine leaves it.
+        let age = winddown_host::machine::uptime().unwrap() + std::time::Duration::from_secs(60);
+        let written = std::time::SystemTime::try_from(clock.now()).unwrap() - age;
+        fs::File::options().write(true).open(&note).unwrap().set_modified(written).unwrap();
+        assert!(!has_running(&config).unwrap());
+        fs::write(&note, r#"{"id": "aa", "sandbox": "bb", "pid": 2147483647}"#).unwrap();
+        assert!(!has_running(&config).unwrap(), "the process is gone");
+        fs::remove_file(&note).unwrap();
+        fs::remove_dir(note.parent().unwrap()).unwrap();
+        fs::write(note.parent().unwrap(), "").unwrap();
+        assert!(has_running(&config).is_err(), "its container's notes cannot be listed");
     }
 }
