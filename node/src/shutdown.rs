@@ -296,9 +296,10 @@ impl ShutdownHandle {
         self.inhibitor.state()
     }
 
-    /// How long the policy wants the machine's shutdown to wait.
+    /// How long the policy wants the machine's shutdown to wait; that of a run under way, if shutdowns have been
+    /// configured to stop no pods since.
     pub fn delay_wanted(&self) -> Duration {
-        self.policy.borrow().delay_wanted()
+        self.progress.policy_in_force(&self.policy.borrow()).delay_wanted()
     }
 
     /// The reports on disk.

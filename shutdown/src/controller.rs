@@ -238,6 +238,9 @@ impl<K: EndingPods> ShutdownController<K> {
                 Transition::Wait(stage, until) => (stage, until),
                 Transition::Stop => return,
             };
+            if !matches!(stage, Stage::Carried(_)) {
+                self.parts.progress.follow_policy(None);
+            }
             tokio::select! {
                 biased;
                 () = until(wait_until) => {}
@@ -342,6 +345,11 @@ impl<K: EndingPods> ShutdownController<K> {
         }
     }
 
+    /// The policy that terminates the pods if the node goes down now.
+    fn policy_in_force(&self) -> Arc<Policy> {
+        self.parts.progress.policy_in_force(&self.parts.policy.borrow())
+    }
+
     fn may_have_pods(&self) -> bool {
         !self.parts.killer.running().is_known_empty()
     }
@@ -355,6 +363,9 @@ impl<K: EndingPods> ShutdownController<K> {
         };
         self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(GateReason::Shutdown, true);
+        let configured = Arc::clone(&self.parts.policy.borrow());
+        let of_run = Arc::new(Policy::of_run(&record.report, &configured));
+        self.parts.progress.follow_policy(Some(of_run));
         signals.restore_notice(&record, self.start_of(&record));
         self.ask_machine(&record, signals).await;
         Stage::Carried(Box::new(record))

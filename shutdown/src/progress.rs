@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{Group, Plan};
+use crate::{Group, Plan, Policy};
 
 /// The progress of a run. Published through a watch channel, and updated in place for each pod and
 /// step.
@@ -22,6 +22,9 @@ pub struct Progress {
     pub deadline: Option<Instant>,
     /// The groups of the current or last run.
     pub groups: Vec<GroupProgress>,
+    /// The policy of the run that is under way, or that an earlier agent began and that may go on: one that is configured
+    /// meanwhile applies to the next.
+    pub policy: Option<Arc<Policy>>,
 }
 
 /// The phase of a run, as shown in its progress.
@@ -97,13 +100,32 @@ impl ProgressSender {
 
     pub(crate) fn begin(&self, plan: &Plan, started: Instant) {
         let groups = plan.groups.iter().map(GroupProgress::new).collect();
-        self.0.send_replace(Progress {
-            phase: ProgressPhase::Ending,
-            started: Some(started),
-            pods_unknown: false,
-            deadline: started.checked_add(plan.deadline),
-            groups,
+        self.0.send_modify(|progress| {
+            *progress = Progress {
+                phase: ProgressPhase::Ending,
+                started: Some(started),
+                pods_unknown: false,
+                deadline: started.checked_add(plan.deadline),
+                groups,
+                policy: progress.policy.take(),
+            };
         });
+    }
+
+    /// Keeps the policy of a run, or that there is none. No progress, so no reader is notified.
+    pub(crate) fn follow_policy(&self, policy: Option<Arc<Policy>>) {
+        self.0.send_if_modified(|progress| {
+            progress.policy = policy;
+            false
+        });
+    }
+
+    /// The policy that terminates the pods if the node goes down now: the one that is `configured` or, if that stops no
+    /// pods, the one of the run.
+    pub fn policy_in_force(&self, configured: &Arc<Policy>) -> Arc<Policy> {
+        let progress = self.0.borrow();
+        let of_run = progress.policy.as_ref().filter(|_| !configured.is_enabled());
+        Arc::clone(of_run.unwrap_or(configured))
     }
 
     /// Appends a group.

@@ -18,7 +18,7 @@ impl<R: Runtime> Joined<R> {
     /// Waits until the controller has ended the pods. Tells it first of a shutdown of this kind that nothing else
     /// announced; a run in progress is then shortened to the time that the policy wants.
     pub(super) async fn end_at_unit_stop(self: Arc<Self>, unannounced: Option<WayDown>) {
-        let wanted = self.policy.borrow().delay_wanted();
+        let wanted = self.progress.policy_in_force(&self.policy.borrow()).delay_wanted();
         let limit = unannounced.and_then(|way| way.limit);
         let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let mut progress = self.progress.subscribe();

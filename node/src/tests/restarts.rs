@@ -238,6 +238,34 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_units_stop_leaves_a_resumed_run_its_time_where_shutdowns_stop_no_pods_any_more() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 20);
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    b.login.prepare();
+    tokio::time::sleep(secs(5)).await;
+    let (state, clock, runtime, login) = b.stop();
+    login.modify(|s| {
+        (s.preparing, s.delay) = (false, None);
+        s.lock = LockState::Waiting { why: "the bus is gone".into() };
+    });
+    let b = bench_with(state, clock, runtime, login, |parts| {
+        let mut config = Config::clone(&parts.configuration.config);
+        config.shutdown = ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into();
+        parts.configuration.config = Arc::new(config);
+    });
+    b.want(&[&web]).await;
+    b.stop_unit().await.unwrap();
+    let (took, report) = (begun.elapsed(), b.report());
+    assert!(took >= secs(20) && took <= secs(22), "{took:?}: {report:?}");
+    assert_eq!(report.budget.delay, Some(secs(32)));
+    assert_eq!(report.resumed.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_grace() {
     let runtime = FakeRuntime::default();
     let (web, other) = (pod("web", 0, 20), pod("other", 0, 20));

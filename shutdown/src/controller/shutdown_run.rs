@@ -80,13 +80,11 @@ impl<K: EndingPods> ShutdownController<K> {
         carried: Option<RunRecord>,
         stop: &CancellationToken,
     ) -> Transition {
-        let mut policy = Arc::clone(&self.parts.policy.borrow());
-        match &carried {
-            _ if policy.is_enabled() => {}
-            // A change during a run applies to the next, also if it is that there will be none.
-            Some(record) => policy = Arc::new(Policy::of_run(&record.report, &policy)),
-            None => return self.release_without_run(signal, None, None).await,
+        let policy = self.policy_in_force();
+        if carried.is_none() && !policy.is_enabled() {
+            return self.release_without_run(signal, None, None).await;
         }
+        self.parts.progress.follow_policy(Some(Arc::clone(&policy)));
         self.shut_for(signal);
         let mut shutdown_run = self.prepare(policy, signal, carried);
         let noted = self.note_start(shutdown_run.journal.header.started_at);
