@@ -248,6 +248,9 @@ impl Shutdown {
             operator.restore(deadline, text);
         }
         let ShutdownHandle { inhibitor, policy, progress, reports, .. } = self.handle;
+        if let Some(run) = &carried {
+            progress.found(run, &policy.borrow());
+        }
         let last_boot = match self.trigger {
             Trigger::Drill => LastBootState::nothing(),
             _ => LastBootState::new(&state, &reports, &records, system, core.wall.now()),

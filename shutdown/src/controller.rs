@@ -217,8 +217,8 @@ impl<K: EndingPods> ShutdownController<K> {
     ///
     /// # Panics
     /// Panics after a panic of the controller that stopping all pods at once within the run did not handle.
-    /// By then all pods have been requested to stop if that was possible, and the lock has been released if
-    /// they are gone or their time is over. The process should exit, so that another one continues: see
+    /// By then all pods have been requested to stop if that was possible, unless shutdowns stop none, and the lock has
+    /// been released if they are gone or their time is over. The process should exit, so that another one continues: see
     /// [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
         let mut signals = self.signals();
@@ -363,9 +363,7 @@ impl<K: EndingPods> ShutdownController<K> {
         };
         self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(GateReason::Shutdown, true);
-        let configured = Arc::clone(&self.parts.policy.borrow());
-        let of_run = Arc::new(Policy::of_run(&record.report, &configured));
-        self.parts.progress.follow_policy(Some(of_run));
+        self.parts.progress.found(&record, &self.parts.policy.borrow());
         signals.restore_notice(&record, self.start_of(&record));
         self.ask_machine(&record, signals).await;
         Stage::Carried(Box::new(record))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{Group, Plan, Policy};
+use crate::{Group, Plan, Policy, RunPhase, RunRecord};
 
 /// The progress of a run. Published through a watch channel, and updated in place for each pod and
 /// step.
@@ -110,6 +110,14 @@ impl ProgressSender {
                 policy: progress.policy.take(),
             };
         });
+    }
+
+    /// Keeps the policy of a run that an earlier agent began, until the controller has decided what becomes of it. The unit
+    /// may be stopped before that.
+    pub fn found(&self, record: &RunRecord, configured: &Policy) {
+        if record.phase != RunPhase::Cancelled {
+            self.follow_policy(Some(Arc::new(Policy::of_run(&record.report, configured))));
+        }
     }
 
     /// Keeps the policy of a run, or that there is none. No progress, so no reader is notified.

@@ -99,7 +99,8 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 
     /// Handles a panic that the run did not survive: without a report or a record, only the pods and the
-    /// lock. Releases the lock when the pods are gone or their time is over, if all pods are known. Resumes the
+    /// lock. Releases the lock when the pods are gone or their time is over, if all pods are known. Where shutdowns stop
+    /// no pods and none is under way, there is nothing to ask, and the next agent releases the lock. Resumes the
     /// same panic afterwards: what happens then is up to the owner of the process.
     pub(super) async fn last_resort(
         &self,
@@ -108,7 +109,7 @@ impl<K: EndingPods> ShutdownController<K> {
     ) -> Transition {
         let why = panic_text(panic.as_ref());
         tracing::error!(why, "the shutdown controller panicked");
-        let policy = self.parts.policy.borrow().clone();
+        let policy = self.policy_in_force();
         if signal.ends_the_node() && policy.is_enabled() {
             let work = async {
                 let started = signal.since(Instant::now());

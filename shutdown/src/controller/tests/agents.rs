@@ -111,12 +111,17 @@ impl Site {
 
     /// Starts an agent, which reads the disk as the node does.
     pub(super) fn agent(&self) -> Agent {
+        let origin = self.origin;
+        self.agent_by(BootClock::new(move || secs(77) + origin.elapsed()))
+    }
+
+    /// Like [`agent`](Self::agent), with its own boot clock.
+    pub(super) fn agent_by(&self, boot_clock: BootClock) -> Agent {
         let carried = RunRecord::of_boot(&self.places, "boot", self.system_start);
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
         if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
             gate.shut(GateReason::Startup);
         }
-        let origin = self.origin;
         let controller = ShutdownController::new(ShutdownParts {
             killer: Arc::new(self.world.clone()),
             inhibitor: Arc::new(self.lock.clone()),
@@ -133,8 +138,7 @@ impl Site {
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),
             clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
-            boot_clock: BootClock::new(move || secs(77) + origin.elapsed())
-                .with_system_start(self.system_start),
+            boot_clock: boot_clock.with_system_start(self.system_start),
             boot_id: "boot".into(),
             trigger: Trigger::LoginManager,
         });

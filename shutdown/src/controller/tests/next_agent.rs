@@ -1,5 +1,7 @@
 //! What the next agent knows of the pods after one was killed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use winddown_shared::testing::pod_with;
@@ -10,7 +12,10 @@ use super::killed::{site, site_with_memory};
 use super::two_fields;
 use super::world::World;
 use crate::tests::{pod, secs};
-use crate::{CRITICAL_PRIORITY, Evidence, Outcome, PodEnd, ProgressPhase, RunPhase, last_boot};
+use crate::{
+    BootClock, CRITICAL_PRIORITY, Evidence, Outcome, PodEnd, Policy, ProgressPhase, RunPhase,
+    last_boot,
+};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -264,4 +269,29 @@ async fn a_pod_without_a_manifest_that_only_the_next_agent_finds_changes_nothing
     let lost = report.pods().find(|(_, pod)| pod.name == "lost").unwrap().1;
     assert_eq!(lost.end, PodEnd::Exited);
     assert!(report.groups.iter().all(|group| group.latest_end <= secs(32)), "{report:?}");
+}
+
+/// Shutdowns were configured to stop no pods while the run was under way, which holds for the next.
+#[tokio::test(start_paused = true)]
+async fn a_resumed_run_that_breaks_terminates_its_pods_although_shutdowns_stop_none_any_more() {
+    let takes = [("web", None, secs(5)), ("dns", Some(CRITICAL_PRIORITY), secs(1))];
+    let pods = takes.map(|(name, priority, takes)| (pod(name, priority, Some(20)), takes));
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(2)).await;
+    site.kill(first).await;
+    site.policy.send_replace(Arc::new(Policy::disabled()));
+    let (start, calls) = (site.start, AtomicUsize::new(0));
+    // Read first when the run is found, and then when it goes on, outside of what a run survives.
+    let next = site.agent_by(BootClock::new(move || {
+        assert_eq!(calls.fetch_add(1, Ordering::SeqCst), 0, "as told");
+        secs(77) + start.elapsed()
+    }));
+    assert!(next.task.await.unwrap_err().is_panic());
+    let asked: Vec<String> = site.asked().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(
+        (asked, site.lock.fake.is_held()),
+        (vec!["web".to_owned(), "dns".to_owned()], false)
+    );
 }
