@@ -8,8 +8,6 @@ use crate::{ContainerKind, PodRuntimeStatus, WallTime};
 
 /// The condition of a pod that is terminated by the node rather than by itself (KEP-3329).
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
-const OWNED: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
 /// All conditions of a pod: those of the agent recomputed, the others carried over from `previous`. `why_unready` is
 /// the reason and message of an unready pod whose cause is not just its containers.
@@ -58,9 +56,7 @@ pub(super) fn compute(
         c.last_transition_time =
             same.and_then(|b| b.last_transition_time.clone()).or(Some(Time(now)));
     }
-    let others = before.iter().filter(|b| {
-        !OWNED.contains(&b.type_.as_str()) && !conditions.iter().any(|c| c.type_ == b.type_)
-    });
+    let others = before.iter().filter(|b| !conditions.iter().any(|c| c.type_ == b.type_));
     let others: Vec<_> = others.cloned().collect();
     conditions.extend(others);
     conditions

@@ -190,6 +190,62 @@ fn the_agents_reason_stays_on_the_pod_it_ended() {
     }
 }
 
+/// Each condition in one line: type, status, reason and message.
+fn told(status: &api::PodStatus) -> Vec<String> {
+    let told = |c: &api::PodCondition| {
+        let why = [&c.reason, &c.message].map(|text| text.as_deref().unwrap_or_default());
+        format!("{} {} {}", c.type_, c.status, why.join(" ")).trim_end().to_owned()
+    };
+    status.conditions.iter().flatten().map(told).collect()
+}
+
+#[test]
+fn the_conditions_say_how_far_a_pod_has_come_and_what_it_waits_for() {
+    use ContainerKind::{Init, Sidecar};
+    use Is::{Done, New, Up};
+    type Row<'a> = (&'a str, bool, &'a [(ContainerKind, Is)], &'a [Is], [&'a str; 3]);
+    let not_done = "False ContainersNotInitialized containers with incomplete status: ";
+    let not_ready = "False ContainersNotReady containers with unready status: ";
+    let rows: &[Row<'_>] = &[
+        ("Always", false, &[], &[], ["False", "False", &format!("{not_ready}[]")]),
+        ("Always", false, &[], &[New], ["False", "True", &format!("{not_ready}[c0]")]),
+        (
+            "Always",
+            true,
+            &[(Init, Up)],
+            &[New],
+            ["True", &format!("{not_done}[i0]"), &format!("{not_ready}[c0]")],
+        ),
+        ("Always", true, &[(Init, Done(0))], &[Up, Up], ["True", "True", "True"]),
+        ("Always", true, &[], &[Up, Done(1)], ["True", "True", &format!("{not_ready}[c1]")]),
+        ("Always", true, &[(Sidecar, New)], &[Up], ["True", "True", &format!("{not_ready}[i0]")]),
+        ("Never", true, &[], &[Done(0)], ["False", "True PodCompleted", "False PodCompleted"]),
+        ("Never", true, &[], &[Done(1)], ["False", "True", "False PodFailed"]),
+        (
+            "Never",
+            true,
+            &[(Init, Done(1))],
+            &[New],
+            ["False", &format!("{not_done}[i0]"), "False PodFailed"],
+        ),
+    ];
+    for (i, (restart, started, init, regular, [starts, initialized, ready])) in
+        rows.iter().enumerate()
+    {
+        let mut runtime = runtime(init, regular);
+        runtime.started_at = started.then_some(WallTime::UNIX_EPOCH);
+        let status = generate(input(&pod(regular.len(), restart, false), &runtime));
+        let wanted = [
+            format!("PodReadyToStartContainers {starts}"),
+            format!("Initialized {initialized}"),
+            format!("Ready {ready}"),
+            format!("ContainersReady {ready}"),
+            "PodScheduled True".to_owned(),
+        ];
+        assert_eq!(told(&status), wanted, "row {i}");
+    }
+}
+
 #[test]
 fn a_transition_time_moves_only_when_the_condition_changes() {
     let pod = pod(1, "Always", false);
