@@ -54,6 +54,16 @@ async fn a_shorter_grace_that_would_end_later_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_asks_after_the_end_is_told_how_the_pod_was_stopped() {
+    let b = bench();
+    b.syncer.script(&uid("a"), Script { stop_takes: secs(20), ..Script::default() });
+    let first = b.workers.kill_pod(pod("a"), with_grace(5)).await.unwrap();
+    assert!(first.forced());
+    let again = b.workers.kill_pod(pod("a"), request()).await.unwrap();
+    assert_eq!(again, first);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kill_past_its_deadline_says_what_runs_and_goes_on() {
     let b = bench();
     b.syncer.script(&uid("a"), Script { stop_fails: 8, ..Script::default() });
