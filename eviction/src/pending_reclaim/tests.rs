@@ -56,6 +56,14 @@ async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(1.0)));
 }
 
+#[test]
+fn only_for_a_disk_are_the_files_of_a_stopped_pod_waited_for() {
+    let disk_alone = |condition| condition == PressureCondition::Disk;
+    for condition in PressureCondition::ALL {
+        assert_eq!(is_freed_by_file_removal(condition), disk_alone(condition), "{condition:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_does_not_come_back_is_given_up_and_sooner_when_nothing_would_be_left() {
     let now = Instant::now();
