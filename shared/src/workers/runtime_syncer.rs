@@ -511,8 +511,9 @@ mod tests {
         let runtime = FakeRuntime::default();
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let recorder = Arc::new(FakeRecorder::default());
-        let syncer =
-            RuntimeSyncer::new(Arc::new(runtime.clone()), StatusStore::default(), recorder, wall);
+        let shared = Arc::new(runtime.clone());
+        let syncer = RuntimeSyncer::new(shared, StatusStore::default(), recorder.clone(), wall);
+        let workers = PodWorkers::new(syncer, recorder);
         let ending = |reason, seconds| NodeEnding {
             reason,
             node_action: None,
@@ -521,21 +522,21 @@ mod tests {
             notice: None,
         };
         let told = || runtime.announced().pop().unwrap().map(|ending| ending.reason);
-        syncer.announce(GateReason::Drain, ending(KillReason::Drain, 60));
+        workers.announce(GateReason::Drain, ending(KillReason::Drain, 60));
         assert_eq!(told(), Some(KillReason::Drain));
-        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 90));
+        workers.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 90));
         assert_eq!(told(), Some(KillReason::Drain));
-        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
+        workers.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
         assert_eq!(told(), Some(KillReason::Shutdown));
-        syncer.lame_duck(GateReason::Shutdown, false);
+        workers.lame_duck(GateReason::Shutdown, false);
         assert_eq!(told(), Some(KillReason::Drain), "the node stays drained");
         tokio::time::sleep(Duration::from_secs(61)).await;
-        syncer.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
+        workers.announce(GateReason::Shutdown, ending(KillReason::Shutdown, 30));
         assert_eq!(told(), Some(KillReason::Shutdown), "the time of the drain is over");
-        syncer.lame_duck(GateReason::Shutdown, false);
-        syncer.lame_duck(GateReason::Drain, true);
+        workers.lame_duck(GateReason::Shutdown, false);
+        workers.lame_duck(GateReason::Drain, true);
         assert_eq!(told(), Some(KillReason::Drain));
-        syncer.lame_duck(GateReason::Drain, false);
+        workers.lame_duck(GateReason::Drain, false);
         assert_eq!(told(), None);
     }
 }

@@ -177,6 +177,22 @@ async fn a_stop_that_is_tried_again_ends_when_that_was_promised() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_ends_that_were_promised_the_earlier_one_counts() {
+    for ends in [[60, 20], [20, 60]] {
+        let b = bench();
+        b.syncer.script(&uid("a"), Script { stop_takes: secs(900), ..Script::default() });
+        let begun = Instant::now();
+        for end in ends {
+            let kill = with_grace(300).with_until(begun + secs(end));
+            b.workers.request_kill(pod("a"), &kill);
+            settle().await;
+        }
+        b.workers.kill_pod(pod("a"), with_grace(300)).await.unwrap();
+        assert_eq!(begun.elapsed(), secs(20), "{ends:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_caller_of_one_kill_is_told() {
     let b = bench();
     b.syncer.script(&uid("a"), Script { stop_takes: secs(3), ..Script::default() });
