@@ -17,8 +17,10 @@ pub(super) fn run(
     match &args.command {
         ConfigCommand::Check { file } => {
             let file = file.as_deref().or(global.config.as_deref());
-            must_be_there(file.unwrap_or(Path::new(DEFAULT_FILE)))?;
-            let view = load(file)?;
+            // Named, so that nothing stands in for it.
+            let file = file.unwrap_or(Path::new(DEFAULT_FILE));
+            must_be_there(file)?;
+            let view = load(Some(file))?;
             warn(&view, out);
             out.line(&format!("{}: valid{}", clean(&view.file), warnings(view.warnings.len())))?;
         }

@@ -1,9 +1,10 @@
-//! Where a configuration comes from: its file, or what stands in for it while that is not there.
+//! Where a configuration comes from: its file, or what stands in for it while that is not there or cannot be used.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use winddown_host::{Durability, path_word, regular, replace_private};
+use winddown_shared::error_chain;
 
 use super::{Config, ConfigError, DEFAULT_FILE, Warning};
 
@@ -16,7 +17,7 @@ pub const LAST_IN_FORCE: &str = "/var/lib/winddown/last-config.yaml";
 pub enum Origin {
     /// Its file.
     File,
-    /// The copy of what was last in force: the file at the default path is not there any more.
+    /// The copy of what was last in force: the file at the default path is not there any more, or cannot be used.
     LastInForce,
     /// The defaults: there is no file at the default path, and never was one with which an agent started.
     Defaults,
@@ -35,26 +36,32 @@ pub struct Loaded {
     pub file: PathBuf,
     /// What was read.
     pub text: Vec<u8>,
+    /// Why the file at the default path, which is there, is not used; only with [`Origin::LastInForce`].
+    pub refused: Option<String>,
 }
 
 /// Loads the configuration file `named`, or without one the file at the default path below `root`. If that is not
-/// there, what was last in force counts, and on a machine where nothing was, the defaults: a node whose configuration
-/// is lost must not become another node. Blocking.
+/// there or cannot be used, what was last in force counts: a node whose configuration is lost must not become another
+/// node, and one with a typo must not lose its agent, and with it all pods their time. On a machine where nothing was in
+/// force, a missing file stands for the defaults. Blocking.
 ///
 /// # Errors
-/// The file, or what stands in for it, cannot be read or is invalid.
+/// The file cannot be read or is invalid, and nothing stands in for it.
 pub fn load(root: &Path, named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let file = named.map_or_else(|| below(root, DEFAULT_FILE), Path::to_owned);
-    match read(&file, Origin::File) {
-        Err(error) if named.is_none() && error.is_missing() => {}
+    let error = match read(&file, Origin::File) {
+        Err(error) if named.is_none() => error,
         loaded => return loaded,
-    }
+    };
     match read(&below(root, LAST_IN_FORCE), Origin::LastInForce) {
-        Err(error) if error.is_missing() => {
-            let (config, warnings) = (Config::default(), Vec::new());
-            Ok(Loaded { config, warnings, origin: Origin::Defaults, file, text: Vec::new() })
+        Ok(last) if error.is_missing() => Ok(last),
+        Ok(last) => Ok(Loaded { refused: Some(error_chain(&error)), ..last }),
+        Err(_) if !error.is_missing() => Err(error),
+        Err(of_copy) if of_copy.is_missing() => {
+            let (config, warnings, text) = (Config::default(), Vec::new(), Vec::new());
+            Ok(Loaded { config, warnings, origin: Origin::Defaults, file, text, refused: None })
         }
-        loaded => loaded,
+        Err(of_copy) => Err(of_copy),
     }
 }
 
@@ -84,7 +91,7 @@ fn read(file: &Path, origin: Origin) -> Result<Loaded, ConfigError> {
     let failed = |source| ConfigError::Read { path: file.to_owned(), source };
     let text = regular::open(file).and_then(winddown_yaml::read).map_err(failed)?;
     let (config, warnings) = Config::parse(file, &text)?;
-    Ok(Loaded { config, warnings, origin, file: file.to_owned(), text })
+    Ok(Loaded { config, warnings, origin, file: file.to_owned(), text, refused: None })
 }
 
 // === impl Loaded ===
@@ -93,9 +100,13 @@ impl Loaded {
     /// Says what is in effect in place of the file at the default path; `None` if the file was read.
     pub fn stands_in(&self) -> Option<String> {
         let file = self.file.display();
-        match self.origin {
-            Origin::File => None,
-            Origin::LastInForce => {
+        match (self.origin, &self.refused) {
+            (Origin::File, _) => None,
+            (Origin::LastInForce, Some(why)) => Some(format!(
+                "{DEFAULT_FILE} cannot be used: using the last configuration in effect, kept in {file}; correct it, \
+                 then `systemctl reload winddown`: {why}"
+            )),
+            (Origin::LastInForce, None) => {
                 let root = root_above(&self.file, LAST_IN_FORCE).unwrap_or(Path::new("/"));
                 let back = copy_back(root);
                 Some(format!(
@@ -103,7 +114,9 @@ impl Loaded {
                      {back} puts it back"
                 ))
             }
-            Origin::Defaults => Some(format!("{file} does not exist: the defaults are in effect")),
+            (Origin::Defaults, _) => {
+                Some(format!("{file} does not exist: the defaults are in effect"))
+            }
         }
     }
 
@@ -174,6 +187,33 @@ mod tests {
         put(root.path(), DEFAULT_FILE, &COMPANION.replace("companion", "standalone"));
         let back = load().unwrap();
         assert_eq!((back.origin, back.config.node.mode), (Origin::File, Mode::Standalone));
+    }
+
+    /// It cost the node its lock, and every pod its grace at the next shutdown.
+    #[test]
+    fn a_file_that_is_wrong_leaves_the_last_one_in_effect_and_without_one_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let load = || load(root.path(), None);
+        let wrong = COMPANION.replace("mode: companion", "mode: standalone\nmaxPodz: 7");
+        put(root.path(), DEFAULT_FILE, &wrong);
+        let error = load().unwrap_err();
+        assert!(error.to_string().contains("maxPodz"), "nothing was in effect before: {error}");
+        put(root.path(), LAST_IN_FORCE, &wrong);
+        let error = load().unwrap_err();
+        assert!(error.to_string().contains("etc/winddown/config.yaml"), "{error}");
+
+        put(root.path(), LAST_IN_FORCE, COMPANION);
+        let stood_in = load().unwrap();
+        let mode = stood_in.config.node.mode;
+        assert_eq!((stood_in.origin, mode), (Origin::LastInForce, Mode::Companion));
+        let said = stood_in.stands_in().unwrap();
+        assert!(said.contains("maxPodz") && said.contains("last configuration"), "{said}");
+        assert!(!said.contains("does not exist") && !said.contains("`cp "), "{said}");
+        stood_in.keep(root.path()).unwrap();
+        let kept = fs::read_to_string(root.path().join(&LAST_IN_FORCE[1..])).unwrap();
+        assert_eq!(kept, COMPANION);
+        let named = root.path().join(&DEFAULT_FILE[1..]);
+        super::load(root.path(), Some(&named)).unwrap_err();
     }
 
     #[test]

@@ -163,7 +163,12 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let wall = wall_clock();
     let (configuration, loaded) = load(&options, wall.now(), false)?;
     for warning in &configuration.warnings {
-        tracing::warn!("{warning}");
+        match loaded.refused {
+            Some(_) if warning.starts_with(winddown_config::DEFAULT_FILE) => {
+                tracing::error!("{warning}");
+            }
+            _ => tracing::warn!("{warning}"),
+        }
     }
     let config = Arc::clone(&configuration.config);
     make_directories(&config)?;

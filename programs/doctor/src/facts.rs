@@ -181,8 +181,13 @@ pub enum ConfigRead {
     Valid(Vec<String>),
     /// There is no file at the default path: the defaults are in force.
     Defaults,
-    /// There is no file at the default path any more: this copy of what was last in force counts.
-    LastInForce(PathBuf),
+    /// The file at the default path is not there any more, or cannot be used: this copy of what was last in force counts.
+    LastInForce {
+        /// The copy.
+        copy: PathBuf,
+        /// What is wrong with the file, one line per problem; empty if it is not there.
+        wrong: Vec<String>,
+    },
     /// The file is invalid, or was named and does not exist: one line per problem.
     Invalid(Vec<String>),
     /// The file could not be read.

@@ -131,7 +131,12 @@ impl ControlLoop {
     fn keep(&self, mut configuration: Configuration, error: &(dyn std::error::Error + 'static)) {
         let error = error_chain(error);
         tracing::error!("reload: {error}; the configuration stays as it was");
-        configuration.warnings.retain(|warning| !warning.starts_with(KEPT));
+        // What was said of the file before is not true of the file that was just read.
+        let of_file = |warning: &String| {
+            warning.starts_with(KEPT)
+                || warning.starts_with(winddown_config::DEFAULT_FILE) && warning.contains(STANDS_IN)
+        };
+        configuration.warnings.retain(|warning| !of_file(warning));
         configuration.warnings.push(format!("{KEPT}{error}"));
         self.configured.replace(configuration);
     }
@@ -149,6 +154,9 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 /// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
     "the configuration was read again and cannot be used, so the one before it is in effect: ";
+
+/// What a configuration that stands in for the file at the default path says of itself.
+const STANDS_IN: &str = "using the last configuration in effect";
 
 /// Says when the change of a field takes effect that a reload does not apply.
 pub(super) fn at_restart(field: &str) -> String {

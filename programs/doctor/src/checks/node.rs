@@ -23,6 +23,10 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "an agent does not start with a configuration that is wrong, so the next restart would fail",
     );
+    const LAST: Check = Check {
+        why: "what the file should say is not in effect, and only the copy keeps the agent what it was",
+        ..CHECK
+    };
     let (file, word) = (facts.config.file.display(), path_word(&facts.config.file));
     let warnings = match &facts.config.read {
         ConfigRead::Valid(warnings) => warnings,
@@ -36,11 +40,18 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     )),
             );
         }
-        ConfigRead::LastInForce(copy) => {
+        ConfigRead::LastInForce { copy, wrong } if !wrong.is_empty() => {
+            return Some(
+                LAST.problem("the configuration is wrong: the last one in effect is used")
+                    .saw_all(wrong)
+                    .saw(format!("{} has the last one in effect", copy.display()))
+                    .advise(format!("correct {file}, then: `systemctl reload winddown`")),
+            );
+        }
+        ConfigRead::LastInForce { copy, .. } => {
             let (copy, from) = (copy.display(), path_word(copy));
             return Some(
-                CHECK
-                    .problem("the configuration file is missing: the last one in effect is used")
+                LAST.problem("the configuration file is missing: the last one in effect is used")
                     .saw(format!("{file} does not exist; {copy} has the last one in effect"))
                     .advise(format!("put {file} back, for example: cp {from} {word}")),
             );

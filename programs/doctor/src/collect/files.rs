@@ -38,7 +38,11 @@ pub(super) fn config(place: &ObservedNode) -> ConfigFact {
                 Origin::File => {
                     ConfigRead::Valid(loaded.warnings.iter().map(ToString::to_string).collect())
                 }
-                Origin::LastInForce => ConfigRead::LastInForce(loaded.file),
+                Origin::LastInForce => {
+                    let wrong = loaded.refused.iter().flat_map(|why| why.lines());
+                    let wrong = wrong.map(str::to_owned).collect();
+                    ConfigRead::LastInForce { copy: loaded.file, wrong }
+                }
                 Origin::Defaults => ConfigRead::Defaults,
             };
             (read, loaded.config)

@@ -180,6 +180,14 @@ async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     let found = finding(&facts, "config").unwrap();
     assert_eq!(found.severity, Severity::Problem);
     assert!(found.title.contains("the last one in effect is used"), "{found:?}");
+    root.put("etc/winddown/config.yaml", &CONFIG.replace("30s", "30 bananas"));
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.config.config.node.max_pods, 7);
+    let found = finding(&facts, "config").unwrap();
+    assert_eq!(found.severity, Severity::Problem);
+    assert!(found.title.contains("wrong: the last one in effect is used"), "{found:?}");
+    assert!(found.evidence[0].contains("config.yaml:3"), "{found:?}");
+    assert!(!found.advice.concat().contains("cp "), "that would lose the change: {found:?}");
     let named = ObservedNode { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
     let facts = collect(&named).await;
     assert!(matches!(facts.config.read, ConfigRead::Invalid(_)), "{:?}", facts.config.read);
