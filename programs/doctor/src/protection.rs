@@ -60,8 +60,14 @@ impl KubeletLook {
 impl Facts {
     /// The verdict on this node.
     pub fn protection(&self) -> Protection {
-        let facts = self.protection_facts();
-        if !self.config.is_read() && facts.kubelet.presence != Some(KubeletPresence::Absent) {
+        let mut facts = self.protection_facts();
+        let is_read = self.config.is_read();
+        // Without an agent and a lock of the kubelet's it does not matter what the agent would be.
+        if !is_read && facts.agent_runs == Some(false) && facts.kubelet.lock == Some(false) {
+            facts.role = AgentRole::Companion;
+            return protection(&facts);
+        }
+        if !is_read && facts.kubelet.presence != Some(KubeletPresence::Absent) {
             return Protection {
                 text:
                     "whether the kubelet's pods are protected is not known: the configuration does \

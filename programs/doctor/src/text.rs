@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 
-use winddown_control::api::ProtectionState;
+use winddown_control::api::{Protection, ProtectionState};
 use winddown_shared::display::clean;
 
 use super::checks::LONGEST_ID;
@@ -34,18 +34,29 @@ pub fn render(diagnosis: &Diagnosis, view: &View) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    if let Some(verdict) = diagnosis
-        .protection
-        .as_ref()
-        .filter(|verdict| verdict.state == ProtectionState::Unprotected)
-    {
-        let mark = "NOT PROTECTED: ";
-        let painted = Paint { color: view.color }.with(BAD, mark);
-        text.push_str(&hanging(&clean(&verdict.text), view.width, &painted, mark.len()));
+    if let Some(verdict) = &diagnosis.protection {
+        text.push_str(&sentence(verdict, is_well(diagnosis), view));
     }
     text.push_str(&summary(diagnosis));
     text.push('\n');
     text
+}
+
+/// Whether there is neither a problem nor a warning.
+fn is_well(diagnosis: &Diagnosis) -> bool {
+    diagnosis.counts.problem + diagnosis.counts.warning == 0
+}
+
+/// The verdict. If nothing is wrong, the summary has it when it is not known.
+fn sentence(verdict: &Protection, is_well: bool, view: &View) -> String {
+    let (mark, style) = match verdict.state {
+        ProtectionState::Protected => ("PROTECTED: ", AnsiColor::Green.on_default()),
+        ProtectionState::Unprotected => ("NOT PROTECTED: ", BAD),
+        ProtectionState::Unknown if is_well => return String::new(),
+        ProtectionState::Limited | ProtectionState::Unknown => ("", Style::new()),
+    };
+    let painted = Paint { color: view.color }.with(style, mark);
+    hanging(&clean(&verdict.text), view.width, &painted, mark.len())
 }
 
 fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {

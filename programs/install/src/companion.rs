@@ -449,14 +449,28 @@ impl KubeletSetup {
     }
 }
 
+/// What keeps a kubelet from ending its pods itself, and the steps that change that.
+#[derive(Debug, Default)]
+pub(super) struct SwitchedOff {
+    pub(super) seen: Vec<String>,
+    pub(super) steps: Vec<NextStep>,
+}
+
+/// The configuration of a companion, if a kubelet is here.
+pub(super) fn unknown(root: &Path, live: bool) -> Option<Config> {
+    let mut config = Config::default();
+    config.node.mode = Mode::Companion;
+    (!kubelet::find(root, live).is_empty()).then_some(config)
+}
+
 /// Returns the steps after which the kubelet ends its pods itself although winddown is removed; none outside companion
 /// mode, or if it does so already.
 ///
 /// The kubelet's files are not enough on a running machine: the kubelet reads them when it starts, and it raises logind's
 /// delay only where nothing else has, as winddown's file does.
-pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -> Vec<NextStep> {
+pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -> SwitchedOff {
     if config.node.mode != Mode::Companion {
-        return Vec::new();
+        return SwitchedOff::default();
     }
     let live = host.is_some();
     let found = kubelet::find(root, live);
@@ -467,18 +481,34 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     let wanted = set.map_or(config.shutdown.total(), MergedConfiguration::wanted);
     let gate = said.as_ref().and_then(|said| kubelet.gate_to_remove(root, said));
     let remove = gate.map(|gate| NextStepKind::ChangeKubelet.typed(format!("remove {gate}")));
-    let mut steps = Vec::from_iter(remove);
+    let (mut steps, mut seen) = (Vec::from_iter(remove), Vec::new());
     if set.is_none() {
+        seen.push(format!("{} sets no {} above 0s", kubelet.name(), PERIODS[0]));
         let change = periods_again(root, &kubelet, said, config);
         steps.extend(fields(root, change, "so that the kubelet terminates its pods in order"));
     }
-    let Some(host) = host else { return steps };
+    let Some(host) = host else { return SwitchedOff { seen, steps } };
     let may_run = kubelet.pid.is_some() || may_run_elsewhere(root);
-    let needs_start = !steps.is_empty() || may_run && host.kubelet_holds_lock() == Some(false);
+    let has_no_lock = steps.is_empty() && may_run && host.kubelet_holds_lock() == Some(false);
+    if has_no_lock {
+        let unit = unit_name(&kubelet);
+        seen.push(format!(
+            "logind lists no lock of the kubelet, though its files set one: if that stays so after a restart, \
+             `journalctl -u {unit} -e` says why"
+        ));
+    }
+    let needs_start = !steps.is_empty() || has_no_lock;
     // One that does not run yet raises the delay as it starts, when winddown's file is gone.
-    steps.extend(delay_again(root, wanted).filter(|_| may_run));
+    let delay = delay_again(root, wanted).filter(|_| may_run);
+    if delay.is_some() {
+        let wanted = winddown_shared::display::duration(wanted);
+        seen.push(format!(
+            "without winddown's file logind waits less than the {wanted} that the kubelet wants"
+        ));
+    }
+    steps.extend(delay);
     steps.extend(needs_start.then(|| restart(&kubelet)));
-    steps
+    SwitchedOff { seen, steps }
 }
 
 /// Whether a process of root's may be the kubelet of which nobody can say whose it is, or may be there unseen.
@@ -578,9 +608,13 @@ fn fields(root: &Path, change: Option<KubeletChange>, why: &str) -> Vec<NextStep
 
 /// The command that restarts the kubelet, which reads its configuration only as it starts.
 fn restart(kubelet: &Kubelet) -> NextStep {
+    NextStepKind::RestartKubelet.typed(format!("systemctl restart {}", unit_name(kubelet)))
+}
+
+/// The name of the kubelet's unit, as it is typed.
+fn unit_name(kubelet: &Kubelet) -> String {
     let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
-    let line = format!("systemctl restart {}", shell_word(unit.trim_end_matches(".service")));
-    NextStepKind::RestartKubelet.typed(line)
+    shell_word(unit.trim_end_matches(".service")).to_string()
 }
 
 fn shown(path: &Path) -> String {

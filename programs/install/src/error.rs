@@ -68,11 +68,14 @@ pub enum InstallError {
     },
     /// Once the companion is gone, nothing would end the kubelet's pods at a shutdown. Nothing was changed.
     #[error(
-        "without winddown nothing would terminate the kubelet's pods at a shutdown, nothing was changed. First:{}\n\
+        "without winddown nothing would terminate the kubelet's pods at a shutdown; nothing was changed{}\nFirst:{}\n\
          --force uninstalls all the same",
+        Seen(.seen),
         Steps(.first)
     )]
     LeavesPods {
+        /// What keeps the kubelet from it.
+        seen: Vec<String>,
         /// The steps by which the kubelet ends its pods itself again, and the uninstallation.
         first: Vec<NextStep>,
     },
@@ -318,6 +321,14 @@ struct Steps<'a>(&'a [NextStep]);
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|step| write!(f, "\n  {}", clean(step)))
+    }
+}
+
+struct Seen<'a>(&'a [String]);
+
+impl fmt::Display for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|one| write!(f, "\n  seen: {}", clean(one)))
     }
 }
 

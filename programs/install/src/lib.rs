@@ -538,7 +538,8 @@ fn begin_with_it(
     } else if live && !options.start {
         let is_new =
             report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);
-        report.next.push(match is_new {
+        let is_as_before = report.commands.is_empty();
+        report.next.push(match is_new || is_as_before {
             true => NextStepKind::Start.typed("systemctl start winddown"),
             false => {
                 NextStepKind::Restart.typed("systemctl restart winddown    # terminates no pod")
@@ -582,17 +583,16 @@ fn advise(
     }
     // Only once the agent runs: in between nobody would end the pods.
     let switch_off = beside.map(|beside| beside.switch_off(&options.root)).unwrap_or_default();
-    if options.dry_run {
-        report.next.extend(switch_off);
-        return Ok(());
-    }
-    let is_enabled = tree.look(assets::WANTS)? != FoundPath::Nothing;
+    // A trial has made no link.
+    let is_enabled = options.enable || tree.look(assets::WANTS)? != FoundPath::Nothing;
     let winddown = typed_program(choices);
     let ask_doctor = || NextStepKind::AskDoctor.typed(format!("{winddown} doctor"));
     if beside.is_some() && !is_enabled {
         let root = path_word(&options.root);
         report.next.push(match live {
-            true => NextStepKind::EnableNow.typed("systemctl enable --now winddown"),
+            // What comes next takes the pods from the kubelet: only once winddown has them.
+            true => NextStepKind::EnableNow
+                .typed(format!("systemctl enable --now winddown && {winddown} wait --for=lock")),
             false => NextStepKind::EnableInImage
                 .typed(format!("systemctl --root={root} enable winddown")),
         });

@@ -12,7 +12,7 @@ use super::assets::{
     VOLATILE_LOGIND_DROP_IN, WANTS,
 };
 
-use super::companion;
+use super::companion::{self, SwitchedOff};
 use super::error::{HostError, InstallError};
 use super::host::{Host, LiveHost, command_line};
 use super::next_step::NextStepKind;
@@ -73,14 +73,13 @@ pub fn uninstall_on(
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
     let config = config(&tree);
-    let switch_on = |config: &Config| companion::switch_on(tree.root(), host, config);
-    let kubelets = config.as_ref().map(switch_on).unwrap_or_default();
+    let kubelets = switch_on(&tree, host, config.as_ref())?;
     let access = config.map(|config| config.access).unwrap_or_default();
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
-    if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
+    if host.is_some() && !options.force && !kubelets.steps.is_empty() {
         let last = NextStepKind::Uninstall.typed("winddown uninstall");
-        let first = kubelets.into_iter().chain([last]).collect();
-        return Err(InstallError::LeavesPods { first });
+        let first = kubelets.steps.into_iter().chain([last]).collect();
+        return Err(InstallError::LeavesPods { seen: kubelets.seen, first });
     }
     let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
@@ -117,8 +116,23 @@ pub fn uninstall_on(
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
         report.notes.extend(stopped_kubelet(&tree, &access));
     }
-    report.next = kubelets;
+    report.next = kubelets.steps;
     Ok(report)
+}
+
+/// What the kubelet lacks to terminate its pods itself. Where nothing says what the installed agent was, it counts as
+/// the companion of the kubelet that is here: an error costs a `--force`, the opposite one all pods their time.
+fn switch_on(
+    tree: &Tree,
+    host: Option<&dyn Host>,
+    config: Option<&Config>,
+) -> Result<SwitchedOff, InstallError> {
+    let unknown = match config {
+        None if tree.has_unit()? => companion::unknown(tree.root(), host.is_some()),
+        _ => None,
+    };
+    let config = config.or(unknown.as_ref());
+    Ok(config.map(|config| companion::switch_on(tree.root(), host, config)).unwrap_or_default())
 }
 
 /// The directory of unit files.
@@ -288,11 +302,14 @@ fn needed_by_unit(step: PlannedStep) -> PlannedStep {
     PlannedStep { change, work: InstallWork::Nothing }
 }
 
-/// The configuration, if there is one that can be read.
+/// The configuration; if its file is gone or wrong, the one that was last in force.
 fn config(tree: &Tree) -> Option<Config> {
-    let file = tree.resolve_whole(CONFIG).ok()?;
-    let bytes = regular::read(&file, regular::MAX_CONFIGURATION_BYTES).ok()?;
-    Some(Config::parse(&file, &bytes).ok()?.0)
+    let read = |place: &str| {
+        let file = tree.resolve_whole(place).ok()?;
+        let bytes = regular::read(&file, regular::MAX_CONFIGURATION_BYTES).ok()?;
+        Some(Config::parse(&file, &bytes).ok()?.0)
+    };
+    read(CONFIG).or_else(|| read(LAST_IN_FORCE))
 }
 
 /// Removes the directories that the installation created, if they are empty.

@@ -234,7 +234,8 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
         let said = image.said(&report);
         assert!(said.contains(decides), "{said}");
         assert!(said.ends_with(&format!("{change}  {restart}\n  winddown doctor\n")), "{said}");
-        let (start, off) = ("\nNext:\n  systemctl enable --now winddown\n", said.find(change));
+        let start = "\nNext:\n  systemctl enable --now winddown && winddown wait --for=lock\n";
+        let off = said.find(change);
         assert!(said.find(start) < off, "in between nothing would terminate the pods: {said}");
         assert!(said.contains(start), "{said}");
         assert!(!image.path(super::image::WANTS).exists(), "two agents would terminate the pods");
@@ -246,6 +247,23 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
                 assert_eq!(fs::read_dir(file).unwrap().count(), 2);
             }
         }
+    }
+}
+
+#[test]
+fn a_trial_shows_the_next_steps_of_the_run() {
+    for live in [true, false] {
+        let image = beside("kubeadm");
+        let host = Recorder::default();
+        let host = live.then_some(&host as &dyn winddown_install::Host);
+        let options = image.options_beside(Companion::default());
+        let trial = InstallOptions { dry_run: true, ..options.clone() };
+        let trial = install_on(&trial, host).unwrap();
+        let run = install_on(&options, host).unwrap();
+        let lines = |report: &InstallReport| {
+            report.next.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&trial), lines(&run), "live: {live}");
     }
 }
 
@@ -418,6 +436,40 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
     assert!(image.path(CONFIG).exists());
 }
 
+/// What an agent was is known without its file, and without either of the two it may have been a companion.
+#[test]
+fn a_companion_whose_configuration_is_lost_or_wrong_stays_as_long_as_with_a_good_one() {
+    let last = winddown_config::LAST_IN_FORCE.trim_start_matches('/');
+    for (kept, wrong) in [(true, true), (true, false), (false, true), (false, false)] {
+        let image = beside("kubeadm");
+        image.install_live();
+        if kept {
+            image.put(last, &image.read(CONFIG));
+        }
+        image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 0s");
+        image.replace(KUBEADM, "CriticalPods: 20s", "CriticalPods: 0s");
+        match wrong {
+            true => image.replace(CONFIG, "shutdownGracePeriod:", "shutdownGracePeriot:"),
+            false => fs::remove_file(image.path(CONFIG)).unwrap(),
+        }
+        let tree = image.tree();
+        for dry_run in [true, false] {
+            let options = UninstallOptions { dry_run, ..image.removal(false) };
+            let refused = uninstall_on(&options, Some(&Locks(Some(false)))).unwrap_err();
+            let text = refused.to_string();
+            let total = if kept { 90 } else { 60 };
+            let wanted = format!("shutdownGracePeriod: {total}s\n");
+            assert!(text.contains(&wanted), "kept {kept}, wrong {wrong}, dry {dry_run}: {text}");
+            assert_eq!(image.tree(), tree);
+        }
+    }
+    // No kubelet is here: whose pods could be left?
+    let image = Image::new();
+    image.install().unwrap();
+    fs::remove_file(image.path(CONFIG)).unwrap();
+    uninstall_on(&image.removal(false), Some(&Locks(Some(false)))).unwrap();
+}
+
 /// A kubelet of kubeadm that runs with 90 s, and its companion.
 fn beside_running() -> Image {
     let image = beside("kubeadm");
@@ -476,7 +528,12 @@ fn a_companion_stays_until_the_kubelet_holds_its_own_lock() {
         image.put(KUBELETS_DELAY, "[Login]\nInhibitDelayMaxSec=90\n");
         let done = uninstall_on(&image.removal(false), Some(&Locks(lock)));
         match (done, wanted) {
-            (Err(error), Some(wanted)) => assert!(error.to_string().contains(wanted), "{error}"),
+            (Err(error), Some(wanted)) => {
+                let text = error.to_string();
+                assert!(text.contains(wanted), "{text}");
+                let seen = "seen: logind lists no lock of the kubelet, though its files set one";
+                assert!(text.contains(seen), "{text}");
+            }
             (done, wanted) => assert_eq!(done.is_ok(), wanted.is_none(), "{lock:?}"),
         }
     }

@@ -224,6 +224,10 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         "a kubelet that cannot delay a shutdown for long enough does not delay it at all, and says so in \
          its log only",
     );
+    const OFF: Check = Check {
+        why: "switched off, it lets systemd kill all pods at once; winddown terminates them as its companion",
+        ..CHECK
+    };
     let verdict = facts.protection();
     let config = match &facts.kubelet.config {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
@@ -243,7 +247,10 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     Some(match verdict.reason {
         Why::KubeletDisabled => {
             let advice = how_to_switch_on(facts, config, &restart);
-            problem().saw(said_by(facts, config)).advise(advice)
+            let install = facts.install("--companion");
+            OFF.problem(&*verdict.text)
+                .saw(said_by(facts, config))
+                .advise(format!("`{install}`, or {advice}"))
         }
         Why::KubeletDelayTooShort => {
             let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));

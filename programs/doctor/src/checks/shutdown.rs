@@ -220,10 +220,15 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             lock_count(login)
         )),
         Fact::Unknown(NotObserved::Absent, why) => {
-            CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why).fix(
-                Fix::LogindStopped,
-                ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
-            )
+            let found = CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why);
+            // Where systemd does not run the machine, which the check `unit` says, nothing can be typed.
+            match facts.bus.service.not_observed() {
+                Some(NotObserved::Absent) => found,
+                _ => found.fix(
+                    Fix::LogindStopped,
+                    ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
+                ),
+            }
         }
         Fact::Unknown(NotObserved::Silent, why) => CHECK
             .problem("logind does not answer")
@@ -398,6 +403,9 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
             }
             _ if is_alone || is_without_any_end(verdict.reason) => {
                 CHECK.info("no shutdown terminates the pods in order")
+            }
+            _ if verdict.state == ProtectionState::Unknown => {
+                CHECK.info("it is unknown whether any shutdown terminates the pods in order")
             }
             (false, true) => CHECK.ok("every orderly shutdown terminates the pods in order"),
             (true, _) => CHECK

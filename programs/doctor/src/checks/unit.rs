@@ -446,7 +446,8 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
             .saw(format!("result: {}", service.result))
             .advise(LOG),
         "failed" => {
-            let failed = check
+            let why = "systemd does not start the agent again, and nothing terminates the pods in order";
+            let failed = Check { why, ..check }
                 .problem("the unit has failed")
                 .saw(seen)
                 .saw(format!("result: {}", service.result));

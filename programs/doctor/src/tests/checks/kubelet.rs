@@ -47,6 +47,40 @@ fn companion() -> Facts {
     facts
 }
 
+/// The kubelet's own is off, the agent is gone, and its configuration says nothing: no word of that was in the text.
+#[test]
+fn with_a_wrong_configuration_and_without_agent_and_lock_the_verdict_is_known() {
+    let mut facts = companion();
+    facts.config.config = Config::default();
+    facts.config.read = ConfigRead::Invalid(vec!["no".to_owned()]);
+    facts.agent = unseen(NotObserved::Absent);
+    known(&mut facts.bus.service).active_state = "failed".to_owned();
+    known(&mut facts.bus.login).locks.retain(|lock| lock.who != "winddown");
+    assert_eq!(facts.protection().state, ProtectionState::Unprotected);
+    let text = crate::render(&diagnose(&facts), &View::default());
+    assert!(text.contains("NOT PROTECTED: no agent answers"), "{text}");
+    assert_eq!(finding(&facts, "paths").unwrap().title, "no shutdown terminates the pods in order");
+    let unit = finding(&facts, "unit").unwrap();
+    assert!(unit.why.starts_with("systemd does not start the agent again"), "{unit:?}");
+
+    let mut facts = companion();
+    facts.config.read = ConfigRead::Invalid(vec!["no".to_owned()]);
+    let text = crate::render(&diagnose(&facts), &View::default());
+    assert!(text.contains("whether the kubelet's pods are protected is not known"), "{text}");
+    assert_eq!(finding(&facts, "paths").unwrap().severity, Info);
+}
+
+#[test]
+fn a_kubelets_node_without_its_own_shutdown_is_shown_the_way_to_a_companion() {
+    let mut facts = alone();
+    config(&mut facts).enabled = String::new();
+    config(&mut facts).wanted = Duration::ZERO;
+    known(&mut facts.bus.login).locks.clear();
+    let found = finding(&facts, "kubelet-shutdown").unwrap();
+    assert!(found.advice[0].starts_with("`winddown install --companion`, or set "), "{found:?}");
+    assert!(!found.why.contains("cannot delay"), "it is switched off: {found:?}");
+}
+
 #[test]
 fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the_agent_lacks() {
     let ids: Vec<_> = findings(&alone()).iter().map(|finding| finding.id).collect();
