@@ -107,14 +107,24 @@ pub async fn collect(place: &ObservedNode) -> Facts {
 }
 
 async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFacts {
-    let (setting, installed, others_may_write, exposed, state, socket, last, unreported, commands) = tokio::join!(
+    let (
+        setting,
+        installed,
+        others_may_write,
+        exposed,
+        state,
+        socket,
+        reports,
+        unreported,
+        commands,
+    ) = tokio::join!(
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
         others_may_write(look.place, rooted.pods.static_pod_path.as_deref()),
         exposed(look.place, config),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
-        look.disk("the reports", |_, state, _| files::last_report(state)),
+        look.disk("the reports", |_, state, _| files::kept_reports(state)),
         look.disk("the records of runs", files::unreported),
         look.disk("the shutdown commands", |place, _, _| {
             Fact::Known(files::commands(&place.root))
@@ -127,7 +137,7 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
         exposed,
         state,
         socket,
-        last,
+        reports,
         unreported,
         commands,
     }

@@ -9,7 +9,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 
 use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
-use winddown_control::api::{ReportEntry, Status};
+use winddown_control::api::{ReportList, Status};
 use winddown_host::{FreeSpace, OthersMayWrite, path_word};
 
 /// The result of one observation.
@@ -106,8 +106,8 @@ pub struct FileFacts {
     pub state: Fact<StateDirectory>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
-    /// The newest report of a shutdown, if there is one.
-    pub last: Fact<Option<ReportEntry>>,
+    /// The reports of shutdowns, the newest first.
+    pub reports: Fact<ReportList>,
     /// Why a later run may have left no report, if so, by what agents left on disk.
     pub unreported: Fact<Option<String>>,
     /// The commands that shut a machine down.

@@ -14,7 +14,7 @@ use winddown_systemd::inspect::{
 
 use super::*;
 use winddown_config::{Config, RuntimeKind};
-use winddown_control::api::{LockState, NodeStatus, Status};
+use winddown_control::api::{LockState, NodeStatus, ReportList, Status};
 use winddown_host::FreeSpace;
 
 fn now() -> WallTime {
@@ -77,7 +77,7 @@ fn healthy() -> Facts {
                 group: "root".to_owned(),
                 directory_mode: 0o755,
             }),
-            last: Fact::Known(None),
+            reports: Fact::Known(ReportList::default()),
             unreported: Fact::Known(None),
             commands: Fact::Known(vec![ShutdownCommand {
                 path: "/usr/sbin/reboot".into(),

@@ -95,7 +95,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     let advice = match runtime {
         RuntimeKind::Process => format!(
             "give each pod a service of its own: set `runtime: systemd` in {}, then: \
-             `winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain`",
+             `winddown install --runtime systemd`, `winddown drain`, `systemctl restart winddown`, `winddown undrain`",
             facts.config.file.display()
         ),
         RuntimeKind::Systemd => {

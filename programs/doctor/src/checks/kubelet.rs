@@ -152,11 +152,13 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
         return finding.fix(Fix::NotACompanionInImage, aside.into_iter().chain([install]));
     }
     let has_pods = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
-    let restart = match has_pods {
-        true => "winddown drain && systemctl restart winddown && winddown undrain",
-        false => "systemctl restart winddown",
+    // No `&&`: after a drain that needed SIGKILL the node is not to stay drained.
+    let restart: &[&str] = match has_pods {
+        true => &["winddown drain", "systemctl restart winddown", "winddown undrain"],
+        false => &["systemctl restart winddown"],
     };
-    finding.fix(Fix::NotACompanion, aside.into_iter().chain([install, restart.to_owned()]))
+    let restart = restart.iter().copied().map(str::to_owned);
+    finding.fix(Fix::NotACompanion, aside.into_iter().chain([install]).chain(restart))
 }
 
 /// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it was found. Until the agent runs,

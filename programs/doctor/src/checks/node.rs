@@ -86,7 +86,7 @@ fn changed_since(check: &Check, facts: &Facts, warnings: &[String]) -> Option<Fi
     let changed = facts.config.changed.filter(|at| at.as_second() > loaded.as_second())?;
     let file = facts.config.file.display();
     let found = check
-        .info("the configuration was changed after the agent had read it")
+        .warning("the configuration was changed after the agent had read it: it is not in effect")
         .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
         .saw_all(warnings);
     Some(match facts.unit_is_active() {
@@ -141,15 +141,22 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
         let field = if problem.field.is_empty() { "" } else { ": " };
         format!("{}{line}{field}{}: {}", problem.file, problem.field, problem.message)
     };
-    let title = match manifests.problems.len() {
-        1 => "a manifest is invalid".to_owned(),
-        count => format!("there are {count} problems in the manifests"),
+    // Its message says what to do.
+    let of_directory =
+        manifests.problems.iter().find(|problem| problem.file == manifests.directory);
+    let title = match (of_directory, manifests.problems.len()) {
+        (Some(_), _) => "the directory of the manifests cannot be read".to_owned(),
+        (None, 1) => "a manifest is invalid".to_owned(),
+        (None, count) => format!("there are {count} problems in the manifests"),
     };
     let mut found = CHECK.warning(title).saw_each(manifests.problems.iter().map(line));
     if found.evidence.len() < manifests.problems.len() {
         found = found.advise("`winddown status -o wide` lists them all");
     }
-    Some(found.advise("correct or remove the file; it is read again at once"))
+    Some(match of_directory {
+        Some(_) => found,
+        None => found.advise("correct or remove the file; it is read again at once"),
+    })
 }
 
 /// Checks that only root can write manifests. Returns a finding only if others can.

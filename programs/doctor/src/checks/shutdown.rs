@@ -440,14 +440,18 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "the last shutdown is the best predictor of the next one",
     );
-    let last = match &facts.files.last {
-        Fact::Known(last) => last,
-        Fact::Unknown(..) => {
-            return CHECK.not_observed("the last shutdown's report", &facts.files.last);
-        }
+    let Fact::Known(list) = &facts.files.reports else {
+        return CHECK.not_observed("the last shutdown's report", &facts.files.reports);
     };
+    if !list.problems.is_empty() {
+        let title = "a report cannot be read, which may be the last shutdown's";
+        return Some(
+            CHECK.info(title).saw_all(&list.problems).advise("move away what cannot be read"),
+        );
+    }
+    let last = list.last_run().or(list.reports.first());
     let unreported = match (facts.agent.known(), &facts.files.unreported) {
-        (Some(status), _) => status.unreported(last.as_ref()),
+        (Some(status), _) => status.unreported(last),
         (None, Fact::Known(what)) => what.clone(),
         (None, unknown) => return CHECK.not_observed("what the last run left", unknown),
     };

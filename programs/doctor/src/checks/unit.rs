@@ -370,7 +370,7 @@ fn restart_kills_pods(check: Check, service: &ServiceView, configured: RuntimeKi
             .saw(format!(
                 "the configuration says `runtime: {configured}`, and the pods run without"
             ))
-            .advise("`winddown drain && systemctl restart winddown && winddown undrain`");
+            .advise("`winddown drain`, `systemctl restart winddown`, `winddown undrain`");
     }
     // Once the drop-in of the installation is there, something else overrides it.
     let other = foreign_drop_in(service)

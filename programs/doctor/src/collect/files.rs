@@ -16,7 +16,7 @@ use crate::facts::{
 };
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
-use winddown_control::api::{ReportEntry, ReportList};
+use winddown_control::api::ReportList;
 use winddown_host::FreeSpace;
 use winddown_node::reports;
 
@@ -146,9 +146,9 @@ pub(super) fn newest(state: &Path) -> Option<(PathBuf, WallTime)> {
         .max_by_key(|(_, at)| *at)
 }
 
-pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
+pub(super) fn kept_reports(state: &Path) -> Fact<ReportList> {
     match listed(state) {
-        Ok(list) => Fact::Known(list.last_run().or(list.reports.first()).cloned()),
+        Ok(list) => Fact::Known(list),
         Err(error) => not_observed(&error, &reports::directory(state)),
     }
 }

@@ -59,7 +59,7 @@ fn what_may_not_be_seen_is_said_and_is_no_fault() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Denied);
     facts.files.state = unseen(NotObserved::Denied);
-    facts.files.last = unseen(NotObserved::Denied);
+    facts.files.reports = unseen(NotObserved::Denied);
     facts.files.unreported = unseen(NotObserved::Denied);
     facts.runtime.endpoint = unseen(NotObserved::Denied);
     let found = findings(&facts);

@@ -80,7 +80,7 @@ async fn a_root_and_a_logind_are_seen_as_they_are() {
     assert_eq!(state.unwritable, None);
     let left: Vec<_> = fs::read_dir(&state.path).unwrap().collect();
     assert!(left.is_empty(), "what was written is gone again: {left:?}");
-    assert_eq!(facts.files.last, Fact::Known(None));
+    assert_eq!(facts.files.reports, Fact::Known(ReportList::default()));
     assert_eq!(
         facts.agent.not_observed(),
         Some(NotObserved::Absent),

@@ -144,7 +144,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
         facts.files.installed = unseen(kind);
         facts.files.state = unseen(kind);
         facts.files.socket = unseen(kind);
-        facts.files.last = unseen(kind);
+        facts.files.reports = unseen(kind);
         facts.files.unreported = unseen(kind);
         facts.files.commands = unseen(kind);
         let diagnosis = diagnose(&facts);

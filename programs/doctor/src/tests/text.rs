@@ -36,12 +36,12 @@ fn where_the_program_is_not_found_by_its_name_every_command_has_its_path() {
     facts.files.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
     let mut diagnosis = diagnose(&facts);
     let finding = diagnosis.findings.first_mut().unwrap();
-    finding.fix.push("winddown drain && systemctl restart winddown && winddown undrain".to_owned());
+    finding.fix.push("winddown config check && winddown undrain".to_owned());
     finding.advice = vec!["`winddown status` and `journalctl -u winddown -e` show why".to_owned()];
     let text = render(&diagnosis.typed_by_path("'/opt/a b/winddown'"), &View::default());
     for line in [
         "sudo '/opt/a b/winddown' doctor",
-        "'/opt/a b/winddown' drain && systemctl restart winddown && '/opt/a b/winddown' undrain",
+        "'/opt/a b/winddown' config check && '/opt/a b/winddown' undrain",
         "`'/opt/a b/winddown' status` and `journalctl -u winddown -e` show why",
     ] {
         assert!(text.contains(line), "{line}: {text}");

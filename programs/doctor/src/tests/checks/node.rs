@@ -53,7 +53,7 @@ fn what_is_wrong_with_the_node_is_found() {
                 f.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
             },
             "config",
-            Info,
+            Warning,
             "read 2026-11-20T07:00:00Z",
             "systemctl reload winddown",
         ),
@@ -71,6 +71,22 @@ fn what_is_wrong_with_the_node_is_found() {
             "manifests",
             Warning,
             "web.yaml:3: spec: missing",
+            "",
+        ),
+        (
+            "no directory of manifests",
+            |f| {
+                let manifests = &mut known(&mut f.agent).manifests;
+                manifests.directory = "/etc/winddown/pods".into();
+                manifests.problems.push(ManifestProblem {
+                    file: "/etc/winddown/pods".into(),
+                    message: "does not exist: create it".into(),
+                    ..ManifestProblem::default()
+                });
+            },
+            "manifests",
+            Warning,
+            "/etc/winddown/pods: does not exist: create it",
             "",
         ),
         (
@@ -252,6 +268,6 @@ fn an_agent_that_no_unit_has_started_is_not_to_be_reloaded_by_it() {
     facts.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
     known(&mut facts.bus.service).active_state = "inactive".to_owned();
     let found = finding(&facts, "config").unwrap();
-    assert_eq!((found.severity, found.fix_id), (Info, None), "{found:?}");
+    assert_eq!((found.severity, found.fix_id), (Warning, None), "{found:?}");
     assert!(found.advice[0].contains("restart it"), "{found:?}");
 }

@@ -5,7 +5,7 @@ use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_control::api::{
     AfterNode, AfterNodesStatus, BlockingPod, ClusterStatus, GuardStatus, LockState, NodeStage,
-    Phase, ReportEntry,
+    Phase, ReportEntry, ReportList,
 };
 
 /// Every user can take a delay lock under any name.
@@ -234,17 +234,28 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "not all were terminated",
-            |f| f.files.last = last("incomplete"),
+            |f| f.files.reports = last("incomplete"),
             "last-shutdown",
             Info,
             "incomplete, 3 pods",
             "winddown report --id x",
         ),
         (
+            "a report that cannot be read, which may be a later one",
+            |f| {
+                f.files.reports = last("clean");
+                known(&mut f.files.reports).problems.push("/r/x.json: truncated".into());
+            },
+            "last-shutdown",
+            Info,
+            "/r/x.json: truncated",
+            "move away",
+        ),
+        (
             "a run that was cut, and no agent to say so",
             |f| {
                 f.agent = unseen(NotObserved::Denied);
-                f.files.last = last("clean");
+                f.files.reports = last("clean");
                 f.files.unreported = Fact::Known(Some("the machine went down".into()));
             },
             "last-shutdown",
@@ -451,12 +462,13 @@ fn ways_down_that_go_around_logind_are_told() {
     assert!(seen.evidence.iter().any(|line| line.contains("reboot -f")), "{seen:?}");
 }
 
-fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
-    Fact::Known(Some(ReportEntry {
+fn last(outcome: &str) -> Fact<ReportList> {
+    let last = ReportEntry {
         id: "x".to_owned(),
         outcome: outcome.to_owned(),
         pods: 3,
         graceful: Some(outcome == "clean"),
         ..ReportEntry::default()
-    }))
+    };
+    Fact::Known(ReportList { reports: vec![last], problems: Vec::new() })
 }

@@ -260,7 +260,7 @@ fn a_restart_that_kills_the_pods_of_the_runtime_before_a_changed_one_is_found() 
     known(&mut facts.bus.service).kill_mode = "mixed".to_owned();
     let crash = finding(&facts, "crash").unwrap();
     assert_eq!((crash.severity, crash.fix_id), (Problem, None), "{crash:?}");
-    let line = "`winddown drain && systemctl restart winddown && winddown undrain`";
+    let line = "`winddown drain`, `systemctl restart winddown`, `winddown undrain`";
     assert_eq!(crash.advice, [line]);
     facts.beyond.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
     assert_eq!(finding(&facts, "limits").unwrap().severity, Warning);

@@ -65,7 +65,7 @@ fn how(line: &str) -> How {
             Filled("winddown config default > /etc/winddown/config.yaml")
         }
         "winddown drain --deadline" => Filled("winddown drain --deadline 90s"),
-        "winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain" => {
+        "winddown install --runtime systemd" => {
             Filled(
                 "sed -i '/^runtime/d; 1a runtime: systemd' /etc/winddown/config.yaml
                  winddown install --runtime systemd && winddown drain && systemctl restart winddown && winddown undrain &&
