@@ -47,7 +47,9 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Sty
             text.push_str(&format!("; {count} {what}"));
         }
     }
-    for problem in &cluster.problems {
+    let is_said =
+        |problem: &&String| cluster.api.why.as_ref().is_some_and(|why| why.contains(&***problem));
+    for problem in cluster.problems.iter().filter(|problem| !is_said(problem)) {
         text.push_str(&format!("; {}", clean(problem)));
         if style == GOOD {
             style = WARN;

@@ -134,9 +134,12 @@ impl Page<'_> {
                 &format!("{} after the signal at the latest", seconds(latest)),
             );
         }
-        if planned.stays_on_reboot {
-            self.field(2, "Afterwards", "starts again here when the node is back");
-        }
+        let afterwards = match (planned.stays_on_reboot, planned.survives_soft_reboot) {
+            (_, true) => "survives a soft-reboot; after another reboot it starts again here",
+            (true, false) => "starts again here when the node is back",
+            (false, false) => "",
+        };
+        self.field(2, "Afterwards", afterwards);
     }
 
     fn decisions(&mut self, status: &Status, pod: &PodStatus) {

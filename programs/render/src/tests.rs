@@ -94,6 +94,20 @@ fn a_pod_that_loops_is_a_problem_with_its_exit_code_and_the_path_of_its_log() {
 }
 
 #[test]
+fn a_program_that_puts_itself_into_the_background_is_told_to_stay() {
+    let mut node = fresh();
+    let mut loops = pod("default", "web", 0);
+    let terminated = ExitedRun { reason: "Completed".to_owned(), ..ExitedRun::default() };
+    loops.containers = vec![ContainerStatus {
+        last_state: Some(LastState { terminated }),
+        ..waiting("CrashLoopBackOff")
+    }];
+    node.pods.push(loops);
+    let text = status(&node, &View::default());
+    assert!(text.contains("keep its program in the foreground"), "{text}");
+}
+
+#[test]
 fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
     let problem = |reason: &str, state| {
         let mut node = fresh();

@@ -103,10 +103,11 @@ fn low(directory: &DirectoryStatus) -> StatusProblem {
         Some(_) if *is_full => "is full".to_owned(),
         Some(free) => format!("is almost full ({} free)", bytes(*free)),
     };
+    let may = if *is_full || *read_only || free_bytes.is_none() { "are" } else { "may be" };
     let harm = match holds {
-        DirectoryUse::State => "reports are lost, and new pods may not start",
-        DirectoryUse::Logs => "what pods print is lost",
-        _ => "an agent that restarts during a shutdown may not continue it",
+        DirectoryUse::State => format!("reports {may} lost, and new pods may not start"),
+        DirectoryUse::Logs => format!("lines that pods print {may} lost"),
+        _ => "an agent that restarts during a shutdown may not continue it".to_owned(),
     };
     StatusProblem {
         text: format!("the disk of the {what} ({}) {how}: {harm}", clean(path)),
@@ -139,12 +140,24 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
         reason if lacks_image(reason) => {
             "pulled with crictl on this node, it shows what the registry answers".to_owned()
         }
+        _ if exits_with_success(trouble) => {
+            format!(
+                "it exits by itself: keep its program in the foreground, or write `restartPolicy: OnFailure`; \
+                 `{DESCRIBE} {name}` shows more"
+            )
+        }
         _ if !log.is_empty() => {
             format!("`{DESCRIBE} {name}` shows more; its output is in {}", clean(log))
         }
         _ => format!("it is retried; `{DESCRIBE} {name}` shows more"),
     };
     StatusProblem { text, next }
+}
+
+/// Whether the container exits without an error each time it is started.
+fn exits_with_success(trouble: &PodTrouble<'_>) -> bool {
+    let last = trouble.container.and_then(|container| container.last_state.as_ref());
+    trouble.kind == TroubleKind::Loops && last.is_some_and(|last| last.terminated.exit_code == 0)
 }
 
 fn lacks_image(reason: &str) -> bool {
