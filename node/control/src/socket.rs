@@ -41,7 +41,7 @@ pub enum SocketError {
     },
     /// The path is not a socket.
     #[error(
-        "{}: there is something here that is not a socket; move it away, or choose another path",
+        "{}: there is something here that is not a socket",
         path.display()
     )]
     NotASocket {

@@ -512,7 +512,14 @@ impl Status {
             .take(3)
             .map(|pod| format!("{}/{}", pod.namespace, pod.name))
             .collect();
-        (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or ")))
+        // As kubectl writes it.
+        let is_kind = alike.is_empty() && matches!(namespace, "pod" | "pods" | "po");
+        match is_kind {
+            true => {
+                Some(format!("write NAME or NAMESPACE/NAME: `{namespace}/` is read as a namespace"))
+            }
+            false => (!alike.is_empty()).then(|| format!("did you mean {}?", alike.join(" or "))),
+        }
     }
 
     /// Says by how much the clock was set forward or back since the agent started, human-readable; `None` if it was not.

@@ -93,7 +93,7 @@ impl ClientError {
                 "run it again with sudo; controlSocketGroup in the configuration gives a group access"
             }
             Self::Silent { .. } | Self::Closed { .. } => {
-                "`journalctl -u winddown -e` shows what the agent is doing"
+                "`journalctl -u winddown -e` shows what the agent is doing; if it hangs: `systemctl restart winddown`"
             }
             Self::Agent { body, .. } => return body.hint.clone(),
             Self::Skew { .. } => {

@@ -148,6 +148,8 @@ async fn a_static_pods_name_without_the_nodes_name_is_met_with_the_right_one() {
     let error = running.client.kill("default", "web", &KillBody::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no pod default/web on this node");
     assert_eq!(error.hint(), "did you mean default/web-edge-1?");
+    let error = running.client.kill("pod", "api", &KillBody::default()).await.unwrap_err();
+    assert_eq!(error.hint(), "write NAME or NAMESPACE/NAME: `pod/` is read as a namespace");
     let error = running.client.kill("shop", "web-edge-1", &KillBody::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no pod shop/web-edge-1 on this node");
 }
