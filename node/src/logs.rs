@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::ContainerStatus;
 use tokio::time::{Instant, timeout_at};
 use winddown_control::api::{ErrorCode, LogQuery};
 use winddown_control::{ApiError, LogBlocks};
@@ -33,6 +34,7 @@ impl<R: Runtime> Node<R> {
         let none = || ApiError::new(ErrorCode::NotFound, "the runtime writes no logs");
         let logs = self.0.logs.clone().ok_or_else(none)?;
         let entry = self.logged(namespace, name)?;
+        let refusal = |error: &LogError| refusal(error, &entry);
         let options = LogOptions {
             follow: query.follow,
             previous: query.previous,
@@ -48,7 +50,7 @@ impl<R: Runtime> Node<R> {
         }
         let (growth, watch) = SharedWatch::open().map_err(|error| refusal(&LogError::Io(error)))?;
         let logs = logs.with_growth(growth);
-        let reading = self.begun(&logs, &query, &options, entry).await;
+        let reading = self.begun(&logs, &query, &options, entry.clone()).await;
         let blocks = reading.map_err(|error| refusal(&error))?.into_stream();
         // The watch works for as long as the client reads.
         let watching = stream::once(watch.run())
@@ -106,12 +108,29 @@ impl<R: Runtime> Node<R> {
     }
 }
 
-fn refusal(error: &LogError) -> ApiError {
+fn refusal(error: &LogError, entry: &StatusEntry) -> ApiError {
     let code = match error {
         LogError::TooMany => ErrorCode::Unavailable,
         LogError::NoContainer { .. } | LogError::NoRun(_) => ErrorCode::NotFound,
         LogError::BadName => ErrorCode::BadRequest,
         _ => ErrorCode::Internal,
     };
-    ApiError::new(code, error.to_string())
+    let hint = match error {
+        LogError::NoRun(_) | LogError::NoContainer { .. } => where_else(entry),
+        _ => String::new(),
+    };
+    ApiError::new(code, error.to_string()).with_hint(hint)
+}
+
+/// Where to look instead of at a container without a log.
+fn where_else(entry: &StatusEntry) -> String {
+    let pod = format!("{}/{}", entry.pod.namespace(), entry.pod.name());
+    let inits = entry.status.init_container_statuses.iter().flatten();
+    let runs = |one: &&ContainerStatus| one.state.as_ref().is_some_and(|s| s.running.is_some());
+    match inits.clone().find(runs) {
+        Some(init) => {
+            format!("its init container runs: `winddown logs {pod} -c {}`", init.name)
+        }
+        None => format!("`winddown describe {pod}` shows its containers"),
+    }
 }

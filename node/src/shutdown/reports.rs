@@ -46,12 +46,16 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
     let listing = listing(store)?;
     let found = listing.reports.iter().find(|r| id == "latest" || r.id() == id);
     let Some(report) = found else {
-        let (error, hint) = match id {
-            "latest" => (
+        let (error, hint) = match (id, listing.broken.first()) {
+            ("latest", Some(broken)) => (
+                format!("the last report cannot be read: {}", error_chain(broken)),
+                "move that file away: `winddown report` then shows the one before it, if there is one",
+            ),
+            ("latest", None) => (
                 "no shutdown has been reported on this node yet".to_owned(),
                 "`winddown plan shutdown` shows what one would do, `winddown drill` rehearses one",
             ),
-            id => (
+            (id, _) => (
                 format!("there is no report {id:?}"),
                 "`winddown report --list` lists the reports there are",
             ),
