@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use winddown_shared::{Grace, PodRef};
+use winddown_shared::{Grace, ON_REBOOT_ANNOTATION, OnReboot, PodRef};
 
 use super::{Plan, PlannedPod, Shrink};
 use crate::Role;
@@ -54,6 +54,13 @@ pub enum PlanWarning {
         /// One of them.
         first: PodRef,
     },
+    /// Pods ask to stay over a reboot, and will not.
+    NotInPlace {
+        /// The number of such pods.
+        pods: usize,
+        /// One of them.
+        first: PodRef,
+    },
 }
 
 /// A pod that gets less than it asks for.
@@ -79,6 +86,7 @@ impl Plan {
         warnings.extend(cut_warnings(&chosen, MAX_NAMED_PODS));
         warnings.extend(cut_warnings(&usual, 1));
         warnings.extend(self.without_priority());
+        warnings.extend(self.not_in_place());
         warnings
     }
 
@@ -103,6 +111,16 @@ impl Plan {
             .filter(|planned| planned.pod.priority().is_none());
         let first = pods.next()?.pod.pod_ref().clone();
         Some(PlanWarning::NoPriority { pods: 1 + pods.count(), first })
+    }
+
+    fn not_in_place(&self) -> Option<PlanWarning> {
+        let planned = self.groups.iter().flat_map(|group| &group.pods).map(|planned| &planned.pod);
+        let mut pods = planned.filter(|pod| {
+            let is_deleted = pod.metadata.deletion_timestamp.is_some();
+            OnReboot::of(pod).is_some() && !is_deleted && !self.may_stay(pod)
+        });
+        let first = pods.next()?.pod_ref().clone();
+        Some(PlanWarning::NotInPlace { pods: 1 + pods.count(), first })
     }
 }
 
@@ -176,6 +194,17 @@ impl fmt::Display for PlanWarning {
                  the pods of the node itself: write `priority: 0` into their manifests if they \
                  are ordinary pods"
             ),
+            Self::NotInPlace { pods, first } => {
+                let who = match pods {
+                    1 => format!("pod {first} asks"),
+                    pods => format!("{pods} pods, such as {first}, ask"),
+                };
+                write!(
+                    f,
+                    "{who} by {ON_REBOOT_ANNOTATION} to stay over a reboot, which has no effect: rebootInPlace \
+                     has to name the namespace, and restartPolicy has to be Always"
+                )
+            }
         }
     }
 }

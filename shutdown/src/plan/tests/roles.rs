@@ -180,6 +180,24 @@ fn static_pods_without_a_priority_are_told_of() {
     assert!(texts(&pods, &two_fields(30, 10)).is_empty());
 }
 
+/// Without rebootInPlace the annotation does nothing, and a pod that was to survive a soft-reboot terminates.
+#[test]
+fn a_pod_that_asks_in_vain_to_stay_over_a_reboot_is_told_of() {
+    let mut object = of_role(2, "db", Some(5)).object().clone();
+    let annotations = object.metadata.annotations.get_or_insert_default();
+    annotations.insert(winddown_shared::ON_REBOOT_ANNOTATION.into(), "survive".into());
+    let pods = [Pod::new(object).unwrap()];
+    let namespace = pods[0].namespace().to_string();
+    let texts = |policy: &Policy| -> Vec<String> {
+        plan(&pods, policy, None).warnings().iter().map(ToString::to_string).collect()
+    };
+    let said = texts(&roles(30, 10));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("has no effect: rebootInPlace has to name the namespace"), "{said:?}");
+    let named = roles(30, 10).with_in_place([(namespace, false)].into());
+    assert!(texts(&named).is_empty());
+}
+
 proptest! {
     #[test]
     fn the_order_of_roles_is_never_violated_and_no_plan_exceeds_its_deadline(
