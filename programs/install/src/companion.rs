@@ -430,6 +430,13 @@ impl KubeletSetup {
         steps
     }
 
+    /// The option of this command that names the field's value, if one does: the comment above the field says so.
+    fn named_by(&self, field: &str) -> Option<&str> {
+        let is_it = |line: &&str| line.split_once(':').is_some_and(|(name, _)| name == field);
+        let line = self.text.lines().zip(self.text.lines().skip(1)).find(|(_, at)| is_it(at));
+        line?.0.strip_prefix("# named by ")
+    }
+
     /// Describes how an existing configuration differs from the derived one.
     pub(super) fn differences(&self, existing: &Config, ours: &Config) -> Vec<String> {
         // Once the kubelet's graceful shutdown is off, the periods exist only in our configuration.
@@ -443,7 +450,8 @@ impl KubeletSetup {
         fields
             .map(|field| {
                 let (there, here) = (show(&there[*field]), show(&here[*field]));
-                format!("{field}: it says {there}, by the kubelet it would be {here}")
+                let by = self.named_by(field).unwrap_or("the kubelet");
+                format!("{field}: it says {there}, by {by} it would be {here}")
             })
             .collect()
     }

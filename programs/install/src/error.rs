@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use winddown_host::{path_word, shell_word};
@@ -24,12 +24,11 @@ pub enum InstallError {
     /// Users other than root, and than the one who runs the command, could decide what the agent runs or believes.
     /// Nothing was changed.
     #[error(
-        "other users could decide what root runs, nothing was changed:{}\n--force trusts them",
-        Others(.0)
+        "other users could decide what root runs, nothing was changed:{}", Others(.0)
     )]
     OthersMayWrite(Vec<Untrusted>),
     /// A file could not be written, read or removed.
-    #[error("cannot {action} {}{}", .path.display(), hint(.source))]
+    #[error("cannot {action} {}{}", .path.display(), limits(.source))]
     File {
         /// `write`, `read`, `remove`, …
         action: &'static str,
@@ -40,8 +39,7 @@ pub enum InstallError {
     },
     /// The record of the installation cannot be parsed.
     #[error(
-        "the list of installed files {} is damaged: move it away and run `winddown install` again",
-        .path.display()
+        "the list of installed files {} is damaged", .path.display()
     )]
     Record {
         /// The record.
@@ -50,14 +48,14 @@ pub enum InstallError {
         source: serde_json::Error,
     },
     /// A program to install does not exist.
-    #[error("a program to install, {}, is not a regular file: winddown, winddownd and winddown-shim are needed in one directory", .path.display())]
+    #[error("a program to install, {}, is not a regular file", .path.display())]
     Program {
         /// The path where it should be.
         path: PathBuf,
     },
     /// A program to install is not of the version of the one that runs. Nothing was changed.
     #[error(
-        "{} {}, and this is winddown {}: unpack one package whole, and run its winddown",
+        "{} {}, and this is winddown {}",
         .path.display(), of_version(.version.as_deref()), env!("CARGO_PKG_VERSION")
     )]
     OtherVersion {
@@ -80,25 +78,19 @@ pub enum InstallError {
         first: Vec<NextStep>,
     },
     /// The agent could not be stopped. Nothing was changed.
-    #[error("the agent cannot be stopped, nothing was changed; --force uninstalls all the same")]
+    #[error("the agent cannot be stopped, nothing was changed")]
     NotStopped {
         /// The error of the command.
         source: HostError,
     },
     /// The unit's sandbox hides the directory of the programs. Nothing was changed.
-    #[error(
-        "{} is hidden from the unit, which would not start, nothing was changed: \
-         install the programs elsewhere: --bin-dir /usr/local/bin", .path.display()
-    )]
+    #[error("{} is hidden from the unit, which would not start, nothing was changed", .path.display())]
     HiddenPrograms {
         /// The directory that was given.
         path: PathBuf,
     },
     /// A file system is mounted read-only. Nothing was changed.
-    #[error(
-        "{} is on a read-only file system, nothing was changed{}", .path.display(),
-        if *.is_program { ": install the programs elsewhere: --bin-dir /opt/winddown/bin" } else { "" }
-    )]
+    #[error("{} is on a read-only file system, nothing was changed", .path.display())]
     ReadOnly {
         /// What cannot be written, including the root.
         path: PathBuf,
@@ -106,13 +98,13 @@ pub enum InstallError {
         is_program: bool,
     },
     /// A path cannot be written into a unit file.
-    #[error("{} cannot be named in a unit file: use an absolute path of letters, digits and ._-/+", .path.display())]
+    #[error("{} cannot be named in a unit file", .path.display())]
     ProgramDirectory {
         /// The directory that was given.
         path: PathBuf,
     },
     /// The configuration to use is invalid.
-    #[error("the configuration {} is not usable: correct it and run `winddown install` again", .path.display())]
+    #[error("the configuration {} is not usable", .path.display())]
     Config {
         /// The file, including the root.
         path: PathBuf,
@@ -120,7 +112,7 @@ pub enum InstallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The choice is ambiguous. Nothing was changed.
-    #[error("more than one {what} is here: {}; choose one: `winddown install --companion {flag} {}`", clean(&.found.join(", ")), shell_word(.found.first().map_or("", String::as_str)))]
+    #[error("more than one {what} is here: {}", clean(&.found.join(", ")))]
     Ambiguous {
         /// The kind of thing found more than once.
         what: &'static str,
@@ -132,7 +124,7 @@ pub enum InstallError {
     /// There is no kubelet, or its credentials cannot be found. Nothing was changed.
     #[error(
         "no kubelet found: none runs as a service of this machine, no unit starts one, and there is no kubeconfig at a \
-         usual place; name one with --kubeconfig FILE{}", Strangers(.strangers)
+         usual place{}", Strangers(.strangers)
     )]
     NoKubelet {
         /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
@@ -157,7 +149,7 @@ pub enum InstallError {
         why: String,
     },
     /// winddown refuses a value that the kubelet has, or that the operator gave. Nothing was changed.
-    #[error("{}: {}; correct it and run the same command again", clean(.origin), clean(.why))]
+    #[error("{}: {}", clean(.origin), clean(.why))]
     KubeletValue {
         /// The file and line, or the option.
         origin: String,
@@ -165,7 +157,7 @@ pub enum InstallError {
         why: String,
     },
     /// What the kubelet is started with is not known. Nothing was changed.
-    #[error("the arguments of {} are not known: {}; name what is needed with --kubeconfig FILE and --container-runtime-endpoint ADDRESS", clean(.kubelet), clean(.why))]
+    #[error("the arguments of {} are not known: {}", clean(.kubelet), clean(.why))]
     KubeletArguments {
         /// The unit or process.
         kubelet: String,
@@ -184,9 +176,7 @@ pub enum InstallError {
     },
     /// Something is mounted below a directory to be removed. Nothing was changed.
     #[error(
-        "{} is mounted below {}, nothing was changed: terminate the pods with `winddown drain`, then \
-         `umount {}`, and run the same command again",
-        .mount.display(), .directory.display(), path_word(.mount)
+        "{} is mounted below {}, nothing was changed", .mount.display(), .directory.display()
     )]
     Mounted {
         /// The directory to be removed.
@@ -207,9 +197,7 @@ pub enum InstallError {
         action: &'static str,
     },
     /// The files are in place, but a systemd command failed.
-    #[error(
-        "the files are in place, but systemd does not use them yet: run the same command again"
-    )]
+    #[error("the files are in place, but systemd does not use them yet")]
     Systemd {
         /// The error of the command.
         source: HostError,
@@ -278,6 +266,69 @@ impl InstallError {
         }
     }
 
+    /// What to do next, as text for users.
+    pub fn hint(&self) -> String {
+        const AGAIN: &str = "correct it and run the same command again";
+        const ELSEWHERE: &str = "install the programs elsewhere:";
+        let text = match self {
+            Self::Conflicts(_) => "do what its line says, then run the same command again",
+            Self::OthersMayWrite(_) => "type these commands; --force trusts them as they are",
+            Self::File { path, source, .. } => return next_for(path, source),
+            Self::Record { .. } => "move it away and run `winddown install` again",
+            Self::Program { .. } => {
+                "unpack the whole package: winddown, winddownd and winddown-shim are needed in one directory"
+            }
+            Self::OtherVersion { .. } => "unpack one package whole, and run its winddown",
+            Self::LeavesPods { .. } => "type these lines in their order",
+            Self::NotStopped { .. } => {
+                "`systemctl status winddown` shows why; --force uninstalls all the same"
+            }
+            Self::HiddenPrograms { .. } => {
+                return format!("{ELSEWHERE} --bin-dir /usr/local/bin");
+            }
+            Self::ReadOnly { is_program: true, .. } => {
+                return format!("{ELSEWHERE} --bin-dir /opt/winddown/bin");
+            }
+            Self::ReadOnly { .. } => "make it writable, then run the same command again",
+            Self::ProgramDirectory { .. } => {
+                "use an absolute path of letters, digits and ._-/+: --bin-dir /usr/local/bin"
+            }
+            Self::Config { path, .. } => {
+                return format!(
+                    "`winddown config check {}` says when it is right; then run the same command again",
+                    path_word(path)
+                );
+            }
+            Self::Ambiguous { found, flag, .. } => {
+                let first = found.first().map_or("", String::as_str);
+                let first = shell_word(first);
+                return format!("choose one: `winddown install --companion {flag} {first}`");
+            }
+            Self::NoKubelet { .. } => "name one with --kubeconfig FILE",
+            Self::NoSuchKubelet { found, .. } if found.is_empty() => {
+                "where a kubelet is to come: --kubeconfig FILE"
+            }
+            Self::NoSuchKubelet { .. } => "name one of these with --kubelet",
+            Self::KubeletConfiguration { .. } | Self::KubeletValue { .. } => AGAIN,
+            Self::KubeletArguments { .. } => {
+                "name what is needed with --kubeconfig FILE and --container-runtime-endpoint ADDRESS"
+            }
+            Self::KubeletPath { .. } => {
+                "mend it, or name another with --kubeconfig or --container-runtime-endpoint"
+            }
+            Self::Mounted { mount, .. } => {
+                return format!(
+                    "terminate the pods with `winddown drain`, then `umount {}`, and run the same command again",
+                    path_word(mount)
+                );
+            }
+            Self::LinkLoop { .. } => "`namei -l` shows them; remove the one that leads back",
+            Self::NotRoot { .. } => "run it again with sudo",
+            Self::Systemd { .. } => "run the same command again",
+        };
+        text.to_owned()
+    }
+
     pub(super) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -298,13 +349,26 @@ fn files(count: usize) -> String {
     if count == 1 { "a file is".to_owned() } else { format!("{count} files are") }
 }
 
-fn hint(source: &io::Error) -> &'static str {
+/// Why a file cannot be written, where the system's error does not say it.
+fn limits(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (make room and run the same command again; the files already in place are kept)"
-        }
         io::ErrorKind::PermissionDenied => " (only root may; --root takes a directory of yours)",
         _ => "",
+    }
+}
+
+/// What to do about a file.
+fn next_for(path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room and run the same command again; the files already in place are kept"
+                .to_owned()
+        }
+        io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            format!("check the name: ls {}", path_word(folder.unwrap_or(Path::new("."))))
+        }
+        _ => "mend that, then run the same command again".to_owned(),
     }
 }
 

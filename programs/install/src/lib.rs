@@ -530,11 +530,12 @@ fn begin_with_it(
             "the unit is no longer set up for the process runtime; restarting it kills pods of that runtime"
                 .to_owned(),
         );
-        let line = "winddown drain && systemctl restart winddown && winddown undrain";
-        let line = ["drain", "undrain"].iter().fold(line.to_owned(), |line, verb| {
-            line.replace(&format!("winddown {verb}"), &format!("{winddown} {verb}"))
-        });
-        report.next.push(NextStepKind::DrainAndRestart.typed(line));
+        // No `&&`: after a drain that needed SIGKILL the node is not to stay drained.
+        report.next.extend([
+            NextStepKind::Drain.typed(format!("{winddown} drain")),
+            NextStepKind::Restart.typed("systemctl restart winddown    # when the pods are gone"),
+            NextStepKind::Undrain.typed(format!("{winddown} undrain")),
+        ]);
     } else if live && !options.start {
         let is_new =
             report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);

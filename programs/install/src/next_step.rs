@@ -31,8 +31,10 @@ kinds! {
     Start,
     /// Restarts the agent, which ends no pod.
     Restart,
-    /// Restarts the agent where that would kill the pods below it.
-    DrainAndRestart,
+    /// Terminates the pods that a restart of the agent would kill.
+    Drain,
+    /// Admits pods again after that.
+    Undrain,
     /// A line of a change of the kubelet's configuration, for an editor.
     ChangeKubelet,
     /// Makes logind wait for as long as the kubelet needs.

@@ -229,7 +229,7 @@ mod tests {
         // Not /var/log: nobody believes a log.
         assert_eq!(paths, ["etc/winddown", "opt/bin", "var/lib/winddown"].map(Path::new));
         let mend = format!("chmod go-w {}", at("etc/winddown").display());
-        assert!(said.contains(&mend) && said.ends_with("--force trusts them"), "{said}");
+        assert!(said.contains(&mend), "{said}");
         let report = install_on(&InstallOptions { force: true, ..options }, None).unwrap();
         let trusted = report.notes.iter().filter(|note| note.starts_with("trusted because"));
         assert_eq!(trusted.count(), 3, "{report}");

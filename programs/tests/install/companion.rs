@@ -626,7 +626,10 @@ fn the_step_that_raises_the_delay_does_so_beside_a_drop_in_whose_name_is_later()
 
 #[test]
 fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses() {
-    let error = |image: &Image, companion| image.install_beside(companion).unwrap_err().to_string();
+    let error = |image: &Image, companion| {
+        let error = image.install_beside(companion).unwrap_err();
+        format!("{error}; {}", error.hint())
+    };
     let kubelet = |name: &str| Companion { kubelet: Some(name.to_owned()), ..Companion::default() };
     let image = beside("kubeadm");
     add(&image, "k3s");
@@ -638,7 +641,11 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
          --companion --kubelet kubelet.service`"
     );
     let said = error(&image, kubelet("crio"));
-    assert_eq!(said, "there is no kubelet crio here; there is kubelet.service, k3s.service");
+    assert_eq!(
+        said,
+        "there is no kubelet crio here; there is kubelet.service, k3s.service; \
+         name one of these with --kubelet"
+    );
     assert_eq!(image.tree(), tree, "nothing is installed");
     image.install_beside(kubelet("k3s")).unwrap();
     assert_eq!(image.config().node.name.as_deref(), Some("edge-7"));
@@ -686,10 +693,10 @@ fn a_kubelet_whose_files_cannot_be_read_stops_the_installation() {
 fn a_value_that_is_refused_is_named_where_it_comes_from() {
     let image = beside("kubeadm");
     image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: ninety");
-    let error = image.install_beside(Companion::default()).unwrap_err().to_string();
+    let error = image.install_beside(Companion::default()).unwrap_err();
     let wanted = "/var/lib/kubelet/config.yaml:33: shutdownGracePeriod: duration \"ninety\"";
-    assert!(error.starts_with(wanted), "{error}");
-    assert!(error.ends_with("; correct it and run the same command again"), "{error}");
+    assert!(error.to_string().starts_with(wanted), "{error}");
+    assert_eq!(error.hint(), "correct it and run the same command again");
     let image = beside("kubeadm");
     let asked = Companion { endpoint: Some("http://x:1".into()), ..Companion::default() };
     let error = image.install_beside(asked).unwrap_err().to_string();

@@ -17,7 +17,8 @@ const fn beginning(kind: NextStepKind) -> &'static str {
         NextStepKind::EnableNow => "systemctl enable --now winddown && winddown wait --for=lock",
         NextStepKind::Start => "systemctl start winddown",
         NextStepKind::Restart => "systemctl restart winddown ",
-        NextStepKind::DrainAndRestart => "winddown drain && systemctl restart winddown",
+        NextStepKind::Drain => "winddown drain",
+        NextStepKind::Undrain => "winddown undrain",
         NextStepKind::ChangeKubelet => "set these fields in /",
         NextStepKind::RaiseDelay => "mkdir -p /etc/systemd/logind.conf.d",
         NextStepKind::RestartKubelet => "systemctl restart kubelet",
@@ -27,11 +28,12 @@ const fn beginning(kind: NextStepKind) -> &'static str {
     }
 }
 
-const OF_PLAIN_NODE: [NextStepKind; 5] = [
+const OF_PLAIN_NODE: [NextStepKind; 6] = [
     NextStepKind::Enable,
     NextStepKind::Start,
     NextStepKind::Restart,
-    NextStepKind::DrainAndRestart,
+    NextStepKind::Drain,
+    NextStepKind::Undrain,
     NextStepKind::ShowStatus,
 ];
 
