@@ -184,8 +184,8 @@ Examples:
   winddown plan shutdown -f /etc/winddown/pods --config ./new-config.yaml
   winddown plan shutdown -f cases.jsonl -o json
 
-JSON lines: each line in is an object with `id`, `config` (shutdown fields)
-and `pods`; each line out has the same `id` and the `groups`, each with
+JSON lines: each line read is an object with `id`, `config` (shutdown fields)
+and `pods`; each line printed has the same `id` and the `groups`, each with
 priority, seconds and pods. A line that cannot be planned is reported with its
 number, the others are planned, and the exit code is 1.
 
@@ -277,7 +277,6 @@ Examples:
   winddown drain
   winddown drain --timeout 2m
   winddown drain --deadline 90s --reason 'battery at 5 %'
-  winddown drain --deadline 2026-11-20T12:00:00Z
   winddown undrain
   winddown drain -o json    # one JSON object per line and event
 

@@ -20,7 +20,8 @@ pub(super) fn run(
     let root = std::fs::metadata(&args.root);
     if !root.map_err(|error| CommandError::unreadable(&args.root, error))?.is_dir() {
         let what = format!("{}: not a directory", args.root.display());
-        return Err(CommandError::message(Exit::Failure, what));
+        let hint = "name the directory that is to become the root, such as a mounted image";
+        return Err(CommandError::message(Exit::Failure, what).with_hint(hint));
     }
     let place = ObservedNode {
         live: winddown_install::same_directory(&args.root, Path::new("/")),

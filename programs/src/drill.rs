@@ -74,13 +74,22 @@ fn configuration(
     if named.is_none() && pods.is_none() {
         let text = include_bytes!("../../docs/examples/node-config.yaml");
         let (config, _) = Config::parse(Path::new("docs/examples/node-config.yaml"), text)?;
-        return Ok((config, String::new()));
+        let own = winddown_config::load(root, None);
+        let is_beside = own.is_ok_and(|own| own.config.node.mode == Mode::Companion);
+        return Ok((config, if is_beside { BESIDE.to_owned() } else { String::new() }));
     }
     let loaded = winddown_config::load(root, named)?;
     let whose = loaded.stands_in();
-    let whose = whose.unwrap_or_else(|| format!("configuration: {}", loaded.file.display()));
+    let mut whose = whose.unwrap_or_else(|| format!("configuration: {}", loaded.file.display()));
+    if loaded.config.node.mode == Mode::Companion {
+        whose.push('\n');
+        whose.push_str(BESIDE);
+    }
     Ok((loaded.config, whose))
 }
+
+/// What a rehearsal on a node with a kubelet leaves out.
+const BESIDE: &str = "The kubelet and its pods have no part in it: `winddown plan shutdown` shows what becomes of them.";
 
 /// Why a rehearsal failed.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +158,12 @@ impl DrillError {
     /// Returns what to do next.
     fn hint(&self) -> String {
         match self {
-            Self::Pods { path, source } => crate::exit::reading_hint(path, source),
+            Self::Pods { path, source } => match crate::exit::reading_hint(path, source) {
+                hint if source.kind() == io::ErrorKind::NotFound => {
+                    format!("{hint}; `winddown drill` without it has pods of its own")
+                }
+                hint => hint,
+            },
             Self::NoPods { .. } => {
                 "`winddown drill` without a directory has pods of its own".into()
             }
@@ -617,5 +631,9 @@ mod tests {
         assert_eq!(of(Some(&other), Some("pods")), named);
         assert_eq!(of(Some(&other), None), named);
         assert_eq!(of(None, None).1, "", "the built-in pods have one of their own");
+        // It says nothing of how the kubelet's pods would fare.
+        std::fs::write(&below, format!("{text}mode: companion\n")).unwrap();
+        assert_eq!(of(None, None).1, BESIDE);
+        assert!(of(None, Some("pods")).1.ends_with(BESIDE));
     }
 }

@@ -28,10 +28,9 @@ pub(super) fn install(
     }
     check_root(&args.root)?;
     let chosen = match args.runtime {
-        None if !args.companion => Some(
-            winddown_install::choose(&args.root, args.from.as_deref())
-                .map_err(CommandError::failure)?,
-        ),
+        None if !args.companion => {
+            Some(winddown_install::choose(&args.root, args.from.as_deref()).map_err(failed)?)
+        }
         _ => None,
     };
     let runtime = match args.runtime {
@@ -79,7 +78,7 @@ pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, 
 
 fn failed(error: InstallError) -> CommandError {
     let exit = if error.is_denied() { Exit::Refused } else { Exit::Failure };
-    let hint = if error.is_denied() { AS_ROOT } else { "" };
+    let hint = if error.is_denied() { AS_ROOT.to_owned() } else { error.hint() };
     CommandError::new(exit, error).with_hint(hint)
 }
 
@@ -97,8 +96,9 @@ fn own_directory() -> Result<PathBuf, CommandError> {
     };
     let program = std::env::current_exe().or_else(|error| started_as().ok_or(error));
     let program = program.map_err(|error| {
-        let what = "where this program lies: start it by its path";
+        let what = "it is not known where this program lies";
         CommandError::failure(anyhow::Error::new(error).context(what))
+            .with_hint("start it by its path")
     })?;
     Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
 }

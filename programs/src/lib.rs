@@ -208,9 +208,15 @@ pub enum Command {
 /// Parses the command line. Exits the process after `--help`, `--version` or an explained error.
 #[must_use]
 pub fn parse() -> Cli {
-    let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    Cli::try_parse()
-        .unwrap_or_else(|error| mistyped::explain(error, &typed.collect::<Vec<_>>()).exit())
+    let mut words: Vec<_> = std::env::args_os().collect();
+    // clap takes the option for the name of a command.
+    if matches!(&words[..], [_, help, option] if help == "help" && (option == "--help" || option == "-h"))
+    {
+        words.pop();
+    }
+    let typed: Vec<_> =
+        words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    Cli::try_parse_from(words).unwrap_or_else(|error| mistyped::explain(error, &typed).exit())
 }
 
 /// Runs the command and returns the exit code.

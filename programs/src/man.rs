@@ -73,6 +73,7 @@ fn write(dir: &Path, page: &Page) -> Result<(), CommandError> {
             let error =
                 anyhow::Error::new(error).context(format!("{}: cannot be written", file.display()));
             CommandError::new(Exit::Failure, error)
+                .with_hint("name a directory that can be written")
         },
     )
 }

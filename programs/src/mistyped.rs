@@ -1,24 +1,47 @@
 //! Tips for commands and options of kubectl, systemctl and docker that winddown does not have.
 
-use clap::CommandFactory;
+use clap::{CommandFactory as _, Parser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Cli;
 
 /// Adds the tip that clap, which only compares spellings, cannot give. `arguments` excludes the program's name.
 pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
+    let commands = Cli::command();
+    let below = arguments.iter().find(|word| commands.find_subcommand(word).is_some());
+    let below = below.map_or("", String::as_str);
     let wrong = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidValue if below == "completions" => return without_similar_shell(error),
         _ => return error,
     };
     let Some(ContextValue::String(word)) = error.get(wrong) else { return error };
-    let commands = Cli::command();
-    let below = arguments.iter().find(|word| commands.find_subcommand(word).is_some());
-    match instead(below.map_or("", String::as_str), word) {
+    if arguments.first().is_some_and(|first| first == "help") {
+        let word = word.clone();
+        return like_the_command(error, &word);
+    }
+    match instead(below, word) {
         Some(tip) => with_tip(error, tip),
         None => error,
     }
+}
+
+/// Another shell's script is of no use, however similar its name.
+fn without_similar_shell(mut error: clap::Error) -> clap::Error {
+    error.remove(ContextKind::SuggestedValue);
+    error
+}
+
+/// Adds to an unknown word behind `help` what clap would suggest if it were the command.
+fn like_the_command(mut error: clap::Error, word: &str) -> clap::Error {
+    let similar = Cli::try_parse_from(["winddown", word])
+        .err()
+        .and_then(|as_command| as_command.get(ContextKind::SuggestedSubcommand).cloned());
+    if let Some(similar) = similar {
+        error.insert(ContextKind::SuggestedSubcommand, similar);
+    }
+    error
 }
 
 /// Returns a tip for `word`, an unknown command or an unknown argument of the command `below`.
@@ -66,13 +89,39 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "edit /etc/winddown/config.yaml, then `winddown config check` and `systemctl reload winddown`"
         }
         ("status", "--wide" | "-w") => "`winddown status -o wide` has more columns",
-        ("status" | "plan", "--json") => "`-o json` is the form for programs",
+        (
+            "status" | "plan" | "doctor" | "report" | "drain" | "undrain" | "drill" | "kill"
+            | "release" | "version",
+            "--json",
+        ) => "`-o json` is the form for programs",
+        ("report", "--html") => "`winddown report -o html > FILE` writes the page",
+        ("", "-v" | "--verbose") => {
+            "`winddown --version` prints the version; `winddown status -o wide` shows more"
+        }
+        ("", "update" | "upgrade") => {
+            "install the new package, or run `winddown install` of the new version: the pods keep running"
+        }
+        ("install", "--enable") => "the unit is enabled unless `--no-enable` is given",
+        ("install" | "uninstall", "-y" | "--yes" | "--assume-yes") => {
+            "it asks nothing: leave it out; `--dry-run` shows what it would do"
+        }
+        ("uninstall", "--companion" | "--runtime") => {
+            "it removes what is installed: leave the option out"
+        }
         (_, "--no-pager") => "winddown uses no pager",
         ("kill", "--all" | "-A") => "`winddown drain` terminates all pods, in order",
         ("kill" | "describe" | "logs" | "restart" | "release", "-n" | "--namespace") => {
             "write NAMESPACE/POD"
         }
-        ("logs", "--lines") => "`--tail N` prints the last N lines",
+        ("kill" | "describe" | "logs" | "restart" | "release", word) if !word.starts_with('-') => {
+            "one pod at a time, NAME or NAMESPACE/NAME, without the word `pod`"
+        }
+        ("plan", "-n" | "--namespace" | "-A") => {
+            "a plan is about all pods of the node: leave the namespace out"
+        }
+        ("logs", "--lines" | "--since" | "--until") => {
+            "`--tail N` prints the last N lines, `--timestamps` with their times"
+        }
         ("logs", "--previous-run" | "--boot" | "-b") => {
             "`-p` prints the output of the previous run"
         }
@@ -104,7 +153,9 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("report", "-n" | "--lines" | "--since" | "--until") => {
             "`winddown report --list` shows all that are kept, and when each began"
         }
-        ("report", "-f" | "--follow") => "`winddown status --watch` follows a shutdown",
+        ("report", "-f" | "--follow") => {
+            "`--file FILE` reads a report from a file; `winddown status --watch` follows a shutdown"
+        }
         ("report", word) if !word.starts_with('-') => {
             "`winddown report` shows the last run, `--list` all, `--id ID` one of them"
         }
@@ -122,7 +173,8 @@ fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+
+    use clap::Parser as _;
 
     use super::{Cli, explain};
 
@@ -154,6 +206,16 @@ mod tests {
             "report -n 5",
             "report --since yesterday",
             "report -f",
+            "report --html",
+            "install --enable",
+            "install --yes",
+            "uninstall --companion",
+            "logs --since 1h web",
+            "doctor --json",
+            "describe pod web",
+            "-v",
+            "upgrade",
+            "plan shutdown -n shop",
         ] {
             let said = said(&format!("winddown {line}"));
             assert_eq!(said.matches("tip: ").count(), 1, "{line}: {said}");
@@ -173,6 +235,17 @@ mod tests {
     fn disable_is_not_answered_with_enable() {
         assert!(said("winddown disable").contains("`systemctl disable --now winddown`"));
         assert!(said("winddown enable").contains("`systemctl enable --now winddown`"));
+    }
+
+    #[test]
+    fn a_script_for_another_shell_is_not_suggested() {
+        let said = said("winddown completions tcsh");
+        assert!(said.contains("bash") && !said.contains("similar"), "{said}");
+    }
+
+    #[test]
+    fn help_for_a_misspelt_command_names_the_command() {
+        assert!(said("winddown help reprot").contains("'report'"));
     }
 
     #[test]

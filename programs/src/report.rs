@@ -40,19 +40,32 @@ pub(super) fn run(
             let id = source.last_run(&list, out)?;
             source.report(id, out)?
         }
-        (None, None, None) => source.report("latest", out)?,
+        (None, None, None) => {
+            let report = source.report("latest", out)?;
+            // A later one may be among those that cannot be read.
+            if let Ok(list) = source.list(out) {
+                note_problems(&list, out);
+            }
+            report
+        }
+    };
+    let named = |error: CommandError| match &args.file {
+        Some(file) => {
+            CommandError { error: error.error.context(file.display().to_string()), ..error }
+        }
+        None => error,
     };
     if args.file.is_some() {
-        must_be_of(args.start, &report)?;
+        must_be_of(args.start, &report).map_err(named)?;
     }
     if args.start {
-        return print_start(&report, args.output, out);
+        return print_start(&report, args.output, out).map_err(named);
     }
     match args.output {
         ReportFormat::Json => out.json(&report)?,
-        ReportFormat::Html => out.text(&report::html(&typed(&report)?))?,
+        ReportFormat::Html => out.text(&report::html(&typed(&report).map_err(named)?))?,
         ReportFormat::Text => {
-            let text = report::text(&typed(&report)?, out.color);
+            let text = report::text(&typed(&report).map_err(named)?, out.color);
             out.text(&text)?;
             // A report from a file may be of another node, so this node's trend does not apply.
             let list = match args.file {
@@ -215,7 +228,8 @@ fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let file = std::fs::File::options().read(true).open(path).map_err(unreadable)?;
     file.take(MAX_REPORT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_REPORT_BYTES {
-        return Err(CommandError::message(Exit::Failure, named("is too large for a report")));
+        return Err(CommandError::message(Exit::Failure, named("is too large for a report"))
+            .with_hint(WRITES_ONE));
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let error = anyhow::Error::new(error).context(named("is not a report"));
@@ -254,12 +268,16 @@ fn of_boot(list: &ReportList, this: &str, boot: i32) -> Result<String, CommandEr
     };
     found.map(|entry| entry.id.clone()).ok_or_else(|| {
         let message = match (newest.len(), back) {
+            (0, _) if !list.reports.is_empty() => {
+                "no shutdown has left a report yet: those there are tell of drains and rehearsals"
+                    .to_owned()
+            }
             (0, _) => "no shutdown has left a report yet".to_owned(),
             (_, 0) => "this boot has not been shut down; -b -1 is the one before it".to_owned(),
             (1, _) => format!("no report of boot {boot}: only 1 boot left reports"),
             (boots, _) => format!("no report of boot {boot}: only {boots} boots left reports"),
         };
-        let hint = match newest.len() {
+        let hint = match list.reports.len() {
             0 => "`winddown plan shutdown` shows what one would do, `winddown drill` rehearses one",
             _ => "`winddown report --list` lists those there are",
         };
@@ -284,8 +302,13 @@ fn print_list(
             out.text(&text)?;
         }
     }
+    note_problems(list, out);
+    Ok(Exit::Success)
+}
+
+/// Says which reports cannot be read.
+fn note_problems(list: &ReportList, out: &mut Output) {
     for problem in &list.problems {
         out.progress(&winddown_render::notice(problem, "", out.error_color));
     }
-    Ok(Exit::Success)
 }

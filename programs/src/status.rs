@@ -77,7 +77,8 @@ pub(super) fn find<'s>(
     if let Some(pod) = rejected(status, wanted) {
         let (reason, message) = (clean(&pod.reason), clean(&pod.message));
         let what = format!("{namespace}/{name} was rejected, {reason}: {message}");
-        return Err(CommandError::message(Exit::Failure, what));
+        return Err(CommandError::message(Exit::Failure, what)
+            .with_hint("`winddown status` says what to do about it"));
     }
     Err(status.no_pod(namespace, name).into())
 }

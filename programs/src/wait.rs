@@ -32,7 +32,8 @@ pub(super) async fn run(
             }
         }
         // The feed ends only after an error that it has passed on.
-        Err(CommandError::message(Exit::Failure, "the agent's answers ended"))
+        Err(CommandError::message(Exit::Failure, "the agent's answers ended")
+            .with_hint("run it again"))
     };
     let waiting = format!("waiting for {}", args.condition.name());
     let met = ask::patiently(out, &waiting, timeout(args.timeout, met)).await;

@@ -123,6 +123,25 @@ fn what_a_slow_machine_adds_is_no_difference() {
     assert_eq!(without_waiting(said, said), said, "a case that is about it");
 }
 
+/// What clap says has its own form, and what is wrong in a file is said with its line and field.
+#[test]
+fn every_error_says_what_to_do_next() {
+    let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
+    let has_place = |line: &str| {
+        let mut parts = line.split(':').map(|part| part.parse::<u32>().is_ok());
+        parts.any(|is_number| is_number)
+    };
+    let silent = tables.into_iter().flat_map(cases).filter(|case| {
+        let is_error = case.wanted.lines().any(|line| line.starts_with("error: "));
+        let is_said = case.wanted.contains("\n  next: ")
+            || case.wanted.contains("try '--help'")
+            || case.wanted.lines().any(has_place);
+        is_error && !is_said
+    });
+    let silent: Vec<String> = silent.map(|case| case.name).collect();
+    assert_eq!(silent, [""; 0]);
+}
+
 #[test]
 fn mistakes_on_the_command_line() {
     check("commands.txt");

@@ -25,6 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
+use winddown_host::shell_word;
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
 use winddown_shared::{LockState, Runtime, WallClock, WallTime, critical, error_chain};
@@ -115,7 +116,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The group of the control socket does not exist.
-    #[error("controlSocketGroup: there is no group {group}; create it with: groupadd -r {group}")]
+    #[error("controlSocketGroup: there is no group {group}")]
     Group {
         /// The group's name.
         group: String,
@@ -133,6 +134,10 @@ impl StartError {
                  pod terminates"
                     .to_owned()
             }
+            Self::Socket(SocketError::NotASocket { .. }) => {
+                "move it away, or write another path into the configuration: controlSocket".to_owned()
+            }
+            Self::Group { group } => format!("create it: groupadd -r {}", shell_word(group)),
             _ => String::new(),
         }
     }
