@@ -49,9 +49,18 @@ if [ -x "$dir/root/usr/bin/linux.uml" ]; then
     in_base
     # /dev/ubda: swap cannot be on the root's file system. It takes room as it is written to.
     truncate -s 400M "$base/tmp/disk"
+    # Its only way out, where containers may want one: a wire to this network, which is its own.
+    set --
+    if [ -x "$base/usr/bin/ip" ] && [ -c /dev/net/tun ]; then
+        mount --rbind /dev "$base/dev"
+        chroot "$base" sh -ec 'ip tuntap add wire mode tap
+ip address add 10.99.0.1/24 dev wire
+ip link set wire up'
+        set -- vec0:transport=tap,ifname=wire
+    fi
     exec chroot "$base" env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp LD_PRELOAD=/usr/lib/xstate.so \
         linux.uml mem=1G umid=node noreboot root=/dev/root rootfstype=hostfs rootflags=/mnt rw ubd0=/tmp/disk \
-        con=null con0=null,fd:2 ssl=null ssl0=fd:0,fd:0 console=tty0 selinux=0 quiet
+        con=null con0=null,fd:2 ssl=null ssl0=fd:0,fd:0 console=tty0 selinux=0 quiet "$@"
 fi
 if [ -x "$dir/root/usr/bin/qemu-system-x86_64" ]; then
     in_base

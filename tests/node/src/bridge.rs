@@ -1,9 +1,7 @@
-//! The only way out of a node, whose network is isolated from the host's: forwards a port of its loopback device to the
-//! same port of the host.
+//! The only way out of a node, whose network is isolated from the host's: forwards a port to the same port of the host.
 
-use std::fs::File;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::thread;
 
@@ -21,17 +19,26 @@ use crate::scenario::TestResult;
 pub struct Bridge(JoinHandle<()>);
 
 impl Bridge {
-    /// Listens in the node at `address`, and connects to `address` on the host.
+    /// The other end of the wire that a node with its own kernel has (see boot.sh).
+    pub const WIRE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+    /// Where this node finds it: at its loopback device, or at [`Self::WIRE`].
+    #[must_use]
+    pub fn end_of(node: &Node) -> Ipv4Addr {
+        if node.has_own_kernel() { Self::WIRE } else { Ipv4Addr::LOCALHOST }
+    }
+
+    /// Listens at the node's end, and connects to `address`, which has the same port, on the host.
     ///
     /// # Errors
     /// The node is off, or the address is in use.
     pub async fn open(node: &Node, address: SocketAddr) -> TestResult<Self> {
-        let leader = node.host_pid(1).ok_or("the node is off")?;
-        let network = File::open(format!("/proc/{leader}/ns/net"))?;
+        let network = node.network()?;
+        let end = SocketAddr::new(Self::end_of(node).into(), address.port());
         // In its own thread, because it never leaves the node's network.
         let there = move || -> io::Result<TcpListener> {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
-            TcpListener::bind(address)
+            TcpListener::bind(end)
         };
         let thread = move || thread::spawn(there).join();
         let made = tokio::task::spawn_blocking(thread).await?;

@@ -29,11 +29,22 @@ for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
     mount --bind $file /proc/sys/${setting%=*}
 done";
 
-/// A `KubeletConfiguration` that suits a node, to which tests add their settings.
-pub fn configuration() -> Value {
+/// The same on a node with its own kernel: the settings are its own, and its address is on the wire to the host. A
+/// processor without a clock rate is one too few for the kubelet.
+const PREPARE_OWN_KERNEL: &str = "echo 10.99.0.2 $(hostname) >>/etc/hosts
+ip address add 10.99.0.2/24 dev vec0
+ip link set vec0 up
+ip route add default via 10.99.0.1
+{ grep . /proc/cpuinfo; echo 'cpu MHz : 1000.000'; } >/run/cpuinfo
+mount --bind /run/cpuinfo /proc/cpuinfo";
+
+/// A `KubeletConfiguration` that suits `node`, to which tests add their settings.
+pub fn configuration(node: &Node) -> Value {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-        "failCgroupV1": false, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false,
+        "failCgroupV1": false, "cgroupDriver": "cgroupfs",
+        // Where systemd manages the groups, each container needs a slice.
+        "cgroupsPerQOS": node.has_own_kernel(),
         "enforceNodeAllocatable": [], "failSwapOn": false, "localStorageCapacityIsolation": false,
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "staticPodPath": STATIC_PODS, "resolvConf": "/etc/resolv.conf",
@@ -67,7 +78,8 @@ impl Node {
              Restart=always\nRestartSec=10\n"
         );
         self.write("/etc/systemd/system/kubelet.service", unit, 0o644)?;
-        self.run(&["sh", "-ec", PREPARE]).await?;
+        let prepare = if self.has_own_kernel() { PREPARE_OWN_KERNEL } else { PREPARE };
+        self.run(&["sh", "-ec", prepare]).await?;
         self.run(&["systemctl", "daemon-reload"]).await.map(drop)
     }
 

@@ -8,7 +8,7 @@ mod machine;
 mod network;
 mod process;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -286,12 +286,14 @@ impl Node {
     /// [`NodeError::Off`], [`NodeError::File`], [`NodeError::OwnKernel`].
     pub fn dialer(&self) -> Result<Dialer, NodeError> {
         self.shares_kernel("a way to its network")?;
+        Ok(Dialer::of(self.network()?))
+    }
+
+    /// The node's network; if the node has its own kernel, the one that its wire leads to.
+    pub(crate) fn network(&self) -> Result<File, NodeError> {
         let leader = self.machine.as_ref().and_then(Machine::leader).ok_or(NodeError::Off)?;
-        let leader = leader.to_string();
-        Dialer::of(&leader).map_err(|source| NodeError::File {
-            path: format!("/proc/{leader}/ns/net").into(),
-            source,
-        })
+        let path = PathBuf::from(format!("/proc/{leader}/ns/net"));
+        File::open(&path).map_err(|source| NodeError::File { path, source })
     }
 
     /// Waits until `condition` holds; `what` describes it in the error.

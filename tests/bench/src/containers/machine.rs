@@ -120,7 +120,7 @@ impl Agent<'_> {
                 node.run(&["/opt/winddown/winddown", "install", "--runtime", "cri"]).await?;
             }
             Self::Kubelet(program) => {
-                let mut configuration = kubelet::configuration();
+                let mut configuration = kubelet::configuration(node);
                 let group = |priority: i32| json!({ "priority": priority, "shutdownGracePeriodSeconds": 30 });
                 configuration["shutdownGracePeriodByPodPriority"] =
                     json!([group(0), group(CRITICAL)]);

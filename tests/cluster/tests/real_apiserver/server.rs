@@ -14,6 +14,7 @@ use kube::core::discovery::ApiResource;
 use serde_json::json;
 use tokio::sync::OnceCell;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
+use winddown_node_tests::Bridge;
 use winddown_shared::WallClock;
 
 use super::authority::{Authority, Issued};
@@ -102,7 +103,8 @@ impl RealApi {
         let authority = Authority::new();
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
         write("ca.crt", &authority.pem());
-        let served = authority.server(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
+        let wire = Bridge::WIRE.to_string();
+        let served = authority.server(&["127.0.0.1", &wire, "localhost", "kubernetes.default.svc"]);
         write("server.crt", &served.certificate);
         write("server.key", &served.key);
         let accounts = rcgen::KeyPair::generate().unwrap();

@@ -54,8 +54,12 @@ impl Machine {
             }
             false => (None, None),
         };
+        command.args(["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]);
+        if base.has_kernel() {
+            // nspawn gives the others a network of their own.
+            command.arg("--net");
+        }
         let unshare = command
-            .args(["unshare", "--mount", "--propagation", "private", "--pid", "--fork"])
             .args(["--kill-child=KILL", "--mount-proc", "sh"])
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("boot.sh"))
             .arg(name)

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -21,10 +20,9 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Creates a dialer for the node whose first process has the PID `leader` on the host.
-    pub(super) fn of(leader: &str) -> io::Result<Self> {
-        let path = Path::new("/proc").join(leader).join("ns/net");
-        Ok(Self { network: Arc::new(File::open(path)?) })
+    /// Creates a dialer for the node with this network.
+    pub(super) fn of(network: File) -> Self {
+        Self { network: Arc::new(network) }
     }
 
     /// Connects to a listener in the node.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use winddown_node_tests::crio::{self, Crio};
 use winddown_node_tests::kubelet::{self, KUBECONFIG, KUBELET, STATIC_PODS};
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
-use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
+use winddown_node_tests::{Bridge, Need, PodLog, Process, Suite, TestPod, read_pod_log};
 
 use super::DOWN;
 use crate::RealApi;
@@ -60,11 +60,14 @@ pub(crate) struct Wanted {
     pub(crate) volumes: bool,
     /// CRI-O runs them, and not containerd.
     pub(crate) crio: bool,
+    /// The node's release of Debian: after Debian 12 the node has its own kernel and control groups of version 2.
+    pub(crate) suite: Suite,
 }
 
 impl Wanted {
     pub(crate) fn by(ends: Ends) -> Self {
-        Self { ends, pods: pods(), seconds: [6, 4, 4], volumes: false, crio: false }
+        let (pods, suite) = (pods(), Suite::default());
+        Self { ends, pods, seconds: [6, 4, 4], volumes: false, crio: false, suite }
     }
 }
 
@@ -107,14 +110,15 @@ impl Machine {
             return Ok(None);
         };
         let mut more = format!("mode: companion\nkubeconfig: {KUBECONFIG}\n");
-        let Wanted { ends, pods, seconds, volumes, crio } = wanted;
+        let Wanted { ends, pods, seconds, volumes, crio, suite } = wanted;
         let scenario = if crio {
             let Some(crio) = Crio::named(test, "cgroupfs") else { return Ok(None) };
             let setup = Setup { more, seconds, ..Setup::default() };
             Scenario::with_crio(test, pods, &setup, &crio).await?
         } else {
             more += "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n";
-            let setup = Setup { more, seconds, ..Setup::default() };
+            let needs: &[Need] = if suite == Suite::Bookworm { &[] } else { &[Need::Controllers] };
+            let setup = Setup { suite, needs, more, seconds, ..Setup::default() };
             Scenario::with_containerd_as(test, pods, &setup).await?
         };
         let Some(scenario) = scenario else { return Ok(None) };
@@ -124,7 +128,7 @@ impl Machine {
         let way = Proxy::to(&api.url).await;
         let mut machine = Self { scenario, bridge: None, api, node, way };
         machine.connect().await?;
-        let mut configuration = configuration(ends, seconds);
+        let mut configuration = machine.configuration(ends, seconds);
         if crio {
             configuration["containerRuntimeEndpoint"] = json!(format!("unix://{}", crio::SOCKET));
         }
@@ -148,13 +152,16 @@ winddown uninstall --force; rm -r /etc/winddown";
 
     /// From now on the node reaches the API server.
     pub(crate) async fn connect(&mut self) -> TestResult {
-        self.bridge = Some(Bridge::open(&self.scenario.node, self.api_address()?).await?);
+        let host = self.way.url.trim_start_matches("https://").parse()?;
+        self.bridge = Some(Bridge::open(&self.scenario.node, host).await?);
         Ok(())
     }
 
     /// Where the node finds the API server.
     pub(super) fn api_address(&self) -> TestResult<SocketAddr> {
-        Ok(self.way.url.trim_start_matches("https://").parse()?)
+        let mut address: SocketAddr = self.way.url.trim_start_matches("https://").parse()?;
+        address.set_ip(Bridge::end_of(&self.scenario.node).into());
+        Ok(address)
     }
 
     /// From now on it does not.
@@ -167,6 +174,14 @@ winddown uninstall --force; rm -r /etc/winddown";
     /// From now on the API server takes what the node sends, and answers nothing.
     pub(crate) fn silence(&self) {
         self.way.set(Way::Silent);
+    }
+
+    /// Kills what ends the pods. The node's own kernel hides its processes.
+    pub(crate) async fn kill(&self, ends: Ends) -> TestResult {
+        let unit = if ends == Ends::Winddown { "winddown" } else { "kubelet" };
+        let kill = ["systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit];
+        self.scenario.node.run(&kill).await?;
+        Ok(())
     }
 
     /// The kubelet's process.
@@ -199,22 +214,22 @@ winddown uninstall --force; rm -r /etc/winddown";
             "client-certificate": "/var/lib/kubelet/node.crt",
             "client-key": "/var/lib/kubelet/node.key",
         });
-        node.write(KUBECONFIG, self.kubeconfig(&user), 0o600)?;
+        node.write(KUBECONFIG, self.kubeconfig(&user)?, 0o600)?;
         node.install_kubelet(program, configuration).await?;
         node.run(&["systemctl", "start", "kubelet"]).await?;
         Ok(())
     }
 
-    fn kubeconfig(&self, user: &Value) -> String {
+    fn kubeconfig(&self, user: &Value) -> TestResult<String> {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
             "clusters": [{"name": "k", "cluster": {
-                "server": self.way.url, "certificate-authority": "/var/lib/kubelet/ca.crt",
+                "server": format!("https://{}", self.api_address()?), "certificate-authority": "/var/lib/kubelet/ca.crt",
             }}],
             "users": [{"name": "u", "user": user}],
         });
-        kubeconfig.to_string()
+        Ok(kubeconfig.to_string())
     }
 
     /// Has the agent come with the rights of `companion-mode.yaml`, which may taint the node, and not with the
@@ -237,7 +252,7 @@ winddown uninstall --force; rm -r /etc/winddown";
         let user = json!({"client-certificate": certificate, "client-key": key});
         node.write(&certificate, issued.certificate, 0o600)?;
         node.write(&key, issued.key, 0o600)?;
-        node.write(&file, self.kubeconfig(&user), 0o600)?;
+        node.write(&file, self.kubeconfig(&user)?, 0o600)?;
         let change = format!(
             "sed -i 's,{KUBECONFIG},{file},' /etc/winddown/config.yaml; systemctl restart winddown"
         );
@@ -248,7 +263,7 @@ winddown uninstall --force; rm -r /etc/winddown";
     /// Does what `winddown install --companion` says is to be done.
     pub(crate) async fn leave_pods_to_winddown(&self) -> TestResult {
         let node = &self.scenario.node;
-        node.configure_kubelet(&configuration(Ends::Winddown, [0; 3]))?;
+        node.configure_kubelet(&self.configuration(Ends::Winddown, [0; 3]))?;
         let before = self.ready_at().await;
         node.run(&["systemctl", "restart", "kubelet"]).await?;
         // Until it has looked at its pods it ends none: seconds on a busy machine.
@@ -428,6 +443,18 @@ winddown uninstall --force; rm -r /etc/winddown";
         Ok(())
     }
 
+    fn configuration(&self, ends: Ends, seconds: [u32; 3]) -> Value {
+        let mut configuration = kubelet::configuration(&self.scenario.node);
+        configuration["authentication"]["x509"] =
+            json!({"clientCAFile": "/var/lib/kubelet/ca.crt"});
+        if ends == Ends::Kubelet {
+            let groups = GROUPS.iter().zip(seconds);
+            let group = |(priority, seconds)| json!({"priority": priority, "shutdownGracePeriodSeconds": seconds});
+            configuration["shutdownGracePeriodByPodPriority"] = groups.map(group).collect();
+        }
+        configuration
+    }
+
     pub(super) async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
         let waiting = self.scenario.node.wait_until(what, RUNS, async || is().await).await;
         if let Err(error) = waiting {
@@ -436,15 +463,4 @@ winddown uninstall --force; rm -r /etc/winddown";
         }
         Ok(())
     }
-}
-
-fn configuration(ends: Ends, seconds: [u32; 3]) -> Value {
-    let mut configuration = kubelet::configuration();
-    configuration["authentication"]["x509"] = json!({"clientCAFile": "/var/lib/kubelet/ca.crt"});
-    if ends == Ends::Kubelet {
-        let groups = GROUPS.iter().zip(seconds);
-        let group = |(priority, seconds)| json!({"priority": priority, "shutdownGracePeriodSeconds": seconds});
-        configuration["shutdownGracePeriodByPodPriority"] = groups.map(group).collect();
-    }
-    configuration
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use winddown_node_tests::document::replace_between;
 use winddown_node_tests::scenario::TestResult;
-use winddown_node_tests::{PodBehavior, PodLog, TestPod, in_long_form};
+use winddown_node_tests::{PodBehavior, PodLog, Suite, TestPod, in_long_form};
 
 use super::DOWN;
 use super::budget::GUARDED;
@@ -64,6 +64,11 @@ const SCENES: [(Scene, &str); 13] = [
     (Scene::Refused, "a disruption budget refuses the eviction of two of them"),
     (Scene::Crio, "seven pods and a static one, in CRI-O"),
 ];
+
+/// Those that are played on Debian's next release as well.
+const NEXT: [Scene; 3] = [Scene::Calm, Scene::ApiAway, Scene::Killed];
+/// The time of each group there, where a process takes some fifteen times as long to start.
+const NEXT_SECONDS: [u32; 3] = [20; 3];
 
 /// The grace period of the pod that ignores SIGTERM, in seconds: shorter than its group's time.
 const SHORT: u32 = 3;
@@ -171,10 +176,7 @@ impl Scene {
                 Self::Killed => machine.scenario.someone_is_asked().await?,
                 _ => machine.hooks_of_first_group_run().await?,
             }
-            match ends {
-                Ends::Winddown => machine.scenario.agent().await?.kill()?,
-                _ => machine.kubelet()?.kill()?,
-            }
+            machine.kill(ends).await?;
         }
         machine.scenario.node.wait_off(DOWN).await?;
         let mut account = Account::of(machine, ends, asked).await?;
@@ -369,11 +371,19 @@ impl Account {
 }
 
 /// Plays a scene that the API server may have to have controllers for. None, after saying so, where a program is missing.
-async fn account(test: &str, scene: Scene, ends: Ends) -> TestResult<Option<Account>> {
+async fn account(
+    test: &str,
+    scene: Scene,
+    suite: Suite,
+    ends: Ends,
+) -> TestResult<Option<Account>> {
     if scene == Scene::Refused && RealApi::with_controllers(test).await.is_none() {
         return Ok(None);
     }
-    let Some(mut machine) = Machine::set_with(test, scene.wanted(ends)).await? else {
+    let usual = scene.wanted(ends);
+    let seconds = if suite == Suite::Bookworm { usual.seconds } else { NEXT_SECONDS };
+    let wanted = Wanted { suite, seconds, ..usual };
+    let Some(mut machine) = Machine::set_with(test, wanted).await? else {
         return Ok(None);
     };
     if ends == Ends::Winddown {
@@ -384,6 +394,19 @@ async fn account(test: &str, scene: Scene, ends: Ends) -> TestResult<Option<Acco
 
 fn number(variable: &str) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// The scenes with the release that each is played on, and their names.
+fn scenes() -> impl Iterator<Item = (Scene, Suite, String)> {
+    let usual = SCENES.into_iter().map(|(scene, name)| (scene, Suite::Bookworm, name.to_owned()));
+    let next = SCENES.into_iter().filter(|(scene, _)| NEXT.contains(scene));
+    let next = next.map(|(scene, name)| {
+        let suite = Suite::Sid;
+        let (systemd, containerd) = (suite.systemd(), suite.containerd());
+        let on = format!("systemd {systemd}, cgroup v2, containerd {containerd}");
+        (scene, suite, format!("{name}; {on}"))
+    });
+    usual.chain(next).filter(|(_, _, name)| is_chosen(name))
 }
 
 fn is_chosen(scene: &str) -> bool {
@@ -400,22 +423,24 @@ async fn every_scene_by_winddown_and_by_the_kubelet_itself() -> TestResult {
         return Ok(());
     }
     let mut table = HEAD.to_owned();
-    'scenes: for (scene, name) in SCENES.into_iter().filter(|(_, name)| is_chosen(name)) {
+    'scenes: for (scene, suite, name) in scenes() {
         for ends in scene.by().iter().copied() {
             // One after the other: a node that runs beside it would take its processors.
             let mut accounts = Vec::new();
             for _ in 0..number(RUNS) {
-                let Some(account) = account(test, scene, ends).await? else { continue 'scenes };
+                let Some(account) = account(test, scene, suite, ends).await? else {
+                    continue 'scenes;
+                };
                 println!("{name}, {ends:?}: {account:#?}");
                 if ends == Ends::Winddown {
-                    account.check(name, scene);
+                    account.check(&name, scene);
                 }
                 accounts.push(account);
             }
             accounts.sort_by_key(|account| account.last_exit);
             let median = &accounts[accounts.len() / 2];
             table += &match ends {
-                Ends::Winddown => median.row(name, "winddown"),
+                Ends::Winddown => median.row(&name, "winddown"),
                 Ends::Kubelet => median.row("", "the kubelet"),
                 Ends::Requests => median.row("", "bare deletions"),
             };
