@@ -24,8 +24,9 @@ use file::{RecordEnvelope, file_name};
 
 /// How long a caller waits for the disk. The write continues in the background.
 const DISK_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The number of concurrent writes. A file system commits concurrent ones together.
-const MAX_CONCURRENT_WRITES: usize = 8;
+/// The number of files that are written or removed at once: a file system commits concurrent writes together. It is half
+/// of the agent's threads for disks, so that one that hangs leaves some to all others.
+const MAX_CONCURRENT_WRITES: usize = 4;
 
 /// A directory of records, one JSON file per pod UID. Cheap to clone; clones are the same spool.
 ///
@@ -203,7 +204,14 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (inner, uid) = (self.inner.clone(), uid.clone());
-        runtime.spawn_blocking(move || inner.unlink(&uid));
+        runtime.spawn(async move {
+            let permit = inner.writers.clone().acquire_owned().await;
+            let unlink = move || {
+                let _permit = permit;
+                inner.unlink(&uid);
+            };
+            tokio::task::spawn_blocking(unlink).await
+        });
     }
 
     /// Returns all records, oldest first. Unreadable files are set aside with `.bad` appended to

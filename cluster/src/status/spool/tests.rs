@@ -214,3 +214,51 @@ fn a_link_in_place_of_a_kept_status_is_not_written_through() {
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ours");
 }
+
+/// The agent has eight threads for all disks (`DISK_THREADS` in `node/src/service.rs`): the record of a shutdown in `/run`,
+/// its report and the search for processes that survive need one of them.
+#[test]
+fn a_disk_that_hangs_leaves_threads_to_others_however_many_statuses_are_kept_or_removed() {
+    for is_removal in [false, true] {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().max_blocking_threads(8).build().unwrap();
+        let is_free = runtime.block_on(async {
+            let home = TempDir::new().unwrap();
+            let pods: Vec<_> = (0..8).map(|n| uid(&format!("pod-{n}"))).collect();
+            if is_removal {
+                let spool = real(home.path());
+                for pod in &pods {
+                    spool.keep(pod, "1".into()).await.unwrap();
+                }
+                // Stands for a hung unlink, which holds this.
+                let inner = spool.inner.clone();
+                let (hangs, begun) = std::sync::mpsc::channel();
+                let (go_on, ends) = std::sync::mpsc::channel::<()>();
+                std::thread::spawn(move || {
+                    let _hangs = inner.naming.lock();
+                    hangs.send(()).unwrap();
+                    let _ = ends.recv();
+                });
+                begun.recv().unwrap();
+                pods.iter().for_each(|pod| spool.remove(pod));
+                let free = tokio::task::spawn_blocking(|| ());
+                let is_free = tokio::time::timeout(Duration::from_secs(2), free).await.is_ok();
+                drop(go_on);
+                return is_free;
+            }
+            let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..100));
+            let spool =
+                Spool::<String>::on(disk.clone(), home.path().join("statuses"), 4096, at(0));
+            let kept = pods.iter().map(|pod| spool.keep(pod, "1".into()));
+            for outcome in futures_util::future::join_all(kept).await {
+                assert!(matches!(outcome, Err(SpoolError::Slow { .. })));
+            }
+            let free = tokio::task::spawn_blocking(|| ());
+            let is_free = tokio::time::timeout(Duration::from_secs(2), free).await.is_ok();
+            disk.go_on();
+            is_free
+        });
+        runtime.shutdown_background();
+        assert!(is_free, "no thread is left; removals: {is_removal}");
+    }
+}
