@@ -1,10 +1,12 @@
 //! Drains: ends all pods while the node stays up.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use futures_util::future::maybe_done;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +27,9 @@ use winddown_control::api::{self, DrainEvent, DrainStatus, ErrorCode};
 
 /// How long the end of a drain waits for its run, which may be waiting for a disk.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the end of a drain waits for its report on disk.
+const REPORT_WITHIN: Duration = Duration::from_secs(2);
 
 /// The operator's drain.
 pub(super) struct OperatorDrain {
@@ -119,19 +124,21 @@ impl<R: Runtime> Joined<R> {
             node.operator.store_drain(Some(drain.clone())).await;
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(&drain, carried, &run, &tx).await else { return };
+            // A disk that hangs keeps nobody from ending the drain, nor the caller from hearing of its end.
+            let mut keep = pin!(maybe_done(node.keep(report.clone())));
             if report.outcome == Outcome::Cancelled {
                 // Pods that come back do not wait for the disk.
                 node.lift_drain().await;
-                drop(turn);
-                node.keep(report.clone()).await;
             } else {
-                node.keep(report.clone()).await;
+                let _ = timeout(REPORT_WITHIN, keep.as_mut()).await;
                 node.operator.store_drain(Some(Drain { is_over: true, ..drain })).await;
                 node.drain.state.send_replace(DrainState::Done);
-                drop(turn);
             }
-            // Last, so that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
+            drop(turn);
+            let _ = timeout(REPORT_WITHIN, keep.as_mut()).await;
+            // So late that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
             send_end(&report, &tx);
+            keep.await;
         });
         Ok(rx)
     }
