@@ -343,12 +343,14 @@ async fn a_container_is_killed_as_a_whole_where_control_groups_say_so_and_has_on
  {
     for (controllers, sizes, expected) in [
         (
-            "cpu memory",
+            "cpu memory hugetlb",
             &["2048kB", "1048576kB"][..],
             "web/main#0 1GB=0 2MB=4194304 memory.oom.group=1",
         ),
         // Such a setting fails a start where the kernel does not limit memory, as on a Raspberry Pi.
-        ("cpu", &["2048kB"], "web/main#0 2MB=4194304"),
+        ("cpu hugetlb", &["2048kB"], "web/main#0 2MB=4194304"),
+        // And with CRI-O where it does not limit huge pages.
+        ("cpu", &["2048kB", "1048576kB"], "web/main#0 2MB=4194304"),
         ("cpu memory", &[], "web/main#0 2MB=4194304 memory.oom.group=1"),
     ] {
         let stage = Fake::set().await;
