@@ -73,7 +73,6 @@ pub mod preemption;
 mod pressure;
 mod product;
 #[cfg(feature = "shutdown")]
-mod protection;
 mod recorders;
 mod registered_plugin;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
@@ -124,8 +123,6 @@ pub use preemption::Preemption;
 #[cfg(feature = "eviction")]
 pub use pressure::Eviction;
 pub use product::Product;
-#[cfg(feature = "shutdown")]
-pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use registered_plugin::PluginError;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
 pub use service::{SystemdService, block_on};
@@ -135,6 +132,10 @@ pub use shutdown::{Shutdown, ShutdownHandle, reports};
 pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;
+#[cfg(feature = "shutdown")]
+pub use winddown_control::protection::{
+    AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection,
+};
 
 // What an agent is made of, so that it depends on one crate.
 pub use futures_util::future::BoxFuture;

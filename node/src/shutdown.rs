@@ -27,10 +27,10 @@ pub use winddown_shutdown::*;
 use crate::core::Core;
 use crate::links::Objection;
 use crate::plugin::{Lead, NodePlugin, PluginRegistry};
-use crate::protection::{AgentRole, KubeletFacts};
 use drain::OperatorDrain;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
+use winddown_control::protection::{AgentRole, KubeletFacts};
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {

@@ -44,6 +44,7 @@ pub mod fuzzing;
 pub mod json;
 mod limits;
 mod peer;
+pub mod protection;
 mod respond;
 mod route;
 mod server;

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::protection::{AgentRole, KubeletFacts, KubeletPresence};
+use winddown_control::protection::{AgentRole, KubeletFacts, KubeletPresence};
 
 /// How long a look is good for. Kubelets come and go by the hand of an operator, who then asks again.
 const KUBELET_LOOK_MAX_AGE: Duration = Duration::from_secs(5);

@@ -26,8 +26,8 @@ use crate::api::blocking;
 use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
-use crate::protection::{ProtectionFacts, protection};
 use crate::status_view::lock_state;
+use winddown_control::protection::{ProtectionFacts, protection};
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {

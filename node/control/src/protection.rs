@@ -7,7 +7,7 @@ mod tests;
 
 use std::time::Duration;
 
-use winddown_control::api::{Protection, ProtectionReason, ProtectionState, TerminatedBy};
+use crate::api::{Protection, ProtectionReason, ProtectionState, TerminatedBy};
 
 /// The facts about a node that decide. An absent value could not be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

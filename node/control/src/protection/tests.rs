@@ -1,5 +1,5 @@
 use super::*;
-use winddown_control::api::ProtectionReason as Why;
+use crate::api::ProtectionReason as Why;
 
 const SHORT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(32);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_control::api::{ProtectionReason as Why, TerminatedBy};
+use crate::api::{ProtectionReason as Why, TerminatedBy};
 use winddown_shared::display::duration;
 
 use super::{AgentRole, KubeletPresence, ProtectionFacts};
