@@ -14,7 +14,7 @@ use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 
 /// What a run keeps however late it learns how little time it has, so that each pod is still asked, and killed: the
 /// shortest grace period, a second, and as much again until it is gone.
-const LEAST: Duration = Duration::from_secs(2);
+const MIN_TIME_LEFT: Duration = Duration::from_secs(2);
 
 /// The state of all signals at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl SignalState {
     pub(super) fn limit(&self, before: &RunContext, started: Instant) -> RunContext {
         let offset = |at: Instant| at.saturating_duration_since(started);
         let elapsed = started.elapsed();
-        let least = elapsed + LEAST;
+        let least = elapsed + MIN_TIME_LEFT;
         let mut now = before.clone();
         if self.login.preparing {
             let since = *now
