@@ -1,7 +1,7 @@
 //! Tips for commands and options of kubectl, systemctl and docker that winddown does not have.
 
-use clap::{CommandFactory as _, Parser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn help_for_a_misspelt_command_names_the_command() {
-        assert!(said("winddown help reprot").contains("'report'"));
+        assert!(said("winddown help rrport").contains("'report'"));
     }
 
     #[test]

@@ -26,29 +26,7 @@ pub(super) fn run(
         let list = source.list(out)?;
         return print_list(&list, args.output, out);
     }
-    let report = match (&args.file, &args.id, args.boot) {
-        (Some(file), ..) => from_file(file)?,
-        _ if args.start => source.report("start", out)?,
-        (None, Some(id), _) => source.report(checked_id(id)?, out)?,
-        (None, None, Some(boot)) => {
-            let this = winddown_host::machine::boot_id();
-            let id = of_boot(&source.list(out)?, &this, boot)?;
-            source.report(&id, out)?
-        }
-        (None, None, None) if args.check => {
-            let list = source.list(out)?;
-            let id = source.last_run(&list, out)?;
-            source.report(id, out)?
-        }
-        (None, None, None) => {
-            let report = source.report("latest", out)?;
-            // A later one may be among those that cannot be read.
-            if let Ok(list) = source.list(out) {
-                note_problems(&list, out);
-            }
-            report
-        }
-    };
+    let report = read(&source, args, out)?;
     let named = |error: CommandError| match &args.file {
         Some(file) => {
             CommandError { error: error.error.context(file.display().to_string()), ..error }
@@ -80,6 +58,37 @@ pub(super) fn run(
     // An outcome that this version does not know does not count as success.
     let graceful = typed::<ShutdownReport>(&report).is_ok_and(|report| report.is_graceful());
     Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
+}
+
+/// The report that the arguments choose.
+fn read(
+    source: &ReportSource<'_>,
+    args: &ReportArgs,
+    out: &mut Output,
+) -> Result<serde_json::Value, CommandError> {
+    match (&args.file, &args.id, args.boot) {
+        (Some(file), ..) => from_file(file),
+        _ if args.start => source.report("start", out),
+        (None, Some(id), _) => source.report(checked_id(id)?, out),
+        (None, None, Some(boot)) => {
+            let this = winddown_host::machine::boot_id();
+            let id = of_boot(&source.list(out)?, &this, boot)?;
+            source.report(&id, out)
+        }
+        (None, None, None) if args.check => {
+            let list = source.list(out)?;
+            let id = source.last_run(&list, out)?;
+            source.report(id, out)
+        }
+        (None, None, None) => {
+            let report = source.report("latest", out)?;
+            // A later one may be among those that cannot be read.
+            if let Ok(list) = source.list(out) {
+                note_problems(&list, out);
+            }
+            Ok(report)
+        }
+    }
 }
 
 /// The source of reports: the running agent, or the state directory when no agent answers.

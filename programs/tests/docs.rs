@@ -300,7 +300,7 @@ fn names_of_properties(schema: &serde_json::Value, names: &mut HashSet<String>) 
 
 /// The messages quoted on the troubleshooting page, and the test that produces each. Without one, it is only checked
 /// that the text occurs in the sources.
-const TROUBLES: [(&str, Option<&str>); 16] = [
+const TROUBLES: [(&str, Option<&str>); 14] = [
     ("a shutdown cannot be delayed on this node", None),
     ("logind gives less time than the configured grace needs; the plan must shrink", None),
     ("logind no longer lists our lock", None),
@@ -314,9 +314,7 @@ const TROUBLES: [(&str, Option<&str>); 16] = [
     ("cannot start container", Some("tests/runtimes/tests/suite/services.rs")),
     ("checking the manifests periodically", None),
     ("takes effect after", Some("programs/tests/mistakes/agent.txt")),
-    ("the configuration stays as it was", Some("programs/tests/mistakes/agent.txt")),
     ("the shutdown report is lost", None),
-    ("cannot serve metrics over TCP", Some("programs/tests/mistakes/agent.txt")),
 ];
 
 #[test]

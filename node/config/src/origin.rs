@@ -210,7 +210,8 @@ mod tests {
         assert!(said.contains("maxPodz") && said.contains("last configuration"), "{said}");
         assert!(!said.contains("does not exist") && !said.contains("`cp "), "{said}");
         stood_in.keep(root.path()).unwrap();
-        let kept = fs::read_to_string(root.path().join(&LAST_IN_FORCE[1..])).unwrap();
+        let kept = root.path().join(&LAST_IN_FORCE[1..]);
+        let kept = regular::read_to_string(&kept, 1024).unwrap();
         assert_eq!(kept, COMPANION);
         let named = root.path().join(&DEFAULT_FILE[1..]);
         super::load(root.path(), Some(&named)).unwrap_err();

@@ -84,14 +84,7 @@ impl ClusterFacts {
             None,
             i64::from(self.registered),
         )?;
-        if let Some(renewed) = self.lease_renewed {
-            out.gauge(
-                "winddown_node_lease_renewed_timestamp",
-                "When the node's lease was last renewed, in seconds since 1970.",
-                Some(&Unit::Seconds),
-                renewed.as_second(),
-            )?;
-        }
+        self.encode_lease(out)?;
         for (name, help, value) in [
             (
                 "winddown_statuses_waiting",
@@ -131,5 +124,15 @@ impl ClusterFacts {
         }
         self.certificate.encode(out)?;
         self.of_plugins.iter().try_for_each(|gauge| gauge.encode(out))
+    }
+
+    fn encode_lease(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let Some(renewed) = self.lease_renewed else { return Ok(()) };
+        out.gauge(
+            "winddown_node_lease_renewed_timestamp",
+            "When the node's lease was last renewed, in seconds since 1970.",
+            Some(&Unit::Seconds),
+            renewed.as_second(),
+        )
     }
 }

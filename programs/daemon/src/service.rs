@@ -167,14 +167,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let notifier = Notifier::from_env();
     let wall = wall_clock();
     let (configuration, loaded) = load(&options, wall.now(), false)?;
-    for warning in &configuration.warnings {
-        match loaded.refused {
-            Some(_) if warning.starts_with(winddown_config::DEFAULT_FILE) => {
-                tracing::error!("{warning}");
-            }
-            _ => tracing::warn!("{warning}"),
-        }
-    }
+    log_warnings(&configuration.warnings, &loaded);
     let config = Arc::clone(&configuration.config);
     make_directories(&config)?;
     // The socket comes first: it keeps a second agent from touching the pods of the first.
@@ -218,6 +211,18 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
             );
             let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined);
             service.run(runs).await
+        }
+    }
+}
+
+/// Logs what is wrong with a configuration; that it is not the file's is an error.
+fn log_warnings(warnings: &[String], loaded: &Loaded) {
+    for warning in warnings {
+        match loaded.refused {
+            Some(_) if warning.starts_with(winddown_config::DEFAULT_FILE) => {
+                tracing::error!("{warning}");
+            }
+            _ => tracing::warn!("{warning}"),
         }
     }
 }

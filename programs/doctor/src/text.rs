@@ -31,10 +31,13 @@ pub fn render(diagnosis: &Diagnosis, view: &View) -> String {
         push(&mut text, finding, first, view);
         before = Some(finding.severity);
     }
-    if !text.is_empty() {
+    let verdict = diagnosis.protection.as_ref();
+    let is_protected = verdict.is_some_and(|verdict| verdict.state == ProtectionState::Protected);
+    // That stands apart by its mark, and the checks of a healthy node fill a screen with it.
+    if !text.is_empty() && !is_protected {
         text.push('\n');
     }
-    if let Some(verdict) = &diagnosis.protection {
+    if let Some(verdict) = verdict {
         text.push_str(&sentence(verdict, is_well(diagnosis), view));
     }
     text.push_str(&summary(diagnosis));

@@ -68,7 +68,7 @@ pub enum InstallError {
     #[error(
         "without winddown nothing would terminate the kubelet's pods at a shutdown; nothing was changed{}\nFirst:{}\n\
          --force uninstalls all the same",
-        Seen(.seen),
+        SeenLines(.seen),
         Steps(.first)
     )]
     LeavesPods {
@@ -268,7 +268,6 @@ impl InstallError {
 
     /// What to do next, as text for users.
     pub fn hint(&self) -> String {
-        const AGAIN: &str = "correct it and run the same command again";
         const ELSEWHERE: &str = "install the programs elsewhere:";
         let text = match self {
             Self::Conflicts(_) => "do what its line says, then run the same command again",
@@ -283,9 +282,7 @@ impl InstallError {
             Self::NotStopped { .. } => {
                 "`systemctl status winddown` shows why; --force uninstalls all the same"
             }
-            Self::HiddenPrograms { .. } => {
-                return format!("{ELSEWHERE} --bin-dir /usr/local/bin");
-            }
+            Self::HiddenPrograms { .. } => return format!("{ELSEWHERE} --bin-dir /usr/local/bin"),
             Self::ReadOnly { is_program: true, .. } => {
                 return format!("{ELSEWHERE} --bin-dir /opt/winddown/bin");
             }
@@ -309,12 +306,14 @@ impl InstallError {
                 "where a kubelet is to come: --kubeconfig FILE"
             }
             Self::NoSuchKubelet { .. } => "name one of these with --kubelet",
-            Self::KubeletConfiguration { .. } | Self::KubeletValue { .. } => AGAIN,
+            Self::KubeletConfiguration { .. } | Self::KubeletValue { .. } => {
+                "correct it and run the same command again"
+            }
             Self::KubeletArguments { .. } => {
                 "name what is needed with --kubeconfig FILE and --container-runtime-endpoint ADDRESS"
             }
             Self::KubeletPath { .. } => {
-                "mend it, or name another with --kubeconfig or --container-runtime-endpoint"
+                "correct it, or name another with --kubeconfig or --container-runtime-endpoint"
             }
             Self::Mounted { mount, .. } => {
                 return format!(
@@ -388,9 +387,9 @@ impl fmt::Display for Steps<'_> {
     }
 }
 
-struct Seen<'a>(&'a [String]);
+struct SeenLines<'a>(&'a [String]);
 
-impl fmt::Display for Seen<'_> {
+impl fmt::Display for SeenLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|one| write!(f, "\n  seen: {}", clean(one)))
     }

@@ -36,10 +36,10 @@ Examples:
   winddown plan eviction -f case.json --explain
   winddown plan eviction -f cases.jsonl -o json
 
-Each case read is an object with `id`, `signal` (memory.available, …), `pods`, and
+Each case is an object with `id`, `signal` (memory.available, …), `pods`, and
 `stats`, each with the pod's `name` and what it uses: `memoryWorkingSetBytes`,
-`diskUsedBytes`, `inodesUsed`, `processCount`. Each line printed has the same `id`,
-and in `order` the names of the pods as the kubelet would evict them, pods
+`diskUsedBytes`, `inodesUsed`, `processCount`. Each line has the same `id`, and
+in `order` the names of the pods as the kubelet would evict them, pods
 without figures first. A running agent never evicts a pod that it could not
 measure: --explain says so. A case that cannot be read is reported with its
 line, the others are answered, and the exit code is 1.";

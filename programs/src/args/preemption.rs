@@ -56,8 +56,8 @@ Examples:
 
 Without cases the running agent is asked. Nothing is terminated either way.
 
-Each case read is an object with `id`, `preemptor` (a pod), `pods`, and
+Each case is an object with `id`, `preemptor` (a pod), `pods`, and
 `requirements`, each with `resource` and `quantity` (cpu in thousandths, memory
-in bytes); each line printed has the same `id`, the `victims` in the order in which
-they would be preempted, and `error`, why none would. A case that cannot be read
+in bytes); each line has the same `id`, the `victims` in the order in which they
+would be preempted, and `error`, why none would. A case that cannot be read
 is reported with its line, the others are answered, and the exit code is 1.";

@@ -301,7 +301,8 @@ fn a_copied_report_is_read_from_its_file() {
     assert_eq!((ran.exit, &*ran.err), (Exit::Success, ""));
     std::fs::write(file.path(), "{\"outcome\":\"clean\"}").unwrap();
     let ran = run(&format!("winddown report --file {path}"));
-    assert!(ran.err.starts_with("error: not a report of this version"), "{}", ran.err);
+    let expected = format!("error: {path}\n  because: not a report of this version\n");
+    assert!(ran.err.starts_with(&expected), "{}", ran.err);
     std::fs::write(file.path(), "not json").unwrap();
     let ran = run(&format!("winddown report --file {path}"));
     assert!(ran.err.starts_with(&format!("error: {path}: is not a report\n")), "{}", ran.err);

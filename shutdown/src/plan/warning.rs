@@ -143,6 +143,8 @@ fn cut_warnings(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
     vec![PlanWarning::GracesCut { pods: cuts.len(), want, get }]
 }
 
+const IN_VAIN: &str = "which has no effect: rebootInPlace has to name the namespace, and restartPolicy has to be Always";
+
 // === impl PlanWarning ===
 
 impl fmt::Display for PlanWarning {
@@ -199,11 +201,7 @@ impl fmt::Display for PlanWarning {
                     1 => format!("pod {first} asks"),
                     pods => format!("{pods} pods, such as {first}, ask"),
                 };
-                write!(
-                    f,
-                    "{who} by {ON_REBOOT_ANNOTATION} to stay over a reboot, which has no effect: rebootInPlace \
-                     has to name the namespace, and restartPolicy has to be Always"
-                )
+                write!(f, "{who} by {ON_REBOOT_ANNOTATION} to stay over a reboot, {IN_VAIN}")
             }
         }
     }

@@ -159,7 +159,7 @@ impl fmt::Display for Table {
             let met = all - missed;
             writeln!(
                 f,
-                "\n{met} of {all} targets are met. Nearest to its target or furthest beyond it: {}, \
+                "\n{met} of {all} targets are met. The highest: {}, \
                  {:.0} % of what is allowed.",
                 row.what,
                 used * 100.0

@@ -218,6 +218,8 @@ fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     }
 }
 
+const WHY_SWITCHED_ON: &str = "switched off, it lets systemd kill all pods at once; winddown terminates them as its companion";
+
 /// Checks that the kubelet's own graceful shutdown works as configured.
 pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
@@ -226,10 +228,6 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         "a kubelet that cannot delay a shutdown for long enough does not delay it at all, and says so in \
          its log only",
     );
-    const OFF: Check = Check {
-        why: "switched off, it lets systemd kill all pods at once; winddown terminates them as its companion",
-        ..CHECK
-    };
     let verdict = facts.protection();
     let config = match &facts.kubelet.config {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
@@ -248,11 +246,10 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     let problem = || CHECK.problem(&*verdict.text);
     Some(match verdict.reason {
         Why::KubeletDisabled => {
+            const OFF: Check = Check { why: WHY_SWITCHED_ON, ..CHECK };
             let advice = how_to_switch_on(facts, config, &restart);
-            let install = facts.install("--companion");
-            OFF.problem(&*verdict.text)
-                .saw(said_by(facts, config))
-                .advise(format!("`{install}`, or {advice}"))
+            let finding = OFF.problem(&*verdict.text).saw(said_by(facts, config));
+            finding.advise(format!("`{}`, or {advice}", facts.install("--companion")))
         }
         Why::KubeletDelayTooShort => {
             let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));

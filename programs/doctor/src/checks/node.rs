@@ -23,10 +23,6 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "an agent does not start with a configuration that is wrong, so the next restart would fail",
     );
-    const LAST: Check = Check {
-        why: "what the file should say is not in effect, and only the copy keeps the agent what it was",
-        ..CHECK
-    };
     let (file, word) = (facts.config.file.display(), path_word(&facts.config.file));
     let warnings = match &facts.config.read {
         ConfigRead::Valid(warnings) => warnings,
@@ -40,21 +36,8 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     )),
             );
         }
-        ConfigRead::LastInForce { copy, wrong } if !wrong.is_empty() => {
-            return Some(
-                LAST.problem("the configuration is wrong: the last one in effect is used")
-                    .saw_all(wrong)
-                    .saw(format!("{} has the last one in effect", copy.display()))
-                    .advise(format!("correct {file}, then: `systemctl reload winddown`")),
-            );
-        }
-        ConfigRead::LastInForce { copy, .. } => {
-            let (copy, from) = (copy.display(), path_word(copy));
-            return Some(
-                LAST.problem("the configuration file is missing: the last one in effect is used")
-                    .saw(format!("{file} does not exist; {copy} has the last one in effect"))
-                    .advise(format!("put {file} back, for example: cp {from} {word}")),
-            );
+        ConfigRead::LastInForce { copy, wrong } => {
+            return Some(last_in_force(CHECK, &facts.config.file, copy, wrong));
         }
         ConfigRead::Invalid(lines) => {
             return Some(
@@ -78,6 +61,29 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.info("the configuration is valid, with remarks").saw_all(&warnings)
     })
+}
+
+/// The finding that `copy` stands in for `file`, which is `wrong` or, if nothing is, not there.
+fn last_in_force(check: Check, file: &Path, copy: &Path, wrong: &[String]) -> Finding {
+    let why =
+        "what the file should say is not in effect, and only the copy keeps the agent what it was";
+    let check = Check { why, ..check };
+    let (shown, last) = (file.display(), copy.display());
+    if wrong.is_empty() {
+        return check
+            .problem("the configuration file is missing: the last one in effect is used")
+            .saw(format!("{shown} does not exist; {last} has the last one in effect"))
+            .advise(format!(
+                "put {shown} back, for example: cp {} {}",
+                path_word(copy),
+                path_word(file)
+            ));
+    }
+    check
+        .problem("the configuration is wrong: the last one in effect is used")
+        .saw_all(wrong)
+        .saw(format!("{last} has the last one in effect"))
+        .advise(format!("correct {shown}, then: `systemctl reload winddown`"))
 }
 
 /// The finding that the file was changed after the agent had read it.

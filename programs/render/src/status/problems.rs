@@ -6,8 +6,8 @@ use winddown_shared::display::{bytes, clean, seconds};
 use super::pod_state;
 use crate::rows::being_drained;
 use winddown_control::api::{
-    ApiState, ApiStatus, ClosedBy, DirectoryStatus, DirectoryUse, LockState, LockStatus,
-    ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
+    ApiState, ApiStatus, ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState,
+    LockStatus, ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
 };
 
 /// A problem, and what to do next. Both are safe to print.
@@ -238,17 +238,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     }
     if let Some(cluster) = &status.cluster {
         api_server(&cluster.api, found);
-        let expires = cluster.certificate_expires.map(|at| format!(", and expires at {at}"));
-        found.extend(cluster.certificate_problem.iter().map(|why| StatusProblem {
-            text: format!(
-                "the client certificate is not renewed{}: {}",
-                expires.as_deref().unwrap_or_default(),
-                clean(why)
-            ),
-            next: format!(
-                "`{JOURNAL}` shows the attempts; after that time the API server rejects the node"
-            ),
-        }));
+        found.extend(certificate(cluster));
     }
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
         text: format!("a shutdown would not give every pod its time: {}", clean(warning)),
@@ -274,6 +264,19 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
             next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
         });
     }
+}
+
+/// A client certificate that is not renewed.
+fn certificate(cluster: &ClusterStatus) -> Option<StatusProblem> {
+    let why = clean(cluster.certificate_problem.as_ref()?);
+    let expires = cluster.certificate_expires.map(|at| format!(", and expires at {at}"));
+    let expires = expires.unwrap_or_default();
+    Some(StatusProblem {
+        text: format!("the client certificate is not renewed{expires}: {why}"),
+        next: format!(
+            "`{JOURNAL}` shows the attempts; after that time the API server rejects the node"
+        ),
+    })
 }
 
 /// An API server that cannot be used.
@@ -340,8 +343,10 @@ mod tests {
     use super::COMMANDS;
 
     /// What other crates say of themselves is shown as well.
-    const SOURCES: [&str; 2] =
-        [include_str!("problems.rs"), include_str!("../../../../node/src/protection/sentences.rs")];
+    const SOURCES: [&str; 2] = [
+        include_str!("problems.rs"),
+        include_str!("../../../../node/control/src/protection/sentences.rs"),
+    ];
 
     #[test]
     fn a_status_tells_to_type_no_command_but_those_that_are_typed_by_a_test() {

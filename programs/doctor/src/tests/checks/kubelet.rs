@@ -190,7 +190,7 @@ fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdow
     config(&mut off).enabled.clear();
     let found = finding(&off, "kubelet-shutdown").unwrap();
     assert_eq!(found.severity, Problem, "{found:?}");
-    let edit = "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in \
+    let edit = "`winddown install --root /image --companion`, or set shutdownGracePeriod and shutdownGracePeriodCriticalPods in \
                 /image/var/lib/kubelet/config.yaml";
     assert_eq!(found.advice, [edit], "nothing is restarted in an image");
 
@@ -269,7 +269,8 @@ fn a_kubelet_whose_feature_gate_is_off_is_told_to_remove_the_gate() {
     config(&mut facts).gate = "GracefulNodeShutdown: false from featureGates in /g.yaml".into();
     let found = finding(&facts, "kubelet-shutdown").unwrap();
     assert!(found.evidence[0].contains("GracefulNodeShutdown: false"), "{found:?}");
-    let advice = "remove GracefulNodeShutdown: false from featureGates in /g.yaml, then: `systemctl restart kubelet`";
+    let advice = "`winddown install --companion`, or remove GracefulNodeShutdown: false from featureGates in /g.yaml, then: \
+                  `systemctl restart kubelet`";
     assert_eq!(found.advice, [advice]);
 }
 
