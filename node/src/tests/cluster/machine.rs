@@ -206,13 +206,16 @@ impl Agent {
         });
     }
 
-    /// Has the login manager announce a shutdown, and waits until the lock is released.
+    /// Has the login manager announce a shutdown, and waits until the lock is released and the report is stored, which a
+    /// busy disk does later.
     pub(super) async fn go_down(&self) -> ShutdownReport {
         self.login.prepare();
         let mut state = self.login.state();
         let released = state.wait_for(|s| s.lock == LockState::Released);
         tokio::time::timeout(LONG, released).await.unwrap().unwrap();
-        self.shutdown.reports().latest().unwrap().unwrap()
+        let latest = || self.shutdown.reports().latest().unwrap();
+        super::until("the report is stored", || latest().is_some()).await;
+        latest().unwrap()
     }
 
     pub(super) async fn stop(self) {
