@@ -220,15 +220,10 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             lock_count(login)
         )),
         Fact::Unknown(NotObserved::Absent, why) => {
-            let found = CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why);
-            // Where systemd does not run the machine, which the check `unit` says, nothing can be typed.
-            match facts.bus.service.not_observed() {
-                Some(NotObserved::Absent) => found,
-                _ => found.fix(
-                    Fix::LogindStopped,
-                    ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
-                ),
-            }
+            CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why).fix(
+                Fix::LogindStopped,
+                ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
+            )
         }
         Fact::Unknown(NotObserved::Silent, why) => CHECK
             .problem("logind does not answer")

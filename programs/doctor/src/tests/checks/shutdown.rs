@@ -306,16 +306,6 @@ fn a_scheduled_shutdown_is_named_with_its_time() {
 }
 
 #[test]
-fn where_systemd_does_not_run_the_machine_nothing_is_to_be_typed_for_logind() {
-    let mut facts = healthy();
-    facts.bus.login = unseen(NotObserved::Absent);
-    assert_eq!(finding(&facts, "logind").unwrap().fix_id, Some(Fix::LogindStopped));
-    facts.bus.service = unseen(NotObserved::Absent);
-    let found = finding(&facts, "logind").unwrap();
-    assert!(found.fix.is_empty() && found.fix_id.is_none(), "{found:?}");
-}
-
-#[test]
 fn what_cannot_start_is_not_told_to_start() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
