@@ -128,7 +128,9 @@ async fn type_next(
     let said = node.run(&["sh", "-c", command]).await?;
     println!("$ {command}\n{said}");
     let next = said.split_once(heading).map_or("", |(_, next)| next);
-    for line in next.lines() {
+    // Below the steps an error says once more what to do with them.
+    let next: Vec<&str> = next.lines().filter(|line| !line.starts_with("  next: ")).collect();
+    for line in &next {
         let is_field = line.starts_with("      ");
         let line = line.trim();
         let name = line.trim_start_matches(ELSEWHERE);
@@ -155,7 +157,7 @@ async fn type_next(
             return Err(format!("{typed}: {} {}", ran.stdout, ran.stderr).into());
         }
     }
-    Ok(next.lines().map(|line| line.trim().to_owned()).collect())
+    Ok(next.into_iter().map(|line| line.trim().to_owned()).collect())
 }
 
 /// Sets a field of the kubelet's configuration, as an editor does.

@@ -118,7 +118,8 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
         Fix::UnitFailed => row(
             Processes,
             "unit",
-            "cd /etc/winddown; cp -p config.yaml kept; echo 'nonsense: [' >>config.yaml
+            // Without the last configuration in effect, which would be used.
+            "cd /etc/winddown; cp -p config.yaml kept; echo 'nonsense: [' >>config.yaml; rm /var/lib/winddown/last-config.yaml
              systemctl restart winddown; mv kept config.yaml",
         ),
         Fix::AgentOutsideUnit => row(

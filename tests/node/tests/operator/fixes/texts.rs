@@ -31,6 +31,7 @@ fn how(line: &str) -> How {
         "du {count}-xd2 {mount}" => Filled("du -xd2 /run"),
         "groupdel winddown" => Filled("systemd-sysusers; groupdel winddown"),
         "journalctl -u {unit} -e" => BesideKubelet("journalctl -u kubelet -e"),
+        "namei -l" => Filled("namei -l /etc/winddown"),
         "mount -o remount,{size}=… {mount}" => Filled("mount -o remount,size=60% /run"),
         "sudo usermod -aG {group} $USER" => {
             Filled("systemd-sysusers; USER=root; sudo usermod -aG winddown $USER")
@@ -57,7 +58,7 @@ fn how(line: &str) -> How {
         "winddown --socket SOCKET doctor" => {
             Filled("winddown --socket /run/winddown/winddown.sock doctor")
         }
-        "winddown config check {word}" => Filled("winddown config check /etc/winddown/config.yaml"),
+        "winddown config check {word}" | "winddown config check {}" => Filled("winddown config check /etc/winddown/config.yaml"),
         "cp {from} {to}" => {
             Filled("cp /var/lib/winddown/last-config.yaml /etc/winddown/config.yaml")
         }
@@ -78,15 +79,18 @@ fn how(line: &str) -> How {
             Filled("winddown drill --twice /etc/winddown/pods")
         }
         "winddown install --companion" => BesideKubelet("winddown install --companion"),
-        "winddown install --companion {flag} {}" => {
+        "winddown install --companion {flag} {first}" => {
             BesideKubelet("winddown install --companion --kubelet kubelet")
         }
         "winddown install --from FILE" => Filled(
             "cp /etc/winddown/config.yaml new.yaml; winddown install --from new.yaml --force",
         ),
         "winddown install --runtime …" => Filled("winddown install --runtime process"),
-        "winddown describe POD" => Filled("winddown describe web-winddown-node"),
+        "winddown describe POD" | "winddown describe {pod}" => Filled("winddown describe web-winddown-node"),
         "winddown logs POD" => Filled("winddown logs web-winddown-node"),
+        "winddown logs {pod} -c {}" => {
+            Filled("winddown logs web-winddown-node -c main")
+        }
         "winddown kill POD" => Filled("winddown kill web-winddown-node"),
         "winddown kill POD --grace 1s" => Filled("winddown kill web-winddown-node --grace 1s"),
         "winddown plan eviction -f FILE -o json"
@@ -102,6 +106,7 @@ fn how(line: &str) -> How {
         "winddown report --id ID" | "winddown report --id {}" => {
             Filled("winddown report --id latest")
         }
+        "winddown report -o html > FILE" => Filled("winddown report -o html > report.html"),
         "winddown report -o json > FILE" => Filled("winddown report -o json > report.json"),
         "winddown status --watch" => Filled("timeout 3 winddown status --watch # exit code 124"),
         _ if line.starts_with("kubectl ") => {
