@@ -367,7 +367,7 @@ fn next_for(path: &Path, source: &io::Error) -> String {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             format!("check the name: ls {}", path_word(folder.unwrap_or(Path::new("."))))
         }
-        _ => "mend that, then run the same command again".to_owned(),
+        _ => "correct that, then run the same command again".to_owned(),
     }
 }
 
