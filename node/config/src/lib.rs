@@ -51,7 +51,7 @@ pub use emit::{scalar, yaml};
 pub use eviction::EvictionSettings;
 pub use node::{Mode, NodeOptions, RuntimeKind};
 pub use notices::NoticesConfig;
-pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
+pub use origin::{LAST_IN_FORCE, LAST_IS_USED, Loaded, Origin, load};
 pub use pods::PodSettings;
 pub use reference::default_yaml;
 use reference::sections;

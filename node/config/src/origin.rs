@@ -12,6 +12,9 @@ use super::{Config, ConfigError, DEFAULT_FILE, Warning};
 /// says: once the configuration is gone, nothing else says where to look.
 pub const LAST_IN_FORCE: &str = "/var/lib/winddown/last-config.yaml";
 
+/// What a configuration that stands in for the file at the default path says of itself.
+pub const LAST_IS_USED: &str = "using the last configuration in effect";
+
 /// Where a configuration comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -103,14 +106,14 @@ impl Loaded {
         match (self.origin, &self.refused) {
             (Origin::File, _) => None,
             (Origin::LastInForce, Some(why)) => Some(format!(
-                "{DEFAULT_FILE} cannot be used: using the last configuration in effect, kept in {file}; correct it, \
+                "{DEFAULT_FILE} cannot be used: {LAST_IS_USED}, kept in {file}; correct it, \
                  then `systemctl reload winddown`: {why}"
             )),
             (Origin::LastInForce, None) => {
                 let root = root_above(&self.file, LAST_IN_FORCE).unwrap_or(Path::new("/"));
                 let back = copy_back(root);
                 Some(format!(
-                    "{DEFAULT_FILE} does not exist: using the last configuration in effect, kept in {file}; \
+                    "{DEFAULT_FILE} does not exist: {LAST_IS_USED}, kept in {file}; \
                      {back} puts it back"
                 ))
             }

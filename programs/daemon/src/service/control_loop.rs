@@ -14,7 +14,7 @@ use winddown_systemd::{LogindInhibitor, Notifier};
 use super::reload::{self, FileReading, Loaded};
 use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
-use winddown_config::Config;
+use winddown_config::{Config, DEFAULT_FILE, LAST_IS_USED};
 use winddown_control::HealthApi;
 use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of, service};
 
@@ -134,7 +134,7 @@ impl ControlLoop {
         // What was said of the file before is not true of the file that was just read.
         let of_file = |warning: &String| {
             warning.starts_with(KEPT)
-                || warning.starts_with(winddown_config::DEFAULT_FILE) && warning.contains(STANDS_IN)
+                || warning.starts_with(DEFAULT_FILE) && warning.contains(LAST_IS_USED)
         };
         configuration.warnings.retain(|warning| !of_file(warning));
         configuration.warnings.push(format!("{KEPT}{error}"));
@@ -154,9 +154,6 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 /// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
     "the configuration was read again and cannot be used, so the one before it is in effect: ";
-
-/// What a configuration that stands in for the file at the default path says of itself.
-const STANDS_IN: &str = "using the last configuration in effect";
 
 /// Says when the change of a field takes effect that a reload does not apply.
 pub(super) fn at_restart(field: &str) -> String {
