@@ -124,7 +124,7 @@ impl<R: Runtime> Joined<R> {
             node.operator.store_drain(Some(drain.clone())).await;
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(&drain, carried, &run, &tx).await else { return };
-            // A disk that hangs keeps nobody from ending the drain, nor the caller from hearing of its end.
+            // Even if the disk hangs, the drain can be ended, and the caller hears of its end.
             let mut keep = pin!(maybe_done(node.keep(report.clone())));
             if report.outcome == Outcome::Cancelled {
                 // Pods that come back do not wait for the disk.

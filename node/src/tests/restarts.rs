@@ -212,8 +212,10 @@ async fn the_units_stop_path_ends_no_pod_of_a_machine_that_stays_up() {
     assert!(b.runtime.stops().is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_units_stop_path_resumes_an_unfinished_run() {
+/// What an agent leaves that is stopped 5 s into a shutdown, just when the bus is lost; its only pod, which ignores SIGTERM
+/// and has 20 s; and when the shutdown began.
+async fn stopped_in_a_shutdown_without_a_bus()
+-> ((tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor), Pod, Instant) {
     let runtime = FakeRuntime::default();
     let web = pod("web", 0, 20);
     runtime.stop_takes(web.uid(), secs(60));
@@ -222,11 +224,18 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
     let begun = Instant::now();
     b.login.prepare();
     tokio::time::sleep(secs(5)).await;
-    let (state, clock, runtime, login) = b.stop();
-    login.modify(|s| {
+    let left = b.stop();
+    left.3.modify(|s| {
         (s.preparing, s.delay) = (false, None);
         s.lock = LockState::Waiting { why: "the bus is gone".into() };
     });
+    (left, web, begun)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_resumes_an_unfinished_run() {
+    let (left, web, begun) = stopped_in_a_shutdown_without_a_bus().await;
+    let (state, clock, runtime, login) = left;
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web]).await;
     let stopping = b.stop_unit();
@@ -239,19 +248,8 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_units_stop_leaves_a_resumed_run_its_time_where_shutdowns_stop_no_pods_any_more() {
-    let runtime = FakeRuntime::default();
-    let web = pod("web", 0, 20);
-    runtime.stop_takes(web.uid(), secs(60));
-    let b = bench(runtime, held());
-    b.want(&[&web]).await;
-    let begun = Instant::now();
-    b.login.prepare();
-    tokio::time::sleep(secs(5)).await;
-    let (state, clock, runtime, login) = b.stop();
-    login.modify(|s| {
-        (s.preparing, s.delay) = (false, None);
-        s.lock = LockState::Waiting { why: "the bus is gone".into() };
-    });
+    let (left, web, begun) = stopped_in_a_shutdown_without_a_bus().await;
+    let (state, clock, runtime, login) = left;
     let b = bench_with(state, clock, runtime, login, |parts| {
         let mut config = Config::clone(&parts.configuration.config);
         config.shutdown = ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into();

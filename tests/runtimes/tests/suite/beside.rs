@@ -168,7 +168,7 @@ async fn a_container_keeps_the_part_of_a_second_that_a_hook_leaves_it_and_no_mor
     beside(&stage).stop(web.uid(), secs(3), true, &[]).await.unwrap();
     let took = begun.elapsed();
     assert!(took >= secs(3), "{took:?}");
-    // The runtime, which takes whole seconds only, would kill it after 3.5 s, and nobody would ask for the second stop.
+    // The runtime, which takes whole seconds only, would kill it after 3.5 s, without a second stop.
     assert_eq!(
         calls(&stage, "StopContainer"),
         ["StopContainer stubborn 3", "StopContainer stubborn 0"]
