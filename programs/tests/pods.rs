@@ -43,10 +43,11 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
         ],
     );
     until(&bed, &["status"], "no such database");
-    let text = until(&bed, &["describe", "exits-n1"], "Last State:");
+    // The first exit is followed by a start at once, so the container may run for a moment.
+    let waits = "    State:          Waiting\n      Reason:       CrashLoopBackOff\n";
+    let text = until(&bed, &["describe", "exits-n1"], waits);
     for part in [
         "Name:               exits-n1\n",
-        "    State:          Waiting\n      Reason:       CrashLoopBackOff\n",
         "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    3\n",
         "    Last Line:      no such database\n",
         "  Grace:            30s\n",
