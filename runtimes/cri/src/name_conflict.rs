@@ -2,7 +2,9 @@
 //!
 //! The name of a sandbox or a container contains its attempt, so that nothing is created twice. If the name
 //! is taken, an earlier call, by an agent that died or got no answer, has created the object after
-//! all, or is still creating it, or the runtime is about to roll it back because its caller is gone.
+//! all, or is still creating it, or the runtime is about to roll it back because its caller is gone. CRI-O then answers
+//! with the object that has the name, whoever made it and whether or not it is over, so the names of others are avoided
+//! from the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::{Backoff, Pod, RuntimeError};
 
 use super::client::CallError;
-use super::{CriContext, api, failed, labels};
+use super::{CriContext, api, failed, health, labels};
 
 /// How long to wait for a name that stays taken by what is not listed.
 const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,17 +22,15 @@ const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) enum NameHolder<T> {
     /// The object itself, made by an earlier call.
     Ours(T),
-    /// An object that others have made, which keeps the name.
-    Others,
     /// Nothing that is listed: it is being made, or removed.
     Unlisted,
 }
 
-/// Creates an object. While its name is taken, looks for the existing one, and tries again for a while unless others
-/// have made that. As cancel-safe as `make`.
+/// Creates an object. While its name is taken, looks for the existing one, and tries again for a while. As cancel-safe
+/// as `make`.
 ///
 /// # Errors
-/// As `make`; also if the name is taken by an object of others, or stays taken by one that is not listed.
+/// As `make`; also if the name stays taken by an object that is not listed.
 pub(super) async fn create_or_find<T, M, F>(
     make: impl Fn() -> M,
     find: impl Fn() -> F,
@@ -45,7 +45,6 @@ where
         match make().await {
             Err(error) if error.is_name_taken() => match find().await {
                 NameHolder::Ours(found) => return Ok(found),
-                NameHolder::Others => return Err(error),
                 NameHolder::Unlisted if Instant::now() >= deadline => return Err(error),
                 NameHolder::Unlisted => sleep(backoff.next_delay()).await,
             },
@@ -60,35 +59,33 @@ pub(super) async fn sandbox(
     uid: &str,
     attempt: u32,
 ) -> NameHolder<String> {
-    let label_selector = labels::of_pod_by_anyone(uid);
+    let label_selector = labels::of_pod(uid);
     let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
     let request = api::ListPodSandboxRequest { filter };
     let Ok(listed) = context.client.list_pod_sandbox(request).await else {
         return NameHolder::Unlisted;
     };
-    let mut named = listed.items;
-    named.retain(|sandbox| sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt));
-    if named.iter().any(|sandbox| !sandbox.labels.contains_key(labels::MANAGED)) {
-        return NameHolder::Others;
-    }
-    let ready = named.into_iter().find(|s| s.state() == api::PodSandboxState::SandboxReady);
+    let ready = listed.items.into_iter().find(|sandbox| {
+        sandbox.state() == api::PodSandboxState::SandboxReady
+            && sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt)
+    });
     ready.map_or(NameHolder::Unlisted, |sandbox| NameHolder::Ours(sandbox.id))
 }
 
-/// The first attempt of the pod that no sandbox made by others has: a kubelet that ran the node before leaves its own.
-/// `None` if there are none, or if they cannot be listed.
+/// The first attempt of the pod that no sandbox made by others has, and that none after it has: a kubelet that ran the
+/// node before leaves its own.
 ///
 /// # Errors
-/// One of them is ready: the pod may run in it.
+/// One of them is ready: the pod may run in it. Or the runtime did not answer.
 pub(super) async fn after_sandboxes_of_others(
     context: &CriContext,
     pod: &Pod,
-) -> Result<Option<u32>, RuntimeError> {
+) -> Result<u32, RuntimeError> {
     let label_selector = labels::of_pod_by_anyone(pod.uid().as_str());
     let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
     let request = api::ListPodSandboxRequest { filter };
-    let Ok(listed) = context.client.list_pod_sandbox(request).await else { return Ok(None) };
-    let mut others = listed.items;
+    let listed = context.client.list_pod_sandbox(request).await;
+    let mut others = listed.map_err(|error| unlisted(context, error, pod))?.items;
     others.retain(|sandbox| !sandbox.labels.contains_key(labels::MANAGED));
     if let Some(ready) = others.iter().find(|s| s.state() == api::PodSandboxState::SandboxReady) {
         return Err(failed(format!(
@@ -98,8 +95,35 @@ pub(super) async fn after_sandboxes_of_others(
             id = ready.id
         )));
     }
-    let attempts = others.iter().map(|s| s.metadata.as_ref().map_or(0, |m| m.attempt));
-    Ok(attempts.max().map(|attempt| attempt.saturating_add(1)))
+    Ok(after(others.iter().filter_map(|s| s.metadata.as_ref()).map(|m| m.attempt)))
+}
+
+/// The same for the containers of this name.
+///
+/// # Errors
+/// The runtime did not answer.
+pub(super) async fn after_containers_of_others(
+    context: &CriContext,
+    pod: &Pod,
+    name: &str,
+) -> Result<u32, RuntimeError> {
+    let label_selector = labels::of_pod_by_anyone(pod.uid().as_str());
+    let filter = Some(api::ContainerFilter { label_selector, id: String::new() });
+    let request = api::ListContainersRequest { filter };
+    let listed = context.client.list_containers(request).await;
+    let listed = listed.map_err(|error| unlisted(context, error, pod))?.containers;
+    let others = listed.iter().filter(|one| !one.labels.contains_key(labels::MANAGED));
+    let named = others.filter_map(|one| one.metadata.as_ref()).filter(|m| m.name == name);
+    Ok(after(named.map(|m| m.attempt)))
+}
+
+fn after(attempts: impl Iterator<Item = u32>) -> u32 {
+    attempts.max().map_or(0, |attempt| attempt.saturating_add(1))
+}
+
+fn unlisted(context: &CriContext, error: CallError, pod: &Pod) -> RuntimeError {
+    health::note_unreachable(context, &error);
+    error.during(format!("listing what others have made of pod {}", pod.pod_ref()))
 }
 
 /// What has the name of the pod's container with this attempt: the ID of one in this sandbox that was not started.

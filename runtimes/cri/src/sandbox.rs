@@ -20,8 +20,8 @@ pub(crate) struct RuntimeCgroupDriver(OnceCell<Option<CgroupDriver>>);
 /// Creates a new sandbox for the pod. Its attempt is one more than the highest so far.
 ///
 /// # Errors
-/// The runtime has no network for the pod yet. Or it refused or did not answer; then it is not known whether the sandbox
-/// was created.
+/// The runtime has no network for the pod yet, or the pod may run in a sandbox of others. Or the runtime refused or did
+/// not answer; then it is not known whether the sandbox was created.
 pub(super) async fn make(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
@@ -39,18 +39,14 @@ pub(super) async fn make(
         );
         return Err(RuntimeError::NotYet { what });
     }
-    let mut attempt = {
+    let after_others = name_conflict::after_sandboxes_of_others(context, pod).await?;
+    let attempt = {
         let state = entry.lock();
-        state.own.all.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
+        let own = state.own.all.iter().map(|s| s.attempt.saturating_add(1));
+        own.max().unwrap_or(0).max(after_others)
     };
     let handler = runtime_handler(pod);
-    let mut made = create(context, config(context, pod, attempt).await?, &handler).await;
-    if made.as_ref().is_err_and(CallError::is_name_taken)
-        && let Some(next) = name_conflict::after_sandboxes_of_others(context, pod).await?
-    {
-        attempt = next;
-        made = create(context, config(context, pod, attempt).await?, &handler).await;
-    }
+    let made = create(context, config(context, pod, attempt).await?, &handler).await;
     let id = made.map_err(|error| {
         entry.lock().own.unsure = true;
         health::note_unreachable(context, &error);

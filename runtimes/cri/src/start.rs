@@ -193,8 +193,10 @@ async fn make(
     };
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
+    let after_others = name_conflict::after_containers_of_others(context, pod, name).await?;
     // With 0, no run is known.
     let attempt = if attempt == 0 { first_attempt::of(context, pod, name).await? } else { attempt };
+    let attempt = attempt.max(after_others);
     let start = ContainerStart {
         config: &context.config,
         pod,

@@ -211,9 +211,15 @@ impl FakeCri {
         self.world().forget_everything();
     }
 
-    /// Creates the first sandbox of a pod (its name and its UID), as a kubelet would.
-    pub fn plant_foreign_sandbox(&self, pod: (&str, &str), ready: bool) {
-        self.world().plant_foreign_sandbox(pod, ready);
+    /// From now on what is created under a taken name is what has the name, as with CRI-O, and not refused.
+    pub fn find_taken_names(&self) {
+        self.world().finds_taken_names = true;
+    }
+
+    /// Creates a sandbox of a pod (its name and its UID), as a kubelet would; if it is not ready, with a container `main`
+    /// that has exited, of the same attempt.
+    pub fn plant_foreign_sandbox(&self, pod: (&str, &str), attempt: u32, ready: bool) {
+        self.world().plant_foreign_sandbox(pod, attempt, ready);
     }
 
     /// Creates a foreign pod, as a kubelet would; returns its container's ID.

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) network_ready: bool,
     /// The configuration in the verbose status; empty for none.
     pub(super) config: String,
+    /// Whether what is created under a taken name is what has the name, as with CRI-O, and not refused.
+    pub(super) finds_taken_names: bool,
     /// Where the groups of pods are made with their first containers.
     pub(super) cgroups: Option<PathBuf>,
     starts: HashMap<String, usize>,
@@ -71,6 +73,7 @@ impl World {
             stream_url: String::new(),
             network_ready: true,
             config: String::new(),
+            finds_taken_names: false,
             cgroups: None,
             starts: HashMap::new(),
             events: broadcast::Sender::new(256),
@@ -184,20 +187,36 @@ impl World {
         self.sandboxes.clear();
     }
 
-    pub(super) fn plant_foreign_sandbox(&mut self, (name, uid): (&str, &str), ready: bool) {
+    pub(super) fn plant_foreign_sandbox(
+        &mut self,
+        (name, uid): (&str, &str),
+        attempt: u32,
+        ready: bool,
+    ) {
+        let labels = HashMap::from([("io.kubernetes.pod.uid".to_owned(), uid.to_owned())]);
         let config = api::PodSandboxConfig {
             metadata: Some(api::PodSandboxMetadata {
                 name: name.to_owned(),
                 uid: uid.to_owned(),
                 namespace: "default".to_owned(),
-                attempt: 0,
+                attempt,
             }),
-            labels: HashMap::from([("io.kubernetes.pod.uid".to_owned(), uid.to_owned())]),
+            labels: labels.clone(),
             ..api::PodSandboxConfig::default()
         };
         let id = self.add_sandbox(config, String::new()).unwrap_or_default();
+        if ready {
+            return;
+        }
+        let config = api::ContainerConfig {
+            metadata: Some(api::ContainerMetadata { name: "main".to_owned(), attempt }),
+            labels,
+            ..api::ContainerConfig::default()
+        };
+        let run = self.add_container(&id, config).unwrap_or_default();
+        self.end(&run, 0);
         if let Some(sandbox) = self.sandboxes.get_mut(&id) {
-            sandbox.ready = ready;
+            sandbox.ready = false;
         }
     }
 
@@ -237,13 +256,21 @@ impl World {
         let taken =
             self.sandboxes.iter().find(|(_, s)| s.config.metadata.as_ref() == Some(&metadata));
         if let Some((id, _)) = taken {
-            return Err(format!("failed to reserve sandbox name: it is reserved for {id}"));
+            return self.name_of("sandbox", id);
         }
         let (id, created_at) = (self.new_id(), self.now());
         let ip = "10.88.0.2".to_owned();
         let sandbox = Sandbox { config, handler, ready: true, created_at, ip };
         self.sandboxes.insert(id.clone(), sandbox);
         Ok(id)
+    }
+
+    /// What is answered if `id` has the name already.
+    fn name_of(&self, what: &str, id: &str) -> Result<String, String> {
+        match self.finds_taken_names {
+            true => Ok(id.to_owned()),
+            false => Err(format!("failed to reserve {what} name: it is reserved for {id}")),
+        }
     }
 
     /// Creates a container.
@@ -259,12 +286,13 @@ impl World {
             return Err(format!("sandbox {sandbox} is not ready"));
         }
         let metadata = config.metadata.clone().unwrap_or_default();
-        let taken = self
-            .containers
-            .iter()
-            .find(|(_, c)| c.sandbox == sandbox && c.config.metadata.as_ref() == Some(&metadata));
+        let pod_of =
+            |sandbox: &str| Some(self.sandboxes.get(sandbox)?.config.metadata.clone()?.uid);
+        let taken = self.containers.iter().find(|(_, c)| {
+            c.config.metadata.as_ref() == Some(&metadata) && pod_of(&c.sandbox) == pod_of(sandbox)
+        });
         if let Some((id, _)) = taken {
-            return Err(format!("failed to reserve container name: it is reserved for {id}"));
+            return self.name_of("container", id);
         }
         let (id, created_at) = (self.new_id(), self.now());
         let log = self.sandboxes.get(sandbox).map(|s| s.config.log_directory.clone());
@@ -385,8 +413,8 @@ impl World {
             let config = api::PodSandboxConfig {
                 metadata: Some(api::PodSandboxMetadata {
                     name: "foreign".to_owned(),
-                    // Makes the sandbox unique.
-                    attempt: u32::try_from(state.sandboxes.len()).unwrap_or_default(),
+                    // Makes it unique.
+                    uid: state.sandboxes.len().to_string(),
                     ..api::PodSandboxMetadata::default()
                 }),
                 labels: HashMap::from([uid.clone()]),

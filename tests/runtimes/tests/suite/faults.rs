@@ -355,17 +355,30 @@ async fn a_pod_that_the_runtime_has_forgotten_is_listed_until_its_volumes_and_it
 }
 
 #[tokio::test]
-async fn a_pod_whose_name_a_sandbox_of_a_kubelet_holds_gets_the_next_if_that_is_dead() {
-    let stage = Fake::set().await;
-    let runtime = stage.open_now().await;
-    stage.cri.plant_foreign_sandbox(("web", "uid-web"), false);
-    run(&runtime, &polite("web")).await;
-    assert_eq!(stage.cri.running(), ["web/main#0"]);
-    assert_eq!(calls(&stage, "RunPodSandbox").len(), 2, "the kubelet's name does not become free");
-    stage.cri.plant_foreign_sandbox(("lives", "uid-lives"), true);
-    let error = error_chain(&runtime.sync_pod(&polite("lives")).await.unwrap_err());
-    assert!(error.contains("remove it with crictl"), "{error}");
-    assert_eq!(stage.cri.running(), ["web/main#0"]);
+async fn a_pod_whose_names_are_a_kubelets_gets_others_if_its_sandbox_is_dead() {
+    for is_crio in [false, true] {
+        let stage = Fake::set().await;
+        if is_crio {
+            stage.cri.find_taken_names();
+        }
+        let runtime = stage.open_now().await;
+        let (web, lives) = (polite("web"), polite("lives"));
+        stage.cri.plant_foreign_sandbox(("web", "uid-web"), 0, false);
+        let ran = timeout(secs(10), run(&runtime, &web)).await;
+        assert!(ran.is_ok(), "CRI-O: {is_crio}, {:?}", stage.cri.calls());
+        assert_eq!(stage.cri.running(), ["web/main#1"]);
+        let made = calls(&stage, "RunPodSandbox");
+        assert_eq!(made, ["RunPodSandbox web 1"], "the kubelet's name does not become free");
+        stop(&runtime, &web, 5).await;
+        stage.cri.plant_foreign_sandbox(("web", "uid-web"), 2, false);
+        let ran = timeout(secs(10), run(&runtime, &web)).await;
+        assert!(ran.is_ok(), "the kubelet had the node again, {:?}", stage.cri.calls());
+        assert_eq!(stage.cri.running(), ["web/main#3"]);
+        stage.cri.plant_foreign_sandbox(("lives", "uid-lives"), 0, true);
+        let error = error_chain(&runtime.sync_pod(&lives).await.unwrap_err());
+        assert!(error.contains("remove it with crictl"), "{error}");
+        assert_eq!(stage.cri.running(), ["web/main#3"]);
+    }
 }
 
 #[tokio::test]
