@@ -102,3 +102,42 @@ fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
         assert!(told.ends_with(&format!(":\n  systemctl start {unit}\n")), "{told}");
     }
 }
+
+/// The script runs as root, outside any sandbox, and a container may write what it likes to its volumes.
+#[test]
+fn a_package_that_goes_names_pods_that_run_and_opens_nothing_that_a_container_made() {
+    let root = tempfile::tempdir().unwrap();
+    let pods = |runtime: &str| root.path().join(format!("var/lib/winddown/{runtime}/pods"));
+    let run = pods("process").join("u/main/0");
+    let volume = pods("cri").join("u/volumes/cache");
+    for (directory, log) in [
+        (&run, "/var/log/winddown/default_web_u/main/0.log"),
+        (&volume, "/l/x_\u{1b}[2J_u/main/0.log"),
+    ] {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("supervisor"), "").unwrap();
+        fs::write(directory.join("attempt.json"), format!("{{\"log\": \"{log}\"}}")).unwrap();
+    }
+    let held = [&run, &volume].map(|directory| {
+        let file = fs::File::open(directory.join("supervisor")).unwrap();
+        file.lock().unwrap();
+        file
+    });
+    let said = || {
+        let mut shell = Command::new("timeout");
+        shell.args(["10", "sh", "-ec", ". ./shared.sh; tell_of_running_pods"]);
+        shell.current_dir(repository().join("programs/packaging/scripts"));
+        let ran = shell.env("DPKG_ROOT", root.path()).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let names = |text: &str| -> Vec<String> {
+        text.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned).collect()
+    };
+    assert_eq!(names(&said()), ["default/web"]);
+    drop(held);
+    fs::remove_file(volume.join("supervisor")).unwrap();
+    let fifo = Command::new("mkfifo").arg(volume.join("supervisor")).status();
+    assert!(fifo.unwrap().success());
+    assert_eq!(said(), "");
+}

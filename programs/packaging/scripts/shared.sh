@@ -58,12 +58,13 @@ remove_installs_drop_ins() {
     rmdir "$directory" "$needrestarts" "${needrestarts%/*}" 2>/dev/null || true
 }
 
-# Pods outlive their agent on purpose. Removing the agent names those that are left. Every
-# container's supervisor holds the lock of a file while it lives.
+# Pods outlive their agent on purpose. Removing the agent names those that are left. In the process runtime every
+# container's supervisor holds the lock of a file while it lives. Files of the same name in another runtime's directories
+# are in volumes, where a container makes what it likes: they are not opened.
 tell_of_running_pods() {
     running=
-    for held in "${DPKG_ROOT:-}"/var/lib/winddown/*/pods/*/*/*/supervisor; do
-        if [ -e "$held" ] && ! flock --nonblock "$held" true; then
+    for held in "${DPKG_ROOT:-}"/var/lib/winddown/process/pods/*/*/*/supervisor; do
+        if [ -f "$held" ] && ! flock --nonblock "$held" true; then
             log=$(sed -n 's/.*"log": *"\([^"]*\)".*/\1/p' "${held%/*}/attempt.json" 2>/dev/null) || true
             pod=${log%/*/*}
             pod=${pod##*/}
