@@ -304,16 +304,20 @@ impl PodRuntimeStatus {
         self.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }))
     }
 
-    /// Takes over what readiness probes found of the containers that run in both. Returns whether that is new.
-    pub(crate) fn take_readiness(&mut self, now: &Self) -> bool {
+    /// Takes over what readiness probes find of the containers that run here. Returns whether that is new. A container of
+    /// `pod` that has exited by now answers no probe.
+    pub(crate) fn take_readiness(&mut self, now: &Self, pod: &Pod) -> bool {
         let runs = |one: &ContainerStatus| matches!(one.state, ContainerState::Running { .. });
         let mut is_new = false;
         for shown in self.containers.iter_mut().filter(|one| runs(one)) {
-            let same = now.containers.iter().find(|one| one.id == shown.id && runs(one));
-            if let Some(now) = same.filter(|now| now.ready != shown.ready) {
-                shown.ready = now.ready;
-                is_new = true;
-            }
+            let same = now.containers.iter().find(|one| one.id == shown.id);
+            let ready = match same {
+                Some(now) if runs(now) => now.ready,
+                _ if has_readiness_probe(pod, &shown.name) => false,
+                _ => shown.ready,
+            };
+            is_new |= ready != shown.ready;
+            shown.ready = ready;
         }
         is_new
     }
@@ -386,6 +390,14 @@ pub enum RuntimeError {
         /// The time limit.
         after: Duration,
     },
+}
+
+/// Whether a container of the pod has a readiness probe.
+fn has_readiness_probe(pod: &Pod, name: &str) -> bool {
+    let spec = pod.spec.as_ref();
+    let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    let regular = spec.map(|spec| &*spec.containers).unwrap_or_default();
+    init.iter().chain(regular).any(|one| one.name == name && one.readiness_probe.is_some())
 }
 
 #[cfg(test)]

@@ -192,8 +192,9 @@ impl<R: Runtime> RuntimeSyncer<R> {
         })
     }
 
-    /// Publishes the first status of a pod, however long its start takes.
-    async fn publish_first(&self, pod: &Pod) {
+    /// Publishes what is known of a pod before its containers are started, which may fail, or take long: a container
+    /// that exited is not ready, whatever becomes of its next start.
+    async fn publish_known(&self, pod: &Pod) {
         let has_completed = self.runtime.has_completed(pod);
         // A runtime that does not answer may run the pod already.
         let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
@@ -215,7 +216,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         loop {
             if let Ok(now) = self.runtime.pod_status(pod.uid()).await
                 && now.any_running()
-                && shown.as_mut().is_none_or(|shown| shown.take_readiness(&now))
+                && shown.as_mut().is_none_or(|shown| shown.take_readiness(&now, pod))
             {
                 let mut status = self.status_of(pod, shown.get_or_insert(now), false, None);
                 if reason.is_some_and(KillReason::is_of_node) {
@@ -279,9 +280,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             let ended = Some(StatusOverride::deadline_exceeded());
             return Ok(Synced { terminal: true, ended, again_in: None });
         }
-        if self.statuses.get(pod.uid()).is_none() {
-            self.publish_first(&pod).await;
-        }
+        self.publish_known(&pod).await;
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {
                 let phase = self.publish(&pod, &synced.status, false, None);
@@ -433,9 +432,13 @@ mod tests {
         let forwarding = tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
         let settle = || tokio::time::sleep(Duration::from_millis(1));
         let pod = pod_with("web", "web", |pod| {
-            let container =
-                |name: &str| k8s::Container { name: name.into(), ..k8s::Container::default() };
-            pod.spec.get_or_insert_default().containers = ["main", "side"].map(container).into();
+            let container = |name: &str| k8s::Container {
+                name: name.into(),
+                readiness_probe: (name == "probed").then(k8s::Probe::default),
+                ..k8s::Container::default()
+            };
+            let names = ["main", "side", "probed"];
+            pod.spec.get_or_insert_default().containers = names.map(container).into();
         });
         let uid = pod.uid();
         let shown = || {
@@ -451,16 +454,19 @@ mod tests {
         runtime.stop_takes(uid, Duration::from_secs(20));
         workers.request_kill(pod.clone(), &KillRequest::new(KillReason::Operator));
         settle().await;
-        assert_eq!(shown(), is("True", "", 2));
+        assert_eq!(shown(), is("True", "", 3));
         runtime.exit_one(uid, "side", 0);
         settle().await;
-        assert_eq!(shown(), is("True", "", 2), "no probe found anything");
+        assert_eq!(shown(), is("True", "", 3), "no probe found anything");
         runtime.set_ready(uid, "main", false);
         settle().await;
-        assert_eq!(shown(), is("False", "containers with unready status: [main]", 2));
+        assert_eq!(shown(), is("False", "containers with unready status: [main]", 3));
         runtime.set_ready(uid, "main", true);
         settle().await;
-        assert_eq!(shown(), is("True", "", 2));
+        assert_eq!(shown(), is("True", "", 3));
+        runtime.exit_one(uid, "probed", 0);
+        settle().await;
+        assert_eq!(shown(), is("False", "containers with unready status: [probed]", 3));
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(shown(), is("False", "", 0));
         workers.shut_down().await;

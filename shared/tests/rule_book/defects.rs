@@ -369,3 +369,22 @@ async fn a_pod_that_cannot_be_started_says_at_once_that_it_is_being_made() {
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     assert_eq!(waiting.and_then(|w| w.reason.as_deref()), Some("ContainerCreating"));
 }
+
+/// As in the kubelet, which sets the status at the beginning of every sync.
+#[tokio::test(start_paused = true)]
+async fn a_container_that_exited_is_not_ready_although_its_next_start_fails() {
+    let node = node(FakeRuntime::default());
+    let web = pod("web");
+    node.want(&[&web]).await;
+    let shown = || {
+        let status = node.statuses.get(web.uid()).unwrap();
+        let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap();
+        let container = &status.container_statuses.as_ref().unwrap()[0];
+        (ready.status == "True", container.state.as_ref().unwrap().running.is_some())
+    };
+    assert_eq!(shown(), (true, true));
+    node.runtime.fail_starts();
+    node.runtime.exit(web.uid(), 1);
+    settle().await;
+    assert_eq!(shown(), (false, false));
+}
