@@ -61,7 +61,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     let host_ips = host_ips(&input);
     let pod_ips = pod_ips(&input, &host_ips);
     let disruption = words.and_then(|w| w.disruption_message.as_deref());
-    api::PodStatus {
+    let mut status = api::PodStatus {
         phase: Some(phase.as_str().to_owned()),
         reason: words.map(|w| w.reason.to_string()).or_else(|| kept?.reason.clone()),
         message: words.map(|w| w.message.to_string()).or_else(|| kept?.message.clone()),
@@ -87,7 +87,11 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         container_statuses: listed(&[ContainerKind::Regular]),
         ephemeral_container_statuses: listed(&[ContainerKind::Ephemeral]),
         ..api::PodStatus::default()
+    };
+    if input.stopped && stays.is_none() {
+        containers::end_unstarted(&mut status);
     }
+    status
 }
 
 /// The node's addresses, or those of the previous status while they are not known.

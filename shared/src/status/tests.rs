@@ -388,3 +388,41 @@ fn an_ephemeral_container_is_listed_apart_and_counts_for_nothing() {
         assert_eq!(names(status.init_container_statuses), [""; 0]);
     }
 }
+
+/// As the kubelet's status manager finishes the status of a pod that has terminated.
+#[test]
+fn containers_of_a_terminated_pod_that_never_started_wait_for_nothing() {
+    use ContainerKind::{Init, Regular};
+    let unknown = "ContainerStatusUnknown 137";
+    for (containers, expected) in [
+        (vec![(Regular, Is::New)], vec![unknown]),
+        (vec![(Regular, Is::Done(1)), (Regular, Is::New)], vec!["Error 1", unknown]),
+        (vec![(Init, Is::New), (Regular, Is::New)], vec![unknown, "waiting"]),
+        (
+            vec![(Init, Is::Done(1)), (Init, Is::New), (Regular, Is::New)],
+            vec!["Error 1", "waiting", "waiting"],
+        ),
+        (vec![(Init, Is::New), (Init, Is::Done(1))], vec![unknown, "Error 1"]),
+        (vec![(Init, Is::Done(0)), (Regular, Is::New)], vec!["Completed 0", unknown]),
+    ] {
+        let regular = containers.iter().filter(|(kind, _)| *kind == Regular).count();
+        let all = containers.iter().enumerate();
+        let all = all.map(|(i, (kind, is))| container(&format!("c{i}"), *kind, *is)).collect();
+        let (pod, runtime) = (pod(regular, "Always", false), PodRuntimeStatus::new(all));
+        let states = |stopped| {
+            let status = generate(StatusInput { stopped, ..input(&pod, &runtime) });
+            let lists = [status.init_container_statuses, status.container_statuses];
+            let states = lists.into_iter().flatten().flatten().map(|one| one.state.unwrap());
+            let states = states.map(|state| match state.terminated {
+                Some(exit) => format!("{} {}", exit.reason.unwrap(), exit.exit_code),
+                None => "waiting".to_owned(),
+            });
+            states.collect::<Vec<_>>()
+        };
+        assert_eq!(states(true), expected, "{containers:?}");
+        assert!(
+            !states(false).contains(&unknown.to_owned()),
+            "{containers:?} before it is stopped"
+        );
+    }
+}
