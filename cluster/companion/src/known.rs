@@ -396,6 +396,12 @@ impl PodIndex {
         self.pods.lock().get(uid).is_some_and(KnownEntry::runs_on)
     }
 
+    /// Whether the API server says that the pod is to end, has completed, or is gone: a kubelet that it has told starts
+    /// nothing of the pod.
+    pub(super) fn is_ending(&self, uid: &PodUid) -> bool {
+        self.pods.lock().get(uid).is_none_or(KnownEntry::is_ending)
+    }
+
     /// Records whether the pod's stop has begun, or a run of it.
     pub(super) fn set_stop_begun(&self, uid: &PodUid, begun: bool) {
         if let Some(entry) = self.pods.lock().get_mut(uid) {
@@ -500,6 +506,11 @@ impl KnownEntry {
 
     fn is_open(&self) -> bool {
         !self.gone && matches!(self.claim, Some((_, ClaimVerdict::Open)))
+    }
+
+    fn is_ending(&self) -> bool {
+        let is_deleted = self.newest.metadata.deletion_timestamp.is_some();
+        self.gone || is_deleted || facts::has_completed(&self.newest)
     }
 
     fn runs_on(&self) -> bool {

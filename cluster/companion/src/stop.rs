@@ -3,6 +3,7 @@
 //! Several tasks run concurrently, and the first to finish ends the stop: requests to the API
 //! server, checks whether the pod is gone, and the stop of its containers through the container runtime.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,6 +177,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
                 error = self.ask(&pod, &grace, &request) => return Err(error),
                 never = request.keep_time(grace.clone()) => match never {},
+                never = self.hear_end(uid, &request) => match never {},
             }
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
@@ -190,6 +192,16 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         stopped.afterwards = request.afterwards.clone();
         stopped.remark = request.into_remark();
         Ok(stopped)
+    }
+
+    /// Records when the API server tells the pod's end: from then on it tells the kubelet as well. Never returns.
+    async fn hear_end(&self, uid: &PodUid, request: &StopRequest) -> Infallible {
+        let mut news = self.known.news(uid);
+        while !self.known.is_ending(uid) {
+            heard(&mut news).await;
+        }
+        request.told();
+        pending().await
     }
 
     /// Resolves when the pod's containers have stopped for good: the API server reports it and the container

@@ -176,7 +176,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let spent = begun.elapsed();
         if ends.is_none() {
             let is_evicted = self.is_evicted_first(pod).await;
-            request.may_object(is_evicted || !facts::responders(pod).is_empty());
             if is_evicted {
                 ends = self.evict(pod, &mut grace, spent, request).await;
             }
@@ -331,6 +330,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let refused = match answer {
                 Ok(()) => {
                     self.outage.worked();
+                    request.denied(false);
                     return Ok(now + left);
                 }
                 Err(refused) => refused,

@@ -77,9 +77,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             StopStep::BesideKubelet => {
                 request.stopping();
                 match self.stop_within(pod, runtime_uid, grace, false).await {
-                    // A kubelet that does not know of the end yet may be about to start them.
+                    // A kubelet that has just learnt of the end may have been about to start them.
                     Ok(stopped) if !stopped.ran => pending().await,
-                    Ok(_) => self.stay_ended(runtime_uid, request).await,
+                    Ok(_) => true,
                     Err(error) => {
                         tracing::debug!(pod = %pod.pod_ref(), "left to the kubelet: {error}");
                         false
@@ -87,7 +87,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
             }
             StopStep::InsteadOfKubelet(absence) => {
-                if absence == Absence::Api && self.is_accepted_before_hold(grace, request).await {
+                if absence == Absence::Api && self.learns_before_hold(pod, grace, request).await {
                     return false;
                 }
                 self.kubelet.hold().await;
@@ -107,12 +107,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Waits until the kubelet runs no more hooks, which its end would cut short, but at most half of the grace period.
-    /// Returns whether the API server accepts the pod's own end meanwhile. Cancel-safe.
-    async fn is_accepted_before_hold(&self, grace: &Grace, request: &StopRequest) -> bool {
+    /// Returns whether it learns of the pod's own end meanwhile. Cancel-safe.
+    async fn learns_before_hold(&self, pod: &Pod, grace: &Grace, request: &StopRequest) -> bool {
+        let has_hooks = facts::has_pre_stop(pod);
         tokio::select! {
             biased;
             () = self.kubelets_hooks.closed() => false,
-            () = request.until(|asked| asked.accepted.is_some()) => true,
+            () = request.until(|asked| asked.reaches_kubelet(has_hooks)) => true,
             () = sleep(grace.remaining() / 2) => false,
         }
     }
@@ -120,13 +121,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Resolves with the step that follows `step`, as soon as it is another one. Cancel-safe.
     async fn step_after(&self, step: StopStep, pod: &Pod, request: &StopRequest) -> StopStep {
         let (mut going_down, mut kubelet) = (self.config.going_down.clone(), self.kubelet.watch());
-        let mut asked = request.watch();
+        let (mut asked, has_hooks) = (request.watch(), facts::has_pre_stop(pod));
         loop {
             let is_going_down = *going_down.borrow_and_update();
             kubelet.mark_unchanged();
             let now = *asked.borrow_and_update();
-            // Once the request is accepted, nothing depends on whether the server answers.
-            let is_open = is_going_down && now.accepted.is_none();
+            // Once the kubelet learns of the request, nothing depends on whether the server answers.
+            let is_open = is_going_down && !now.reaches_kubelet(has_hooks);
             let mut api = is_open.then(|| self.outage.verdict());
             let next = next_step(StopView {
                 is_going_down,
@@ -134,11 +135,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 is_found: self.known.is_found(pod.uid()),
                 is_kubelet_held: self.kubelet.is_held(),
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
-                is_accepted: now.accepted.is_some(),
+                reaches_kubelet: now.reaches_kubelet(has_hooks),
                 is_late: now.is_late,
                 is_denied: now.is_denied,
-                may_object: now.may_object,
-                has_hooks: facts::has_pre_stop(pod),
+                has_hooks,
                 is_untold: now.is_untold,
                 is_over: now.is_over,
             });

@@ -4,13 +4,13 @@
 //!
 //! | the API server | the pod | who stops its containers |
 //! |---|---|---|
-//! | answers | no preStop hook, and nothing may object | winddown, at once, beside the request |
-//! | answers | no preStop hook, something may object | winddown, as soon as the request is accepted |
+//! | answers | no preStop hook | winddown, as soon as the API server has told the end to those that watch its pods |
 //! | answers | with a preStop hook | the kubelet, which runs the hook |
-//! | away | any | winddown, hooks included, and the kubelet is held before |
+//! | away, or does not tell the end | any | winddown, hooks included, and the kubelet is held before |
 //! | refuses this pod's end | any | winddown, hooks included, and again if the kubelet restarts them |
 //!
 //! So each hook is run by exactly one of the two: by the kubelet if it can have learnt of the request, otherwise by winddown.
+//! And a kubelet starts nothing again: it learns of the end before it can see an exit.
 
 use tokio::time::Instant;
 
@@ -29,14 +29,12 @@ pub(super) struct StopView {
     pub(super) is_kubelet_held: bool,
     /// What is known of the API server.
     pub(super) api: ApiVerdict,
-    /// Whether the API server has accepted the pod's end.
-    pub(super) is_accepted: bool,
-    /// Whether the API server answers, and has not accepted the end for so long that it is not waited for.
+    /// Whether the kubelet can be relied on to learn of the pod's end.
+    pub(super) reaches_kubelet: bool,
+    /// Whether the API server answers, and has not accepted or not told the end for so long that it is not waited for.
     pub(super) is_late: bool,
     /// Whether it refuses the end of this pod.
     pub(super) is_denied: bool,
-    /// Whether a budget, a responder or a controller may object to the end; `None` while that is not known.
-    pub(super) may_object: Option<bool>,
     /// Whether the pod has preStop hooks.
     pub(super) has_hooks: bool,
     /// Whether the kubelet was told a later end than that of the grace period.
@@ -89,10 +87,10 @@ pub(super) fn next_step(view: StopView) -> StopStep {
             return StopStep::InsteadOfKubelet(Absence::Kubelet);
         }
         let is_late = view.is_late && !view.is_denied;
-        if !view.is_accepted && (view.api == ApiVerdict::Away || is_late) {
+        if !view.reaches_kubelet && (view.api == ApiVerdict::Away || is_late) {
             return StopStep::InsteadOfKubelet(Absence::Api);
         }
-        if !view.is_accepted && view.is_late {
+        if !view.reaches_kubelet && view.is_late {
             return StopStep::DespiteKubelet(Absence::Denied);
         }
         if view.is_over && !view.is_untold {
@@ -103,9 +101,7 @@ pub(super) fn next_step(view: StopView) -> StopStep {
     if view.is_over && view.is_untold {
         return StopStep::DespiteKubelet(Absence::Untold);
     }
-    let is_agreed =
-        view.is_accepted || (view.may_stop_without_api && view.may_object == Some(false));
-    match is_agreed && !view.has_hooks {
+    match view.reaches_kubelet && !view.has_hooks {
         true => StopStep::BesideKubelet,
         false => StopStep::Wait,
     }
@@ -128,10 +124,9 @@ mod tests {
         is_found: false,
         is_kubelet_held: false,
         api: ApiVerdict::Answers,
-        is_accepted: false,
+        reaches_kubelet: false,
         is_late: false,
         is_denied: false,
-        may_object: Some(false),
         has_hooks: false,
         is_untold: false,
         is_over: false,
@@ -140,51 +135,39 @@ mod tests {
     #[test]
     fn a_pod_is_stopped_by_the_one_who_can_as_soon_as_nothing_objects() {
         let away = StopView { api: ApiVerdict::Away, ..CALM };
-        let asked = StopView { may_object: Some(true), ..CALM };
         let hooks = StopView { has_hooks: true, ..CALM };
         let wait = StopView { may_stop_without_api: false, ..CALM };
         let instead = InsteadOfKubelet;
         for (what, view, wanted) in [
-            ("nothing objects", CALM, BesideKubelet),
-            (
-                "the server is not probed yet",
-                StopView { api: ApiVerdict::Unknown, ..CALM },
-                BesideKubelet,
-            ),
-            ("the budgets are not known yet", StopView { may_object: None, ..CALM }, Wait),
-            ("a budget may object", asked, Wait),
-            ("it has agreed", StopView { is_accepted: true, ..asked }, BesideKubelet),
+            ("not told", CALM, Wait),
+            ("the server is not probed yet", StopView { api: ApiVerdict::Unknown, ..CALM }, Wait),
+            ("told", StopView { reaches_kubelet: true, ..CALM }, BesideKubelet),
             ("a hook, not accepted", hooks, Wait),
-            ("a hook, accepted", StopView { is_accepted: true, ..hooks }, Wait),
+            ("a hook, accepted", StopView { reaches_kubelet: true, ..hooks }, Wait),
             (
                 "a hook, time over",
-                StopView { is_accepted: true, is_over: true, ..hooks },
+                StopView { reaches_kubelet: true, is_over: true, ..hooks },
                 DespiteKubelet(Absence::Late),
             ),
             (
                 "a hook, a shorter grace that was not told",
-                StopView { is_accepted: true, is_untold: true, is_over: true, ..hooks },
+                StopView { reaches_kubelet: true, is_untold: true, is_over: true, ..hooks },
                 DespiteKubelet(Absence::Untold),
             ),
             ("away", away, instead(Absence::Api)),
             ("away, with a hook", StopView { has_hooks: true, ..away }, instead(Absence::Api)),
-            (
-                "away, a budget unknown",
-                StopView { may_object: None, ..away },
-                instead(Absence::Api),
-            ),
-            ("away after it accepted", StopView { is_accepted: true, ..away }, BesideKubelet),
+            ("away after it told", StopView { reaches_kubelet: true, ..away }, BesideKubelet),
             (
                 "away after it accepted, with a hook",
-                StopView { is_accepted: true, has_hooks: true, ..away },
+                StopView { reaches_kubelet: true, has_hooks: true, ..away },
                 Wait,
             ),
             (
-                "answers, but does not accept",
-                StopView { is_late: true, ..asked },
+                "answers, but does not accept or tell",
+                StopView { is_late: true, ..CALM },
                 instead(Absence::Api),
             ),
-            ("refuses, not late", StopView { is_denied: true, ..asked }, Wait),
+            ("refuses, not late", StopView { is_denied: true, ..CALM }, Wait),
             (
                 "refuses",
                 StopView { is_late: true, is_denied: true, ..hooks },
@@ -203,11 +186,11 @@ mod tests {
             ("never listed", StopView { is_found: true, ..away }, instead(Absence::Unlisted)),
             ("waits for the server", wait, Wait),
             ("waits, away", StopView { api: ApiVerdict::Away, is_over: true, ..wait }, Wait),
-            ("waits, accepted", StopView { is_accepted: true, ..wait }, BesideKubelet),
+            ("waits, told", StopView { reaches_kubelet: true, ..wait }, BesideKubelet),
             (
                 "waits, a hook, a shorter grace that was not told",
                 StopView {
-                    is_accepted: true,
+                    reaches_kubelet: true,
                     is_untold: true,
                     is_over: true,
                     has_hooks: true,

@@ -32,6 +32,8 @@ pub(crate) struct StopRequest {
 pub(super) struct StopProgress {
     /// When the API server accepted a request.
     pub(super) accepted: Option<Instant>,
+    /// Whether the API server has told the pod's end to those that watch its pods, as the kubelet does.
+    pub(super) is_told: bool,
     /// When the API server was first asked to delete the pod, whatever else may object.
     pub(super) deleting: Option<Instant>,
     /// When the container runtime was first asked to stop the containers.
@@ -40,9 +42,7 @@ pub(super) struct StopProgress {
     pub(super) instead: Option<Instant>,
     /// Whether winddown runs the pod's hooks, and the kubelet, which would run them too, is not held.
     pub(super) runs_hooks: bool,
-    /// Whether a budget, a responder or a controller may object; `None` while that is not known.
-    pub(super) may_object: Option<bool>,
-    /// Whether the API server has not accepted a deletion in the time that a stop waits for that.
+    /// Whether the time is over in which a stop waits for the API server to accept a deletion, and to tell it.
     pub(super) is_late: bool,
     /// Whether it refuses to delete this pod, as its newest answer says, and not for want of a right.
     pub(super) is_denied: bool,
@@ -54,6 +54,12 @@ pub(super) struct StopProgress {
 }
 
 impl StopProgress {
+    /// Whether the kubelet can be relied on to learn of the pod's end. One that runs hooks may have learnt of it as soon as
+    /// it is accepted; of any other it has to have been told, before it sees an exit and starts the container again.
+    pub(super) fn reaches_kubelet(&self, has_hooks: bool) -> bool {
+        self.is_told || (has_hooks && self.accepted.is_some())
+    }
+
     /// When the containers were first asked to stop, as far as that can be known here.
     pub(super) fn signalled_at(&self) -> Option<Instant> {
         self.accepted.into_iter().chain(self.stopping).min()
@@ -81,6 +87,11 @@ impl StopRequest {
         self.first(|asked| &mut asked.accepted);
     }
 
+    /// Records that the API server has told the pod's end.
+    pub(super) fn told(&self) {
+        self.asked.send_modify(|asked| asked.is_told = true);
+    }
+
     /// Records that the API server is asked to delete the pod. The first time counts.
     pub(super) fn deleting(&self) {
         self.first(|asked| &mut asked.deleting);
@@ -99,11 +110,6 @@ impl StopRequest {
     /// Records whether winddown runs the pod's hooks beside a kubelet that would run them too.
     pub(super) fn runs_hooks(&self, runs: bool) {
         self.asked.send_modify(|asked| asked.runs_hooks = runs);
-    }
-
-    /// Records whether something may object to the pod's end.
-    pub(super) fn may_object(&self, may: bool) {
-        self.asked.send_modify(|asked| asked.may_object = Some(may));
     }
 
     /// Records when the time of the API server and of the kubelet is over. Never returns.

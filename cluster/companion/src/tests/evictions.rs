@@ -246,47 +246,71 @@ async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn containers_are_stopped_beside_the_request_if_nothing_may_object_and_else_when_it_is_accepted()
- {
+async fn containers_are_stopped_when_the_api_server_tells_the_end_and_not_before() {
     let hook = json!({"spec": {"containers": [
         {"name": "a", "image": "x", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
     ]}});
     let budget = json!([{
         "metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {}},
     }]);
-    for (what, more, budgets, stopped) in [
-        ("nothing objects", json!({}), json!([]), Some(0)),
-        ("a budget may object", json!({}), budget, Some(700)),
-        ("the kubelet runs its hook", hook, json!([]), None),
+    for (what, more, budgets, lag, stopped) in [
+        ("nothing objects", json!({}), json!([]), 0, Some(700)),
+        ("a budget may object", json!({}), budget, 0, Some(700)),
+        ("the watches lag", json!({}), json!([]), 400, Some(1100)),
+        ("the kubelet runs its hook", hook, json!([]), 0, None),
     ] {
         let (world, core) = World::new([pod("web", more)]).await;
         world.set_budgets(budgets);
         world.state().answers_after = Duration::from_millis(700);
+        world.state().tells_end_after = Duration::from_millis(lag);
         world.state().kernel_tells = true;
         world.set_going_down();
         let (took, _) = stop(&core, "web", 30).await;
-        assert_eq!(took, 2, "{what}");
+        assert_eq!(took, (2700 + lag) / 1000, "{what}");
         assert_eq!(world.first_ms("stop uid-web"), stopped, "{what}: {:?}", world.log());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_exited_is_done_only_when_its_end_is_accepted_and_nothing_was_started_again()
-{
-    let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_budgets(json!([]));
-    world.state().answers_after = secs(5);
-    world.state().kernel_tells = true;
-    world.set_going_down();
-    let stopping = {
-        let core = core.clone();
-        tokio::spawn(async move { stop(&core, "web", 30).await })
-    };
-    // The kubelet does not know of the end yet: it starts the container again, a second after the exit.
-    sleep(secs(4)).await;
-    assert!(world.has_running("web") && !stopping.is_finished());
-    let (took, stopped) = stopping.await.unwrap();
-    assert!(took >= 7, "{took}: {:?}", world.log());
-    stopped.unwrap();
-    assert!(!world.has_running("web"));
+async fn a_kubelet_that_learns_late_of_a_pods_end_does_not_start_it_again() {
+    for (answer, lag) in [(0, 0), (5, 0), (0, 5), (4, 4)] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_budgets(json!([]));
+        world.state().takes = secs(0);
+        world.state().answers_after = secs(answer);
+        world.state().tells_end_after = secs(lag);
+        world.state().kernel_tells = true;
+        world.set_going_down();
+        let (took, stopped) = stop(&core, "web", 30).await;
+        assert_eq!((took, stopped.unwrap().remark), (answer + lag, None));
+        sleep(secs(3)).await;
+        let log = world.log();
+        assert!(log.iter().all(|line| !line.contains("again")), "{log:?}");
+        assert!(log.iter().all(|line| !line.contains("stop the kubelet")), "{log:?}");
+    }
+}
+
+/// No watch tells the end: the kubelet, which may not learn of it either, is stopped before it can start the pod again.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_accepted_and_not_told_is_waited_for_a_third_of_the_grace() {
+    for goes_away in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_budgets(json!([]));
+        world.state().tells_end_after = secs(1000);
+        world.set_going_down();
+        let stopping = {
+            let core = core.clone();
+            tokio::spawn(async move { stop(&core, "web", 30).await })
+        };
+        sleep(secs(1)).await;
+        world.set_api_away(goes_away);
+        stopping.await.unwrap().1.unwrap();
+        let wanted = if goes_away { 1 } else { 10 };
+        let log = world.log();
+        let both = [
+            format!("{wanted}: stop the kubelet"),
+            format!("{wanted}: stop uid-web {}", 30 - wanted),
+        ];
+        assert_eq!(log[1..], both);
+    }
 }

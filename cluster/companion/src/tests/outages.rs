@@ -135,7 +135,7 @@ async fn an_api_server_that_falls_silent_is_found_out_in_300_ms_and_costs_no_pod
         "metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {}},
     }]);
     for (what, more, budgets, stopped) in [
-        ("nothing objects", json!({}), json!([]), 0),
+        ("nothing objects", json!({}), json!([]), 300),
         ("a budget may object", json!({}), budget, 300),
         ("a hook", hook, json!([]), 300),
     ] {
@@ -166,8 +166,8 @@ async fn an_api_server_that_has_just_answered_and_has_many_pods_to_stop_has_a_se
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_third_of_the_grace() {
-    // The kubelet, which knows of no end, starts the container again a second after its exit.
-    for (grace, wanted, ended) in [(9, 3_u64, 4), (60, 10, 11), (2, 1, 1)] {
+    // The kubelet, which knows of no end, would start the container again.
+    for (grace, wanted, ended) in [(9, 3_u64, 4), (60, 10, 11), (2, 1, 2)] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
         world.set_budgets(json!([]));
         world.state().takes = secs(1);
@@ -175,8 +175,10 @@ async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_th
         world.set_going_down();
         let (took, stopped) = stop(&core, "web", grace).await;
         stopped.unwrap();
-        assert_eq!(world.first_ms("stop uid-web"), Some(0), "its grace has begun");
-        assert_eq!(world.first_ms("stop the kubelet"), Some(u128::from(wanted) * 1000), "{grace}");
+        let wanted = Some(u128::from(wanted) * 1000);
+        assert_eq!(world.first_ms("stop the kubelet"), wanted, "{grace}");
+        assert_eq!(world.first_ms("stop uid-web"), wanted, "{grace}");
+        assert!(world.first_ms("start uid-web").is_none(), "{:?}", world.log());
         assert_eq!(took, ended, "{:?}", world.log());
     }
 }

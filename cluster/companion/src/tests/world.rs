@@ -66,6 +66,9 @@ pub(super) struct State {
     pub(super) silent: bool,
     /// How long the API server takes to answer a request that changes something.
     pub(super) answers_after: Duration,
+    /// How long after that the watches tell it, also to the kubelet; and the pods whose end that knows.
+    pub(super) tells_end_after: Duration,
+    learnt: HashSet<PodUid>,
     pub(super) kubelet_dead: bool,
     pub(super) runtime_away: bool,
     /// Whether the service manager can stop the kubelet, and whether it has.
@@ -307,8 +310,23 @@ impl World {
         pod.metadata.deletion_grace_period_seconds = Some(seconds);
         pod.metadata.deletion_timestamp = Some(Time(self.wall().now().checked_add(grace).unwrap()));
         let pod = pod.clone();
-        state.tell(Event::Apply(pod));
-        let end = now + takes.min(grace);
+        let told = now + state.tells_end_after;
+        let is_at_once = told == now;
+        drop(state);
+        let (world, name) = (self.clone(), uid.clone());
+        let tell = async move {
+            sleep_until(told).await;
+            let mut state = world.state();
+            state.learnt.insert(name);
+            state.tell(Event::Apply(pod));
+        };
+        if is_at_once {
+            let _ = tell.now_or_never();
+        } else {
+            tokio::spawn(tell);
+        }
+        let mut state = self.state();
+        let end = told + takes.min(grace);
         let sooner = state.kill_at.get(uid).is_none_or(|known| end < *known);
         if !sooner {
             return;
@@ -370,15 +388,16 @@ impl World {
     /// Restarts the pod's container once, as a kubelet does that was not asked to stop the pod.
     fn start_again(&self, uid: &PodUid) {
         let state = self.state();
-        let ends = |pod: &api::Pod| pod.metadata.deletion_timestamp.is_some();
         let is_there = !state.kubelet_dead && !state.kubelet_stopped;
-        if !is_there || state.objects.get(uid).is_none_or(ends) {
+        let learnt = state.learnt.contains(uid) || !state.objects.contains_key(uid);
+        if !is_there || learnt {
             return;
         }
         drop(state);
         let (world, uid) = (self.clone(), uid.clone());
         tokio::spawn(async move {
             tokio::time::sleep(secs(1)).await;
+            world.note(&format!("start {} again", uid.as_str()));
             world.state().running.insert(uid);
         });
     }
