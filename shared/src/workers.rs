@@ -347,7 +347,8 @@ impl<S: PodSyncer> WorkersShared<S> {
         view: RuntimeView,
     ) -> KillWait {
         let (label, is_static) = (pod.pod_ref().clone(), pod.is_static());
-        let (wait, wake, settled) = {
+        let uid = label.uid.clone();
+        let (wait, mut wake, settled) = {
             let mut state = self.state.lock();
             let (wait, wake) = if pod.is_runtime_only() {
                 let pod = RuntimePod::of_stand_in(&pod);
@@ -367,6 +368,7 @@ impl<S: PodSyncer> WorkersShared<S> {
                     grace: *grace,
                     status: request.status.clone(),
                 });
+                wake = self.state.lock().recorded(&uid);
             }
             KillWait::Ending { grace, shortened: true, .. } => {
                 self.observer.grace_shortened(&label, *grace);

@@ -110,6 +110,8 @@ pub(super) struct Ending {
     pub(super) acknowledged: bool,
     /// Whether an earlier agent has recorded that the pod has terminated.
     pub(super) is_recorded: bool,
+    /// Whether the request is being recorded: until then nothing is asked of the pod.
+    pub(super) is_held: bool,
     /// Shortens the grace period of the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
     /// Notifies those that wait for the termination.
@@ -129,6 +131,7 @@ impl Ending {
             status: watch::Sender::default(),
             acknowledged: false,
             is_recorded: false,
+            is_held: false,
             in_flight: None,
             done: EndSender::new(),
         }
@@ -196,14 +199,16 @@ impl Record {
         self.queue.pending = Some(update);
     }
 
-    /// Moves to `Terminating` and cancels the sync call in flight.
+    /// Moves to `Terminating`. The sync call in flight is cancelled when the pod is woken.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: Option<KillReason>) {
         self.lifecycle = Lifecycle::Terminating;
         self.queue.failures = 0;
         self.ending = Some(Box::new(Ending::new(now, reason)));
-        if let Some(cancel) = self.cancel.take() {
-            cancel.notify_one();
-        }
+    }
+
+    /// Whether its next step has to wait until the request to terminate it is recorded.
+    pub(super) fn is_held(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.is_held)
     }
 
     /// Sets the grace period and passes an earlier end on to the stop call in flight. If the end was promised before, it

@@ -148,7 +148,8 @@ impl WorkersState {
         self.wake(uid)
     }
 
-    /// Applies a request to terminate `pod`, whether it is known or not.
+    /// Applies a request to terminate `pod`, whether it is known or not. If that begins the termination, nothing is asked
+    /// of the pod before [`recorded`](Self::recorded), unless the request is recorded already.
     pub(super) fn kill(
         &mut self,
         pod: Pod,
@@ -187,6 +188,8 @@ impl WorkersState {
             }
             record.begin_ending(now, Some(request.reason));
         }
+        // What comes with an update, which has a time, is known to the pod's source, and recorded nowhere.
+        let is_held = began && since.is_none() && !request.is_recorded;
         let current = record.ending.as_ref().and_then(|e| e.grace);
         // The request's object may carry a newer deletion grace period than the consumed one. A
         // pod's own grace period counts only if neither has one: a deletion may grant more.
@@ -207,13 +210,20 @@ impl WorkersState {
             }
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;
+            ending.is_held |= is_held;
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began, shortened);
         (wait, self.wake(&uid))
     }
 
-    /// Applies a request to terminate a pod that only the runtime knows.
+    /// Takes note that the request that began the termination of a pod is recorded: now the pod may be asked.
+    pub(super) fn recorded(&mut self, uid: &PodUid) -> Option<Wake> {
+        self.records.get_mut(uid)?.ending.as_mut()?.is_held = false;
+        self.wake(uid)
+    }
+
+    /// Like [`kill`](Self::kill), of a pod that only the runtime knows.
     pub(super) fn kill_runtime_pod(
         &mut self,
         pod: RuntimePod,
@@ -263,6 +273,9 @@ impl WorkersState {
         let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
         let grace = request.left_of(grace, now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
+        if let Some(ending) = record.ending.as_mut() {
+            ending.is_held |= began && !request.is_recorded;
+        }
         record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();
         let wait = ending_wait(record, grace, began, shortened);
@@ -306,9 +319,14 @@ impl WorkersState {
         self.records.get_mut(uid).filter(|r| r.generation == generation)
     }
 
-    /// Marks the record as busy and returns the task to spawn, unless a task is already running.
+    /// Marks the record as busy and returns the task to spawn, unless a task is already running. Cancels the sync of a pod
+    /// that has to terminate.
     fn wake(&mut self, uid: &PodUid) -> Option<Wake> {
-        let record = self.records.get_mut(uid)?;
+        let record = self.records.get_mut(uid).filter(|record| !record.is_held())?;
+        if let Some(cancel) = record.cancel.take_if(|_| record.lifecycle >= Lifecycle::Terminating)
+        {
+            cancel.notify_one();
+        }
         if record.queue.busy || record.queue.pending.is_none() {
             return None;
         }

@@ -115,7 +115,9 @@ impl WorkersState {
         now: Instant,
     ) -> Option<PodWork> {
         let record = self.records.get_mut(uid).filter(|r| r.generation == generation)?;
-        let Some(pending) = record.queue.pending.take() else {
+        let is_held = record.is_held();
+        // If it is held, it is woken later.
+        let Some(pending) = record.queue.pending.take_if(|_| !is_held) else {
             record.queue.busy = false;
             return None;
         };

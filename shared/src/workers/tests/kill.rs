@@ -232,3 +232,38 @@ fn the_smallest_grace_anybody_asked_for_applies() {
         assert_eq!(got, secs(expected), "{:?}", (current, spec, deletion, asked));
     }
 }
+
+/// Notes the order, and takes its time as a write to a file may.
+#[derive(Clone, Default)]
+struct SlowRecorder(std::sync::Arc<std::sync::Mutex<Vec<&'static str>>>);
+
+impl crate::Recorder for SlowRecorder {
+    #[allow(clippy::disallowed_methods, reason = "a write blocks its thread as well")]
+    fn record(&self, event: &Event) {
+        let what = match event {
+            Event::KillRequested { .. } => {
+                std::thread::sleep(Duration::from_millis(300));
+                "requested"
+            }
+            Event::PodStopped { .. } => "stopped",
+            _ => return,
+        };
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+/// What keeps the requests for the next agent hears of the request before the pod is asked: also if a sync is in progress,
+/// and if it ends meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_recorded_before_the_pod_is_asked_also_in_the_middle_of_a_sync() {
+    for sync_takes in [secs(60), Duration::from_millis(200)] {
+        let (syncer, recorder) = (crate::testing::FakeSyncer::default(), SlowRecorder::default());
+        let workers = super::PodWorkers::new(syncer.clone(), std::sync::Arc::new(recorder.clone()));
+        syncer.script(&uid("a"), Script { sync_takes, ..Script::default() });
+        workers.update(UpdateKind::Create, pod("a"), None);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(syncer.steps(&uid("a")), [SyncStep::Sync(UpdateKind::Create)]);
+        workers.kill_pod(pod("a"), request()).await.unwrap();
+        assert_eq!(*recorder.0.lock().unwrap(), ["requested", "stopped"], "{sync_takes:?}");
+    }
+}
