@@ -150,13 +150,18 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
         let ends = pod.metadata.deletion_timestamp.is_some();
         let view = self.inner.view(&pod, ends);
-        let created = (kind == UpdateKind::Create).then(|| pod.uid().clone());
-        let (wake, settled) = {
+        let uid = pod.uid().clone();
+        let (wake, settled, is_more) = {
             let mut state = self.inner.state.lock();
+            let is_more = !ends && !state.records.contains_key(&uid);
             let wake = state.update(kind, pod, mirror, view, Instant::now());
-            (wake, created.is_some_and(|uid| state.is_ready_to_restart(&uid)))
+            let settled = kind == UpdateKind::Create && state.is_ready_to_restart(&uid);
+            (wake, settled, is_more)
         };
         self.inner.spawn(wake);
+        if is_more {
+            self.inner.more_known.send_modify(|n| *n += 1);
+        }
         if ends {
             // A pod with nothing to stop terminates at once.
             self.inner.ends.send_modify(|n| *n += 1);

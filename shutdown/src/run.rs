@@ -292,8 +292,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         self.unasked.held_back = None;
         self.unasked.survivors.clear();
         self.work(WorkPlace::Before(self.groups.len())).await?;
-        self.kills.overdue.clear();
-        self.answers(Wait::End).await?;
+        self.answers_of_all().await?;
         self.take_unseen_ends().await;
         self.work(WorkPlace::AfterPods).await
     }

@@ -59,7 +59,9 @@ impl FakeKiller {
 
     /// Adds an active pod.
     pub fn add(&self, pod: Pod) {
-        self.0.lock().active.push(pod);
+        let mut state = self.0.lock();
+        state.active.push(pod);
+        state.more_known.send_modify(|n| *n += 1);
     }
 
     /// Adds a running pod that is in no source.

@@ -131,6 +131,11 @@ async fn what_runs_is_not_known_before_it_was_reported() {
     more.mark_unchanged();
     b.workers.note_running(RunningPods::known(Vec::new()));
     assert!(!more.has_changed().unwrap(), "nothing more is known");
+    b.create(&pod("new"));
+    assert!(more.has_changed().unwrap(), "a pod has come");
+    more.mark_unchanged();
+    b.create(&pod("new"));
+    assert!(!more.has_changed().unwrap(), "it was known");
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,6 +134,23 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         self.answers(Wait::More).await
     }
 
+    /// Waits until all pods have terminated, or the time is over. Pods that come meanwhile are asked while there is time,
+    /// and in the report in any case.
+    pub(super) async fn answers_of_all(&mut self) -> Result<(), Cancelled> {
+        loop {
+            self.kills.overdue.clear();
+            self.answers(Wait::End).await?;
+            if !self.discovery.more_known.has_changed().unwrap_or(false) {
+                return Ok(());
+            }
+            self.look_again();
+            if let Some(group) = self.next_group(self.groups.len()) {
+                let batch = self.due(group);
+                self.round(group, batch).await?;
+            }
+        }
+    }
+
     /// Marks pods of an earlier agent's run that are not listed as gone.
     pub(super) fn settle_missing(&mut self) {
         if self.discovery.missing.is_empty() {

@@ -197,7 +197,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 Some(answer) = self.work.tasks.join_next_with_id() => self.take_work(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(self.params.context.as_mut()) => self.follow().await,
-                () = changed(Some(&mut self.discovery.more_known)), if matches!(wait, Wait::More) => {
+                () = changed(Some(&mut self.discovery.more_known)), if matches!(wait, Wait::More | Wait::End) => {
+                    // It stays news until somebody looks again.
+                    self.discovery.more_known.mark_changed();
                     return Ok(());
                 }
                 () = sleep_until(self.notes.due.unwrap_or(until)), if self.notes.due.is_some() => {
