@@ -10,6 +10,7 @@
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.asked    exists if a stop of the pod asked the run to stop
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.unready  exists if the run was not ready
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.hook     exists if the run's postStart hook was not over
+//! STATE/pods/UID/messages/CONTAINER/ATTEMPT.cut-short exists if the run was stopped to be started again
 //! STATE/pods/UID/messages/CONTAINER/ATTEMPT.process  the run's first process, as JSON
 //! LOGS/NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log      a run's log
 //! ```
@@ -108,6 +109,7 @@ pub(crate) fn noted(config: &CriConfig, uid: &PodUid, container: &str, attempt: 
         asked: asked(config, uid, container, attempt).exists(),
         unready: holds(RunNote::Unready),
         hook: holds(RunNote::Hook),
+        cut_short: holds(RunNote::CutShort),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::files;
 use winddown_engine::stopping::unknown_end;
 use winddown_host::regular;
@@ -26,6 +27,9 @@ pub(super) struct EndNote {
     attempt: u32,
     /// Whether a stop of the pod had asked it to.
     asked: bool,
+    /// Whether it was stopped to be started again.
+    #[serde(default)]
+    cut_short: bool,
     exit_code: i32,
     signal: Option<i32>,
     reason: String,
@@ -43,6 +47,7 @@ impl EndNote {
             sandbox: run.own.sandbox.to_string(),
             attempt: run.attempt,
             asked: end.asked,
+            cut_short: run.cut_short,
             exit_code: end.exit.exit_code,
             signal: end.exit.signal,
             reason: end.exit.reason.to_string(),
@@ -93,9 +98,8 @@ pub(super) fn enter(context: &CriContext, state: &mut PodState, name: &str, note
     };
     let note = note.unwrap_or_default();
     let mut run = pod::created(&note.id, note.attempt, &note.sandbox, Duration::ZERO);
-    if note.asked {
-        run.ask(true);
-    }
+    let (asked, cut_short) = (note.asked, note.cut_short);
+    run.recall(NotedRun { asked, cut_short, ..NotedRun::default() });
     run.started_at = exit.started_at;
     observe::finish(&mut run, exit, context);
     run.own.reclaimed = true;

@@ -236,16 +236,14 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
     }
 }
 
-/// Returns what an earlier agent noted on disk about a run. One that a stop of its pod has asked to stop is asked from now
-/// on: whatever its exit code, it has not done its work, and the stop signal is not sent twice.
+/// Returns what an earlier agent noted on disk about a run. One that was asked to stop with its pod, or was cut short, is so
+/// from now on: whatever its exit code, it has not done its work, and the stop signal is not sent twice.
 fn recall(context: &CriContext, entry: &PodEntry, name: &str, id: &str) -> NotedRun {
     let attempt = entry.lock().run(name, id).map(|run| run.attempt);
     let noted = attempt.map(|attempt| dirs::noted(&context.config, entry.uid(), name, attempt));
     let noted = noted.unwrap_or_default();
-    if noted.asked
-        && let Some(run) = entry.lock().run(name, id)
-    {
-        run.ask(true);
+    if let Some(run) = entry.lock().run(name, id) {
+        run.recall(noted);
     }
     noted
 }

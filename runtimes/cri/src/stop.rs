@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_engine::stopping::stop_to_restart;
-use winddown_shared::{EndCause, Grace, RuntimeError, error_chain};
+use winddown_shared::{RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::pod::{self, Dead, PodEntry};
@@ -98,28 +97,6 @@ pub(super) async fn know_what_runs(
     }
     let strays = entry.lock().own.strays.clone();
     end_strays(context, entry, &strays).await
-}
-
-/// Stops all containers of a pod that lost its sandbox and is not being stopped itself.
-pub(super) async fn end_all(
-    context: &Arc<CriContext>,
-    entry: &Arc<PodEntry>,
-    grace: Duration,
-) -> Result<(), RuntimeError> {
-    let names: Vec<Arc<str>> = {
-        let state = entry.lock();
-        let running = state.containers.iter().filter(|c| c.is_running());
-        running.map(|c| Arc::clone(&c.name)).collect()
-    };
-    let ends = names.iter().map(|name| async {
-        stop_to_restart(context, entry, name, EndCause::Pod, Grace::fixed(grace)).await?;
-        let id = entry.lock().container(name).and_then(|c| Some(Arc::clone(&c.run.as_ref()?.id)));
-        if let Some(id) = id {
-            pod::ended(entry, name, &id).await;
-        }
-        Ok(())
-    });
-    join_all(ends).await.into_iter().collect()
 }
 
 /// Stops obsolete containers without a grace period.

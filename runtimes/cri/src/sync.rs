@@ -85,7 +85,7 @@ pub(super) async fn ensure_sandbox(
         context.pods.record_event(entry, None, PodEventKind::SandboxChanged);
     }
     // Containers in a sandbox that is no longer ready are of no use.
-    stop::end_all(context, entry, stopping::grace_of(pod)).await?;
+    stopping::stop_to_start_over(context, entry, stopping::grace_of(pod)).await?;
     // The network may have no second address or device for the new one. If it has, this is no obstacle.
     if let Err(error) = garbage::stop_sandboxes(context, entry).await {
         tracing::warn!(pod = %pod.pod_ref(), error = error_chain(&error), "cannot stop a former sandbox");
@@ -300,6 +300,31 @@ mod tests {
         cri.script("RunPodSandbox", 1, Fault::Slow(Duration::from_millis(1500)));
         runtime.sync_pod(&pod).await.unwrap();
         assert_eq!(cri.running(), ["web/main#0"]);
+    }
+
+    /// What ran in a sandbox that was lost has not done its work, whatever it exits with when it is stopped; and a sidecar
+    /// serves it to the end.
+    #[tokio::test]
+    async fn what_ran_in_a_lost_sandbox_is_stopped_in_its_order_and_runs_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, _, runtime, pod) = scene(dir.path()).await;
+        let mut object = pod.object().clone();
+        let spec = object.spec.as_mut().unwrap();
+        spec.restart_policy = Some("OnFailure".to_owned());
+        let mut proxy = spec.containers[0].clone();
+        (proxy.name, proxy.restart_policy) = ("proxy".to_owned(), Some("Always".to_owned()));
+        spec.init_containers = Some(vec![proxy]);
+        let act = ["act", "never", "0", "0.3", "0"].map(str::to_owned);
+        spec.containers[0].command = Some(act.into());
+        let pod = Pod::new(object).unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        cri.kill_sandboxes();
+        runtime.list_pods().await.unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(cri.running(), ["web/proxy#1", "web/main#1"]);
+        let stops = cri.calls().into_iter().filter(|call| call.starts_with("StopContainer"));
+        assert_eq!(stops.collect::<Vec<_>>(), ["StopContainer main 30", "StopContainer proxy 30"]);
+        assert!(!runtime.has_completed(&pod));
     }
 
     /// Its programs would take the address of the node for their own, and its probes would ask the node.

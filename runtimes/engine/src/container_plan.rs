@@ -17,6 +17,7 @@
 //!   doubling up to 5 min; a run of 10 min resets the backoff ([`CrashBackoff`]).
 //! * A container that exited because a stop of its pod had requested it has not done its work, whatever its exit code:
 //!   when the pod is wanted again it is started again, unless the policy is `Never`.
+//! * So has one that was stopped to be started again, because a probe failed or its sandbox was lost: it has failed.
 //! * An ephemeral container is started once, whatever the other containers do, unless the pod is done.
 //! * When no regular container runs or will run again, nothing is started any more, not even sidecars.
 

@@ -16,6 +16,8 @@ pub struct NotedRun {
     pub unready: bool,
     /// Whether its postStart hook was not over.
     pub hook: bool,
+    /// Whether it was being stopped although its work was not done.
+    pub cut_short: bool,
 }
 
 /// What is noted about a run while it holds, beside the stop signal.
@@ -25,11 +27,13 @@ pub enum RunNote {
     Unready,
     /// Its postStart hook is not over.
     Hook,
+    /// It is stopped to be started again: its exit code does not say that its work is done.
+    CutShort,
 }
 
 impl RunNote {
     /// All notes.
-    pub const ALL: [Self; 2] = [Self::Unready, Self::Hook];
+    pub const ALL: [Self; 3] = [Self::Unready, Self::Hook, Self::CutShort];
 
     /// The name of its file, beside what else names the run.
     #[must_use]
@@ -37,6 +41,7 @@ impl RunNote {
         match self {
             Self::Unready => "unready",
             Self::Hook => "hook",
+            Self::CutShort => "cut-short",
         }
     }
 }

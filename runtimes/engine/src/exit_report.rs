@@ -55,6 +55,7 @@ fn unreported<D: Driver>(
     let mut exits = Vec::new();
     for container in &mut state.containers {
         let Some(run) = container.run.as_mut().filter(|run| !run.undone) else { continue };
+        let exit_code = run.deciding_code(container.kind).unwrap_or_default();
         let Some(end) = run.end.as_mut().filter(|end| !end.asked && !end.reported) else {
             continue;
         };
@@ -68,7 +69,7 @@ fn unreported<D: Driver>(
             exit: end.exit.clone(),
             log: logs.join(files::run_log(&container.name, run.attempt)),
             failure: run.probe_state.failure().map(Into::into),
-            again_in: restart.applies_to(end.exit.deciding_code(container.kind)).then_some(wait),
+            again_in: restart.applies_to(exit_code).then_some(wait),
         });
     }
     exits

@@ -103,7 +103,7 @@ pub async fn ended<B: RunScope>(entry: &PodEntry<B>, name: &str, id: &str) {
 
 /// Resolves when the preStop hook of this run of the container is over. Cancel-safe.
 pub(crate) async fn hook_over<B: RunScope>(entry: &PodEntry<B>, name: &str, id: &str) {
-    let is_over = |run: Option<&mut Run<B>>| run.is_none_or(|run| run.hook_over);
+    let is_over = |run: Option<&mut Run<B>>| run.is_none_or(|run| run.pre_stop.is_over);
     entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;
 }
 

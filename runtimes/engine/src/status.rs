@@ -39,7 +39,7 @@ pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntim
     }));
     let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
     let mut status = PodRuntimeStatus::new(containers);
-    status.starts_over = all.iter().any(|one| one.is_past && one.run.is_some());
+    status.starts_over = all.iter().any(Shown::says_nothing);
     status.started_at = state.started_at;
     status.ips.clone_from(&state.ips);
     status
@@ -57,6 +57,12 @@ struct Shown<'a, B: RunScope> {
 }
 
 impl<B: RunScope> Shown<'_, B> {
+    /// Whether it will be started again although its exit may say that it has done its work.
+    fn says_nothing(&self) -> bool {
+        let is_cut_short = |run: &Run<B>| run.cut_short && self.restart != Restart::Never;
+        self.run.is_some_and(|run| self.is_past || is_cut_short(run))
+    }
+
     fn status(
         &self,
         state: &EnginePodState<B>,
@@ -90,11 +96,10 @@ impl<B: RunScope> Shown<'_, B> {
         initialized: bool,
     ) -> ContainerState {
         let end = self.run.and_then(|run| run.end.as_ref());
+        let code = self.run.and_then(|run| run.deciding_code(self.container.kind));
         let will_restart = self.is_past
             || self.seen == Some(ContainerObservation::Outdated)
-            || end.is_some_and(|end| {
-                self.restart.applies_to(end.exit.deciding_code(self.container.kind))
-            });
+            || code.is_some_and(|code| self.restart.applies_to(code));
         let trouble = self.container.trouble.as_ref().filter(|_| !state.stopping);
         match (running.and_then(|run| run.started_at), end, trouble) {
             (Some(started_at), ..) => ContainerState::Running { started_at },
@@ -125,7 +130,7 @@ struct Progress {
 }
 
 fn progress<B: RunScope>(kind: ContainerKind, run: &Run<B>) -> Progress {
-    let exit_code = run.end.as_ref().map(|end| end.exit.deciding_code(kind));
+    let exit_code = run.deciding_code(kind);
     let ProbeState { started, ready, .. } = &run.probe_state;
     Progress { started: *started, ready: *ready, exit_code }
 }
@@ -233,6 +238,27 @@ mod tests {
             assert!(all.iter().all(|one| one.last_exit.is_none()));
         }
         assert!(!status(&moved("OnFailure", [0, 0]), "x").starts_over, "it is done");
+    }
+
+    /// In a back-off its last exit is all that is shown of it, and would say that the pod has succeeded.
+    #[tokio::test]
+    async fn a_pod_whose_container_was_cut_short_has_not_succeeded_whatever_that_exited_with() {
+        for (policy, starts_over) in [("OnFailure", true), ("Never", false)] {
+            let mut state = moved(policy, [0, 0]);
+            state.own = 0;
+            let run = state.containers[1].run.as_mut().unwrap();
+            run.cut_short = true;
+            run.end.as_mut().unwrap().restart_at = Instant::now() + Duration::from_secs(10);
+            let status = status(&state, "x");
+            let main = &status.containers[1];
+            let shown = main.last_exit.as_ref().map(|exit| exit.exit_code).or(code(&main.state));
+            assert_eq!((status.starts_over, shown), (starts_over, Some(0)), "{policy}");
+            let is_waiting = matches!(main.state, ContainerState::Waiting { .. });
+            assert_eq!(is_waiting, starts_over, "{policy}");
+        }
+        let mut state = moved("OnFailure", [0, 0]);
+        state.containers[1].run.as_mut().unwrap().cut_short = true;
+        assert!(status(&state, "x").starts_over, "with its sandbox");
     }
 
     #[tokio::test]

@@ -26,6 +26,7 @@ use winddown_shared::{
 use crate::action::Action;
 use crate::action_error::ActionError;
 use crate::container_plan;
+use crate::disk_notes::RunNote;
 use crate::driver::{self, Driver, StopTarget, act};
 use crate::entry::StateEntry;
 use crate::pod::{self, EnginePodState, RunScope};
@@ -83,6 +84,27 @@ pub async fn stop<D: Driver>(
     Ok(finish(&mut entry.lock()))
 }
 
+/// Stops all containers of a pod that lost its sandbox and starts over, in their order. Resolves when none runs.
+///
+/// # Errors
+/// A container still runs, or it is unknown whether it does.
+pub async fn stop_to_start_over<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    grace: Duration,
+) -> Result<(), RuntimeError> {
+    let running: Vec<_> =
+        targets(&entry.lock()).into_iter().map(|one| (one.name, one.id)).collect();
+    let ends = running.iter().map(async |(name, id)| {
+        let (why, grace) = (EndCause::Pod, Grace::fixed(grace));
+        stop_one_to_restart(driver, entry, name, (why, true), grace).await?;
+        // It may have been about to be restarted.
+        pod::ended(entry, name, id).await;
+        Ok(())
+    });
+    join_all(ends).await.into_iter().collect()
+}
+
 /// Stops one container that has to be restarted. Does nothing if that is in progress, or if a stop of its pod already
 /// sent it the stop signal. A signal that an earlier agent sent, or an attempt that failed, is followed up.
 ///
@@ -93,6 +115,17 @@ pub async fn stop_to_restart<D: Driver>(
     entry: &driver::Entry<D>,
     name: &str,
     why: EndCause,
+    grace: Grace,
+) -> Result<(), RuntimeError> {
+    stop_one_to_restart(driver, entry, name, (why, false), grace).await
+}
+
+/// Stops one container; `in_order`: a sidecar waits for its turn.
+async fn stop_one_to_restart<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    name: &str,
+    (why, in_order): (EndCause, bool),
     grace: Grace,
 ) -> Result<(), RuntimeError> {
     let (target, failure) = {
@@ -107,7 +140,8 @@ pub async fn stop_to_restart<D: Driver>(
         if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }
-        target.waits_for_others = false;
+        run.cut_short |= why != EndCause::PostStart;
+        target.waits_for_others &= in_order;
         (target, run.probe_state.failure())
     };
     if why != EndCause::Pod {
@@ -160,7 +194,7 @@ fn targets<B: RunScope>(state: &EnginePodState<B>) -> Vec<StopTarget> {
             attempt: run.attempt,
             waits_for_others: container.kind == ContainerKind::Sidecar,
             // Signalled before (an earlier stop was abandoned, or the agent restarted): its hook has already run.
-            pre_stop: pre_stop.filter(|_| run.stop_request.is_none() && !run.hook_over),
+            pre_stop: pre_stop.filter(|_| run.stop_request.is_none() && !run.pre_stop.is_over),
             is_asked: run.stop_request.is_some(),
         })
     };
@@ -187,6 +221,10 @@ async fn end_one<D: Driver>(
     tokio::select! {
         () = pod::ended(entry, name, id) => return Ok(()),
         () = due => {}
+    }
+    if entry.lock().run(name, id).is_some_and(|run| run.cut_short) {
+        // Not sooner: the next agent may find it well and let it go on.
+        driver.note(entry, (name, target.attempt), RunNote::CutShort, true);
     }
     driver.end(entry, &target, last_call.grace_of_signal(grace)).await
 }
@@ -220,7 +258,7 @@ async fn run_hook<D: Driver>(
     {
         let mut state = entry.lock();
         if let Some(run) = state.run(name, id) {
-            run.hook_over = true;
+            run.pre_stop.is_over = true;
         }
         if let (Err(why), Some(record)) = (done, &mut state.stop) {
             record.hook_failed(name, &why);

@@ -20,6 +20,9 @@ pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 /// An exit that is older than this when it is found was reported by the agent that ran then.
 const REPORTED_BY_EARLIER_AGENT: Duration = Duration::from_secs(10);
 
+/// What decides instead of the exit code 0 of a run that was cut short: that of SIGKILL.
+const CUT_SHORT: i32 = 137;
+
 /// A container.
 #[derive(Debug)]
 pub struct Container<B: RunScope> {
@@ -60,10 +63,11 @@ pub struct Run<B: RunScope> {
     pub probe_state: ProbeState,
     /// Whether it is being stopped because it fails.
     pub ending: bool,
-    /// Alive while its preStop hook runs.
-    pub(crate) hook: Weak<()>,
-    /// Whether its preStop hook has run; an abandoned one has not.
-    pub(crate) hook_over: bool,
+    /// Whether this agent or an earlier one stopped it to start it again: it has failed, whatever its exit code. As with a
+    /// kubelet, not so if its postStart hook had failed.
+    pub cut_short: bool,
+    /// Its preStop hook.
+    pub(crate) pre_stop: PreStop,
     /// The request to stop, if it was asked to.
     pub stop_request: Option<RunStopRequest>,
     /// Whether SIGKILL was needed.
@@ -75,6 +79,15 @@ pub struct Run<B: RunScope> {
     pub end: Option<End>,
     /// State of this kind of runtime.
     pub own: B::Run,
+}
+
+/// The preStop hook of a run.
+#[derive(Debug, Default)]
+pub(crate) struct PreStop {
+    /// Alive while it runs.
+    runs: Weak<()>,
+    /// Whether it has run; an abandoned one has not.
+    pub(crate) is_over: bool,
 }
 
 /// A request to stop a run. Whether and when the stop signal was sent is in the record of the stop.
@@ -238,14 +251,13 @@ impl<B: RunScope> Container<B> {
     ) -> ContainerObservation {
         let Some(run) = &self.run else { return ContainerObservation::Never };
         let is_outdated = self.is_outdated();
-        let Some(end) = &run.end else {
+        let Some((end, exit_code)) = run.end.as_ref().zip(run.deciding_code(rule.kind)) else {
             return match run.started_at {
                 None => ContainerObservation::Never,
                 Some(_) => run.probe_state.seen(is_outdated),
             };
         };
-        let exit_code = end.exit.deciding_code(rule.kind);
-        if is_outdated && run.ending {
+        if is_outdated && run.cut_short {
             ContainerObservation::Outdated
         } else if run.undone {
             ContainerObservation::Never
@@ -276,8 +288,8 @@ impl<B: RunScope> Run<B> {
             backoff,
             probe_state: ProbeState::default(),
             ending: false,
-            hook: Weak::new(),
-            hook_over: false,
+            cut_short: false,
+            pre_stop: PreStop::default(),
             stop_request: None,
             forced: false,
             undone: false,
@@ -289,9 +301,15 @@ impl<B: RunScope> Run<B> {
     /// Records that an earlier agent started it, and what that noted.
     pub fn adopt(&mut self, noted: NotedRun) {
         self.probe_state = ProbeState::adopted(noted);
+        self.recall(noted);
+    }
+
+    /// Records what an earlier agent noted about its end, which may be past.
+    pub fn recall(&mut self, noted: NotedRun) {
         if noted.asked {
             self.ask(true);
         }
+        self.cut_short |= noted.cut_short;
     }
 
     /// Records that it is or was asked to stop; `of_pod`: by a stop of its pod. Returns the request.
@@ -304,9 +322,9 @@ impl<B: RunScope> Run<B> {
 
     /// Begins its preStop hook, which runs for as long as `turn` lives. Returns false if it runs or has run.
     pub(crate) fn begin_hook(&mut self, turn: &Arc<()>) -> bool {
-        let is_first = !self.hook_over && self.hook.strong_count() == 0;
+        let is_first = !self.pre_stop.is_over && self.pre_stop.runs.strong_count() == 0;
         if is_first {
-            self.hook = Arc::downgrade(turn);
+            self.pre_stop.runs = Arc::downgrade(turn);
         }
         is_first
     }
@@ -314,6 +332,12 @@ impl<B: RunScope> Run<B> {
     /// Whether it runs: it has started and has not ended.
     pub fn is_running(&self) -> bool {
         self.end.is_none() && self.started_at.is_some()
+    }
+
+    /// The exit code that decides what becomes of the container, if it has exited.
+    pub(crate) fn deciding_code(&self, kind: ContainerKind) -> Option<i32> {
+        let code = self.end.as_ref()?.exit.deciding_code(kind);
+        Some(if self.cut_short && code == 0 { CUT_SHORT } else { code })
     }
 
     /// Records how it ended, `since` ago, after running for `ran`.

@@ -29,6 +29,7 @@ pub(crate) fn noted(attempt: &Path) -> NotedRun {
         asked: asked(attempt).exists(),
         unready: holds(RunNote::Unready),
         hook: holds(RunNote::Hook),
+        cut_short: holds(RunNote::CutShort),
     }
 }
 

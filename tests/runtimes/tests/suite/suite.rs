@@ -2,14 +2,15 @@
 //! stage, with the same answers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Event, Grace, Pod, Recorder,
-    Runtime as _, RuntimeError, SyncedPod,
+    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, EndCause, Event, Grace, Pod,
+    PodEventKind, Recorder, Runtime as _, RuntimeError, SyncedPod,
 };
 
 use crate::bed::{
@@ -29,6 +30,7 @@ macro_rules! common_scenarios {
             a_container_that_crashes_is_started_again_after_a_while
             an_end_that_was_asked_for_is_no_crash
             a_pod_that_exited_with_0_when_it_was_stopped_is_not_done_for_the_next_agent
+            a_container_that_exited_with_0_when_its_probe_failed_is_started_again
             a_container_that_exits_by_itself_is_reported_once_with_its_last_line
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
@@ -182,6 +184,49 @@ pub(crate) async fn a_pod_that_exited_with_0_when_it_was_stopped_is_not_done_for
     let runtime = stage.open().await;
     runtime.list_pods().await.unwrap();
     assert!(!runtime.has_completed(&pod));
+    sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    stop(&runtime, &pod, 20).await;
+}
+
+/// Counts the containers that were stopped because a probe failed.
+#[derive(Default)]
+struct Condemned(AtomicUsize);
+
+impl Recorder for Condemned {
+    fn record(&self, event: &Event) {
+        if let Event::Pod(one) = event
+            && matches!(one.what, PodEventKind::Killing(EndCause::Probe(_)))
+        {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// As with a kubelet, its exit code says nothing, to this agent and to the next one.
+pub(crate) async fn a_container_that_exited_with_0_when_its_probe_failed_is_started_again<
+    S: Stage,
+>(
+    stage: &S,
+) {
+    let runtime = stage.open().await;
+    let condemned = Arc::new(Condemned::default());
+    runtime.record_to(&(Arc::clone(&condemned) as Arc<dyn Recorder>));
+    let (main, listener) = watched(stage.container("main", Act { stop: "1", ..POLITE }));
+    let pod = pod("web", &json!({"restartPolicy": "OnFailure", "containers": [main]}));
+    stage.up(&runtime, &pod).await;
+    drop(listener);
+    // Not until it is gone: that would start it again.
+    while condemned.0.load(Ordering::Relaxed) == 0 {
+        runtime.sync_pod(&pod).await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    }
+    let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 0);
+    assert!(!runtime.has_completed(&pod));
+    drop(runtime);
+    let runtime = stage.open().await;
+    runtime.list_pods().await.unwrap();
+    assert!(!runtime.has_completed(&pod), "to the next agent");
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     stop(&runtime, &pod, 20).await;
 }
