@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, LateRemark, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
+use crate::{
+    ContainerExit, GateReason, LateRemark, NodeEnding, PluginName, Pod, PodUid, RuntimePod,
+};
 use grace::instant_after;
 
 pub(crate) mod eviction_constraints;
@@ -317,9 +319,11 @@ impl StoppedContainer {
     }
 
     /// Creates the entry that a kubelet or a container runtime reports. Exit code 137 (SIGKILL) is
-    /// the only sign of a grace period that ran out, unless the reason is `OOMKilled`.
+    /// the only sign of a grace period that ran out, unless the kernel killed the container for its memory, or its exit was
+    /// not observed.
     pub fn from_exit_code(name: impl Into<Arc<str>>, exit_code: i32, reason: &str) -> Self {
-        Self::new(name, exit_code, exit_code == 137 && reason != "OOMKilled")
+        let has_other_cause = matches!(reason, "OOMKilled" | ContainerExit::UNKNOWN);
+        Self::new(name, exit_code, exit_code == 137 && !has_other_cause)
     }
 }
 

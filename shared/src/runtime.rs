@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    ContainerKind, ContainerState, ContainerStatus, EvictionConstraints, Freed, Garbage, Grace,
-    KillReason, MemoryFigure, NodeEnding, Pod, PodStats, PodStopped, PodUid, Recorder,
-    RuntimePlaces, RuntimePod, StoppedContainer, WallTime,
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, EvictionConstraints, Freed,
+    Garbage, Grace, KillReason, MemoryFigure, NodeEnding, Pod, PodStats, PodStopped, PodUid,
+    Recorder, RuntimePlaces, RuntimePod, StoppedContainer, WallTime,
 };
 
 pub(crate) mod found_pod;
@@ -275,9 +275,6 @@ impl From<UnsupportedField> for RuntimeError {
     }
 }
 
-/// The reason of a container exit that was not observed; its exit code is made up.
-const UNSEEN: &str = "ContainerStatusUnknown";
-
 /// A pod's containers as the runtime sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -345,7 +342,8 @@ impl PodRuntimeStatus {
                     None => continue,
                 },
             };
-            last = last.max(Some(exit.finished_at.filter(|_| &*exit.reason != UNSEEN)?));
+            last = last
+                .max(Some(exit.finished_at.filter(|_| &*exit.reason != ContainerExit::UNKNOWN)?));
             let name = Arc::clone(&one.name);
             ends.push(StoppedContainer::from_exit_code(name, exit.exit_code, &exit.reason));
         }
@@ -403,7 +401,6 @@ fn has_readiness_probe(pod: &Pod, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ContainerExit;
 
     fn container(kind: ContainerKind, end: Option<(i64, &str)>) -> ContainerStatus {
         let at = |second| WallTime::from_second(second).ok();
@@ -432,7 +429,7 @@ mod tests {
         let (early, late) = (Some((5, "OOMKilled")), Some((9, "Error")));
         assert_eq!(ends(&[(Regular, late), (Sidecar, early)]), Some((9, vec![true, false])));
         assert_eq!(ends(&[(Init, late), (Regular, early)]), Some((5, vec![false])));
-        for other in [None, Some((7, UNSEEN))] {
+        for other in [None, Some((7, ContainerExit::UNKNOWN))] {
             assert_eq!(ends(&[(Regular, late), (Regular, other)]), None, "{other:?}");
         }
         assert_eq!(ends(&[]), None);

@@ -411,6 +411,20 @@ mod tests {
         (state, pod)
     }
 
+    /// Nobody had to kill it: a longer grace would not have helped.
+    #[test]
+    fn what_ran_out_of_memory_while_it_was_stopped_did_not_run_out_of_time() {
+        for (reason, forced) in
+            [("Error", true), ("OOMKilled", false), ("ContainerStatusUnknown", false)]
+        {
+            let (mut state, _) = over("Always", 137, true);
+            state.stop.get_or_insert_default().add(&"main".into());
+            let end = state.containers[1].run.as_mut().unwrap().end.as_mut().unwrap();
+            end.exit.reason = reason.into();
+            assert_eq!(crate::stopping::finish(&mut state).forced(), forced, "{reason}");
+        }
+    }
+
     /// Its first process may have survived the one that was killed.
     #[test]
     fn an_init_container_that_ran_out_of_memory_has_failed_although_it_exited_with_0() {

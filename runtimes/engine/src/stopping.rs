@@ -34,8 +34,6 @@ use crate::stopping::last_call::LastCall;
 
 /// The exit code of a container that was killed with SIGKILL.
 pub const KILLED: i32 = 137;
-/// The reason of an exit that was not observed; its exit code is made up.
-const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
 /// Stops all containers of a pod; resolves when none runs.
 ///
@@ -268,28 +266,25 @@ async fn run_hook<D: Driver>(
 }
 
 /// Summarizes the stop from the record of all stops of this pod.
-fn finish<B: RunScope>(state: &mut EnginePodState<B>) -> PodStopped {
+pub(crate) fn finish<B: RunScope>(state: &mut EnginePodState<B>) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
-        let exit = run.end.as_ref().map(|end| &end.exit);
-        let exit_code = exit.map_or(KILLED, |exit| exit.exit_code);
-        let forced = run.forced || exit.is_some_and(was_killed);
-        Some(StoppedContainer::new(Arc::clone(name), exit_code, forced))
+        let exit = run.end.as_ref().map(|end| (end.exit.exit_code, &*end.exit.reason));
+        let (exit_code, reason) = exit.unwrap_or((KILLED, ContainerExit::UNKNOWN));
+        // By any sender: an earlier agent's kill may take effect only now.
+        let mut stopped = StoppedContainer::from_exit_code(Arc::clone(name), exit_code, reason);
+        stopped.forced |= run.forced;
+        Some(stopped)
     });
     state.stop = Some(record);
     stopped
 }
 
-/// Whether it was killed with SIGKILL, by any sender: an earlier agent's kill may take effect only now.
-fn was_killed(exit: &ContainerExit) -> bool {
-    exit.exit_code == KILLED && &*exit.reason != UNKNOWN_END
-}
-
 /// The exit of a container whose end was not observed; `message` says so.
 pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
     let mut exit = ContainerExit::new(KILLED);
-    exit.reason = UNKNOWN_END.into();
+    exit.reason = ContainerExit::UNKNOWN.into();
     message.clone_into(&mut exit.message);
     (exit.started_at, exit.finished_at) = (started_at, Some(now));
     exit

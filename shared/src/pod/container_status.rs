@@ -99,6 +99,9 @@ pub struct ContainerExit {
 }
 
 impl ContainerExit {
+    /// The kubelet's reason for an exit that was not observed; its exit code is made up.
+    pub const UNKNOWN: &str = "ContainerStatusUnknown";
+
     /// An exit with this code, `Completed` if it is 0 and `Error` otherwise. The times, above all
     /// [`finished_at`](Self::finished_at), are to be set as far as they are known.
     pub fn new(exit_code: i32) -> Self {
