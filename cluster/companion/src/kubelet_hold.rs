@@ -190,6 +190,8 @@ impl KubeletHold {
     async fn let_go<N: KubeletHost>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
         // First, so that a request of the next shutdown is not lost while the kubelet starts.
         self.wanted.send_replace(false);
+        // Nor must that take the kubelet for held, which may run any moment now.
+        self.state.send_replace(KubeletHoldState::Seen);
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         while let Err(why) = node.start_kubelet().await {
             tracing::error!(

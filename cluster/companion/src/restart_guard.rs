@@ -1,4 +1,4 @@
-//! Stops again the containers that a kubelet restarts when it cannot be held.
+//! Stops again the containers that a kubelet restarts: one that is not held, or that somebody has started.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const RESTARTED_GRACE: Duration = Duration::from_secs(1);
 /// What a report says that is written meanwhile.
 const BEING_STOPPED: &str = "it was being stopped again";
 
-/// The pods that were stopped while the kubelet was not held, by the UID that the runtime knows.
+/// The pods that were stopped while the node goes down, by the UID that the runtime knows.
 #[derive(Debug, Default)]
 pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, Guarded>>);
 

@@ -479,10 +479,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know
-    /// of the stop, it is stopped again while the node goes down.
+    /// of the stop or because somebody has started one that was held, it is stopped again while the node goes down.
     fn ended(&self, pod: &Pod, runtime_uid: &PodUid, request: &StopRequest) {
         self.known.stopped(pod.uid());
-        if self.is_going_down() && !self.kubelet.is_held() {
+        if self.is_going_down() {
             let afterwards = request.afterwards.clone();
             self.restart_guard.add(runtime_uid.clone(), pod.pod_ref().clone(), afterwards);
         }

@@ -140,7 +140,24 @@ async fn a_shutdown_that_begins_while_the_kubelet_starts_again_holds_it_again() 
     world.set_staying_up();
     sleep(secs(1)).await;
     world.set_going_down();
+    assert!(!core.kubelet.is_held(), "it is being started");
     core.kubelet.hold().await;
-    sleep(secs(3)).await;
     assert_eq!(world.log(), ["0: stop the kubelet", "3: start the kubelet", "3: stop the kubelet"]);
+    assert!(core.kubelet.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_kubelet_starts_that_somebody_else_started_is_ended_again() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let (world, core) = World::new([pod("etcd", mirror)]).await;
+    world.set_going_down();
+    let stopped = stop(&core, "etcd", 30).await.1.unwrap();
+    assert!(core.kubelet.is_held());
+    sleep(Duration::from_millis(1)).await;
+    world.state().kubelet_stopped = false;
+    world.runs_inside("uid-etcd");
+    sleep(Duration::from_millis(1500)).await;
+    assert!(!world.has_running("etcd"), "{:?}", world.log());
+    let said = "the kubelet restarted it, and it was stopped again";
+    assert_eq!(stopped.afterwards.get().as_deref(), Some(said));
 }
