@@ -42,21 +42,37 @@ fn a_limit_that_would_not_be_enforced_is_refused_by_its_field_with_the_reason() 
 
 #[test]
 fn a_limit_that_systemd_takes_and_the_kernel_does_not_enforce_is_refused() {
-    for (own, files, refused) in [
-        ("0::/x\n", &[("cgroup.controllers", "cpu memory pids\n")][..], &[][..]),
-        ("0::/x\n", &[("cgroup.controllers", "cpu pids\n")], &["memory"]),
-        ("0::/x\n", &[("cgroup.controllers", "")], &["cpu", "memory"]),
-        ("3:memory:/\n2:cpu,cpuacct:/\n0::/x\n", &[("cpu/x", ""), ("memory/x", "")], &[]),
+    const OF_MACHINE: &str =
+        "3:memory:/\n2:cpu,cpuacct:/\n1:name=systemd:/init.scope\n0::/init.scope\n";
+    const OF_CONTAINER: &str = "3:memory:/box\n2:cpu,cpuacct:/box\n1:name=systemd:/box/payload/init.scope\n0::/box/payload/init.scope\n";
+    for (init, files, refused) in [
+        ("0::/init.scope\n", &[("cgroup.controllers", "cpu memory pids\n")][..], &[][..]),
+        ("0::/init.scope\n", &[("cgroup.controllers", "cpu pids\n")], &["memory"]),
+        ("0::/init.scope\n", &[("cgroup.controllers", "")], &["cpu", "memory"]),
+        (OF_MACHINE, &[("cpu/cgroup.procs", ""), ("memory/cgroup.procs", "")], &[]),
         (
-            "2:cpu,cpuacct:/\n0::/x\n",
-            &[("cpu/x", ""), ("unified/cgroup.controllers", "")],
+            "2:cpu,cpuacct:/\n0::/init.scope\n",
+            &[("cpu/cgroup.procs", ""), ("unified/cgroup.controllers", "")],
+            &["memory"],
+        ),
+        // The group of the whole container can be written, and is not one in which systemd makes others.
+        (
+            OF_CONTAINER,
+            &[("cpu/cgroup.procs", ""), ("memory/cgroup.procs", "")],
+            &["cpu", "memory"],
+        ),
+        (
+            OF_CONTAINER,
+            &[("cpu/box/payload/cgroup.procs", ""), ("memory/cgroup.procs", "")],
             &["memory"],
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let (proc_root, mount) = (dir.path().join("proc"), dir.path().join("cg"));
-        fs::create_dir_all(proc_root.join("self")).unwrap();
-        fs::write(proc_root.join("self/cgroup"), own).unwrap();
+        for process in ["1", "self"] {
+            fs::create_dir_all(proc_root.join(process)).unwrap();
+            fs::write(proc_root.join(process).join("cgroup"), init).unwrap();
+        }
         for (path, text) in files {
             let path = mount.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,7 +81,7 @@ fn a_limit_that_systemd_takes_and_the_kernel_does_not_enforce_is_refused() {
         let unenforced = Unenforced::by_systemd(&proc_root, &mount);
         for name in ["cpu", "memory"] {
             let field = unenforced.field(&pod(&json!({"limits": {name: "1"}})));
-            assert_eq!(field.is_some(), refused.contains(&name), "{name}: {own} {files:?}");
+            assert_eq!(field.is_some(), refused.contains(&name), "{name}: {init} {files:?}");
         }
     }
 }

@@ -5,9 +5,13 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use winddown_host::{cgroup_of_process, kernel};
 use winddown_shared::{Pod, UnsupportedField};
+use winddown_shim::members::PROCS;
 
 use super::amounts;
 use super::place::{self, Controller};
+
+/// Where systemd itself is, below the group in which it makes others.
+const INIT: &str = "/init.scope";
 
 /// The controllers that are not available, each with the reason.
 #[derive(Debug, Default)]
@@ -18,12 +22,18 @@ pub(crate) struct Unenforced {
 }
 
 impl Unenforced {
-    /// What no service of this machine can be limited in: systemd takes the limit and enforces nothing.
+    /// What no service of this machine can be limited in: systemd takes the limit and enforces nothing. With version 1
+    /// systemd uses a controller if it can write its own group there; in a container it may have none.
     pub(crate) fn by_systemd(proc_root: &Path, mount: &Path) -> Self {
-        let own = kernel::read(proc_root.join("self/cgroup")).unwrap_or_default();
+        let init = kernel::read(proc_root.join("1/cgroup")).unwrap_or_default();
+        let own = cgroup_of_process(&init, "name=systemd").map(|(path, _)| path);
+        let root = own.map(|path| path.strip_suffix(INIT).unwrap_or(path).trim_matches('/'));
         let unified = place::v2_mount(mount).and_then(|mount| place::available(&mount).ok());
-        let has = |controller: &Controller| match cgroup_of_process(&own, controller.name()) {
-            Some((_, false)) => access(mount.join(controller.name()), Access::WRITE_OK).is_ok(),
+        let has = |controller: &Controller| match cgroup_of_process(&init, controller.name()) {
+            Some((_, false)) => root.is_some_and(|root| {
+                let processes = mount.join(controller.name()).join(root).join(PROCS);
+                access(processes, Access::WRITE_OK).is_ok()
+            }),
             _ => unified.as_ref().is_some_and(|available| available.contains(controller)),
         };
         let missing = Controller::ALL.into_iter().filter(|controller| !has(controller));
