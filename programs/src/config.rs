@@ -4,10 +4,13 @@ use std::path::Path;
 
 use winddown_shared::display::clean;
 
+use super::doctor::CHECK_TIMEOUT;
 use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
 use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
+use winddown_doctor::ObservedNode;
+use winddown_host::path_word;
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -20,12 +23,13 @@ pub(super) fn run(
             // Named, so that nothing stands in for it.
             let file = file.unwrap_or(Path::new(DEFAULT_FILE));
             must_be_there(file)?;
-            let view = load(Some(file))?;
+            let (view, config) = load(Some(file))?;
             warn(&view, out);
+            must_be_usable(file, &config, out)?;
             out.line(&format!("{}: valid{}", clean(&view.file), warnings(view.warnings.len())))?;
         }
         ConfigCommand::Show { running: false } => {
-            let view = load(global.config.as_deref())?;
+            let (view, _) = load(global.config.as_deref())?;
             warn(&view, out);
             out.text(&view.yaml)?;
         }
@@ -63,6 +67,22 @@ fn must_be_there(file: &Path) -> Result<(), CommandError> {
     }
 }
 
+/// Fails if the agent of this machine cannot use the configuration, which is valid.
+fn must_be_usable(file: &Path, config: &Config, out: &mut Output) -> Result<(), CommandError> {
+    let place = ObservedNode::this_machine(CHECK_TIMEOUT);
+    let found = ask::block_on(async {
+        let found = winddown_doctor::obstacles(&place, config);
+        Ok(ask::patiently(out, "waiting for systemd's answer", found).await)
+    })?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<_> =
+        found.iter().map(|one| clean(&format!("{}: {one}", file.display())).into_owned()).collect();
+    let hint = format!("`winddown --config {} doctor` says what to do", path_word(file));
+    Err(CommandError::message(Exit::ConfigInvalid, lines.join("\n")).with_hint(hint))
+}
+
 /// Loads the configuration to find the reports. If the file is invalid, this warns and uses the default directory,
 /// because reports are read when something went wrong.
 pub(super) fn load_config_for_reports(
@@ -84,7 +104,7 @@ pub(super) fn load_config_for_reports(
     }
 }
 
-fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
+fn load(file: Option<&Path>) -> Result<(ConfigView, Config), CommandError> {
     let loaded = winddown_config::load(Path::new("/"), file)?;
     let mut warnings: Vec<String> = loaded.stands_in().into_iter().collect();
     warnings.extend(loaded.warnings.iter().map(ToString::to_string));
@@ -97,7 +117,7 @@ fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
             "without kubeconfig only an agent in a pod of the cluster reaches the API server";
         warnings.push(format!("{file}: {what}"));
     }
-    Ok(ConfigView { file, yaml: config.to_yaml(), warnings })
+    Ok((ConfigView { file, yaml: config.to_yaml(), warnings }, config))
 }
 
 fn warn(view: &ConfigView, out: &mut Output) {

@@ -9,7 +9,7 @@ use super::{CommandError, DoctorArgs, Exit, GlobalArgs, Output, OutputFormat, Te
 use winddown_doctor::{Diagnosis, ObservedNode, Severity};
 
 /// The timeout of each check.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks the node, or an image of one, and prints the diagnosis. A check that hangs is a finding.
 pub(super) fn run(
@@ -28,9 +28,7 @@ pub(super) fn run(
         root: args.root.clone(),
         config: global.config.clone(),
         socket: global.socket.clone(),
-        bus: winddown_systemd::Bus::System,
-        patience: CHECK_TIMEOUT,
-        wall: winddown_host::machine::wall_clock(),
+        ..ObservedNode::this_machine(CHECK_TIMEOUT)
     };
     // The checks need no second thread; those that may hang run on threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -171,6 +171,18 @@ impl Config {
         }
     }
 
+    /// Returns the directories that an agent writes to, each with the field that names it or what is in it.
+    pub fn written_directories(&self) -> Vec<(&'static str, &Path)> {
+        // Beside a kubelet, the containers' logs are the kubelet's.
+        let logs = (self.node.mode != Mode::Companion).then_some(&*self.access.pod_logs_dir);
+        let all = [
+            ("stateDirectory", Some(&*self.access.state_directory)),
+            ("podLogsDir", logs),
+            ("controlSocket", self.access.control_socket.parent()),
+        ];
+        all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
+    }
+
     /// Returns the configuration with its paths below `root`. `/` changes nothing.
     #[must_use]
     pub fn rooted(mut self, root: &Path) -> Self {

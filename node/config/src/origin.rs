@@ -123,6 +123,17 @@ impl Loaded {
         }
     }
 
+    /// Returns what was last in force, below `root`, in place of the file at the default path, which this machine does not let
+    /// an agent use, as `why` says. `None` if something else was read, or there is no other configuration. Blocking.
+    #[must_use]
+    pub fn last_instead(&self, root: &Path, why: &str) -> Option<Self> {
+        if self.origin != Origin::File || self.file != below(root, DEFAULT_FILE) {
+            return None;
+        }
+        let last = read(&below(root, LAST_IN_FORCE), Origin::LastInForce).ok()?;
+        (last.text != self.text).then(|| Self { refused: Some(why.to_owned()), ..last })
+    }
+
     /// Keeps what was read as what was last in force, below `root`, if it comes from the file at the default path. Once
     /// an agent has started with it. Blocking.
     ///

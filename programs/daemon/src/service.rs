@@ -74,6 +74,9 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The configuration is valid, and the agent of this machine cannot use it, for these reasons.
+    #[error("{}", .0.join("; "))]
+    Obstacles(Vec<String>),
     /// The cluster cannot be joined.
     #[error(transparent)]
     Cluster(#[from] ClusterStartError),
@@ -128,6 +131,7 @@ impl StartError {
     pub fn hint(&self) -> String {
         match self {
             Self::Config(error) => error.hint(),
+            Self::Obstacles(_) => "`winddown doctor` says what to do".to_owned(),
             Self::Directory { source, .. } => file_hint(source).to_owned(),
             Self::Socket(SocketError::InUse { .. }) => {
                 "`winddown status` shows the agent that runs; `systemctl restart winddown` restarts it, and no \
@@ -166,12 +170,10 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let reloads = signal(SignalKind::hangup()).map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
-    let (configuration, loaded) = load(&options, wall.now(), false)?;
+    let (configuration, loaded, group) = load_usable(&options, wall.now())?;
     log_warnings(&configuration.warnings, &loaded);
     let config = Arc::clone(&configuration.config);
-    make_directories(&config)?;
     // The socket comes first: it keeps a second agent from touching the pods of the first.
-    let group = group_of(&config)?;
     let path = options.socket.as_deref().unwrap_or(&config.access.control_socket);
     make_way(path, &options.root);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
@@ -400,11 +402,40 @@ fn load(
     let usual = || options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
     let named = options.config.clone().or_else(|| must_exist.then(usual));
     let loaded = winddown_config::load(&options.root, named.as_deref())?;
+    Ok((configuration(&loaded, options, now), loaded))
+}
+
+/// Reads the configuration as [`load`] does for a start, makes its directories, and returns it with the group of its socket.
+/// If this machine does not let an agent use it, what was last in force stands in for it, as for a file that is wrong.
+fn load_usable(
+    options: &ServiceOptions,
+    now: WallTime,
+) -> Result<(Configuration, Loaded, Option<u32>), StartError> {
+    let (read, loaded) = load(options, now, false)?;
+    let error = match prepare(&read.config) {
+        Ok(group) => return Ok((read, loaded, group)),
+        Err(error) => error,
+    };
+    let Some(last) = loaded.last_instead(&options.root, &error_chain(&error)) else {
+        return Err(error);
+    };
+    let stands_in = configuration(&last, options, now);
+    let group = prepare(&stands_in.config)?;
+    Ok((stands_in, last, group))
+}
+
+/// Makes the directories of the configuration, and returns the group of its socket.
+fn prepare(config: &Config) -> Result<Option<u32>, StartError> {
+    make_directories(config)?;
+    group_of(config)
+}
+
+fn configuration(loaded: &Loaded, options: &ServiceOptions, now: WallTime) -> Configuration {
     let mut warnings: Vec<String> = loaded.stands_in().into_iter().collect();
     warnings.extend(loaded.warnings.iter().map(ToString::to_string));
     let config = Arc::new(loaded.config.clone().rooted(&options.root));
     let file = (loaded.origin != Origin::Defaults).then(|| loaded.file.clone());
-    Ok((Configuration { config, file, warnings, loaded_at: now }, loaded))
+    Configuration { config, file, warnings, loaded_at: now }
 }
 
 /// Keeps what is in force from now on for a start without its file. A disk that is full or hangs keeps no agent from
@@ -433,9 +464,7 @@ fn warn_of_others(configuration: &Configuration) {
 }
 
 fn make_directories(config: &Config) -> Result<(), StartError> {
-    let parents = [config.access.control_socket.parent()];
-    let own = [Some(&*config.access.state_directory), Some(&*config.access.pod_logs_dir)];
-    for path in own.into_iter().chain(parents).flatten() {
+    for (_, path) in config.written_directories() {
         std::fs::create_dir_all(path)
             .map_err(|source| StartError::Directory { path: path.to_owned(), source })?;
     }
@@ -507,6 +536,33 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It cost the node its lock, and every pod its grace at the next shutdown.
+    #[test]
+    fn a_configuration_that_this_machine_refuses_leaves_the_last_one_in_effect() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, fields: &str| {
+            let file = root.path().join(&path[1..]);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+            std::fs::write(file, format!("{head}{fields}")).unwrap();
+        };
+        let options = ServiceOptions { config: None, socket: None, root: root.path().to_owned() };
+        let load = || load_usable(&options, wall_clock().now());
+        std::fs::write(root.path().join("file"), "").unwrap();
+        for wrong in ["controlSocketGroup: no-such-group\n", "stateDirectory: /file/state\n"] {
+            put(winddown_config::DEFAULT_FILE, wrong);
+            let error = load().unwrap_err();
+            put(winddown_config::LAST_IN_FORCE, "mode: companion\npodLogsDir: /pods/logs\n");
+            let (read, loaded, group) = load().unwrap();
+            assert_eq!((loaded.origin, group), (Origin::LastInForce, None), "{wrong}");
+            assert_eq!(read.config.node.mode, Mode::Companion);
+            let why = error_chain(&error);
+            assert!(read.warnings[0].contains(&why), "{why}: {:?}", read.warnings);
+            std::fs::remove_file(root.path().join(&winddown_config::LAST_IN_FORCE[1..])).unwrap();
+        }
+        assert!(!root.path().join("pods").exists(), "the kubelet makes the logs of its pods");
+    }
 
     #[test]
     fn what_a_killed_agent_left_half_written_is_removed_and_no_file_of_a_pod() {

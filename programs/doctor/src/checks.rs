@@ -12,7 +12,9 @@ use std::time::Duration;
 
 pub(crate) use alone::is_without_winddown;
 pub(crate) use kubelet::{delay_in_image, lock};
+pub(crate) use node::no_group;
 pub(crate) use shutdown::{agents_lock, is_going_down, listens_elsewhere};
+pub(crate) use unit::kept_away;
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::facts::{Fact, Facts, NotObserved, UNIT};

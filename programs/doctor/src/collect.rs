@@ -7,8 +7,6 @@ pub(crate) mod kubelet;
 mod sandbox;
 mod shortages;
 
-pub(crate) use sandbox::written;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,6 +45,23 @@ pub struct ObservedNode {
     pub wall: WallClock,
 }
 
+// === impl ObservedNode ===
+
+impl ObservedNode {
+    /// The machine that runs, with its configuration and its socket at their places.
+    pub fn this_machine(patience: Duration) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            live: true,
+            config: None,
+            socket: winddown_control::DEFAULT_SOCKET.into(),
+            bus: Bus::System,
+            patience,
+            wall: winddown_host::machine::wall_clock(),
+        }
+    }
+}
+
 /// Makes all observations. Takes about three times [`ObservedNode::patience`] at most, whatever hangs.
 ///
 /// Cancel-safe; the file that is being written to the state directory is then removed later.
@@ -78,8 +93,9 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
     );
     let clock = Clock { now: place.wall.now(), newest: newest.known().cloned().flatten() };
-    let (unenforced, out_of_reach) = tokio::join!(
+    let (unenforced, missing_group, out_of_reach) = tokio::join!(
         unenforced(place, &config.config, &agent),
+        missing_group(place, &config.config),
         out_of_reach(place, &config.config, &bus.service),
     );
     let node = match &agent {
@@ -100,7 +116,7 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         runtime,
         kubelet,
         api,
-        beyond: BeyondAgent { out_of_reach, unenforced },
+        beyond: BeyondAgent { missing_group, out_of_reach, unenforced },
         shortages,
         clock,
     }
@@ -193,8 +209,23 @@ async fn unenforced(
     .await
 }
 
+/// The agent's service on the machine that runs.
+pub(crate) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
+    if place.live { bus::agents_service(place).await } else { Fact::not_live() }
+}
+
+/// The configured group of the control socket, if there is no such group. A name service may hang.
+pub(crate) async fn missing_group(place: &ObservedNode, config: &Config) -> Fact<Option<String>> {
+    let group = config.access.control_socket_group.clone();
+    let Some(group) = group.filter(|_| place.live) else { return Fact::Known(None) };
+    blocking(place.patience, "the group of the control socket", move || {
+        Fact::Known(winddown_host::machine::group_id(&group).is_none().then_some(group))
+    })
+    .await
+}
+
 /// The configured paths that the sandbox of the agent's unit keeps from the agent.
-async fn out_of_reach(
+pub(crate) async fn out_of_reach(
     place: &ObservedNode,
     config: &Config,
     service: &Fact<ServiceView>,

@@ -148,6 +148,8 @@ pub struct ApiFacts {
 /// What is configured and the agent cannot do.
 #[derive(Clone, Debug)]
 pub struct BeyondAgent {
+    /// The configured group of the control socket, if there is no such group.
+    pub missing_group: Fact<Option<String>>,
     /// The configured paths that the sandbox of the agent's unit keeps from the agent.
     pub out_of_reach: Fact<Vec<OutOfReach>>,
     /// The limits of pods that the agent sets and cannot enforce, one per line.

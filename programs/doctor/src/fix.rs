@@ -119,4 +119,6 @@ fixes! {
     SocketReplaceable,
     /// The control socket does not have the configured group.
     SocketGroup,
+    /// There is no group of the configured name.
+    NoGroup,
 }

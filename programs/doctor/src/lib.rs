@@ -16,6 +16,7 @@ mod collect;
 mod facts;
 mod finding;
 mod fix;
+mod obstacles;
 mod protection;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use facts::{
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use fix::Fix;
+pub use obstacles::obstacles;
 pub use protection::KubeletLook;
 pub use text::render;
 pub use winddown_companion::kubelet::processes::KubeletProcess;

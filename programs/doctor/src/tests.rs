@@ -96,6 +96,7 @@ fn healthy() -> Facts {
         },
         api: ApiFacts { rights: Fact::not_live(), server_verified: Fact::not_live() },
         beyond: BeyondAgent {
+            missing_group: Fact::Known(None),
             out_of_reach: Fact::Known(Vec::new()),
             unenforced: Fact::Known(Vec::new()),
         },

@@ -1,11 +1,13 @@
 //! Reads the configuration again while the agent runs.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Sleep, sleep};
 
+use winddown_doctor::{ObservedNode, obstacles};
 use winddown_host::machine::wall_clock;
 
 use super::{ServiceOptions, StartError, keep, load};
@@ -13,6 +15,9 @@ use winddown_node::Configuration;
 
 /// A read that takes longer is logged; it continues.
 const SLOW_READ: Duration = Duration::from_secs(10);
+
+/// How long systemd may take to say what the agent's unit allows.
+const SYSTEMD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The result of a read. The outer error is a panic.
 pub(super) type Loaded = Result<Result<Configuration, StartError>, JoinError>;
@@ -31,6 +36,14 @@ impl FileReading {
         Self {
             thread: tokio::task::spawn_blocking(move || {
                 let (configuration, loaded) = load(&options, wall_clock().now(), has_file)?;
+                if options.root == Path::new("/") {
+                    let place = ObservedNode::this_machine(SYSTEMD_PATIENCE);
+                    let found = obstacles(&place, &loaded.config);
+                    let found = tokio::runtime::Handle::current().block_on(found);
+                    if !found.is_empty() {
+                        return Err(StartError::Obstacles(found));
+                    }
+                }
                 keep(&options.root, loaded);
                 Ok(configuration)
             }),

@@ -10,10 +10,11 @@ use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::{DirectoryStatus, DirectoryUse, ManifestProblem, Status};
-use winddown_host::{FreeSpace, OthersMayWrite, Writers, path_word};
+use winddown_host::{FreeSpace, OthersMayWrite, Writers, path_word, shell_word};
 
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
+const RESTART: &str = "systemctl restart winddown";
 const NTP: &str = "switch the node's time service on (systemd-timesyncd, chrony), or install one";
 
 /// Checks that the configuration is valid, and in force.
@@ -336,6 +337,15 @@ pub(super) fn disks(facts: &Facts) -> Option<Finding> {
 pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
         Check::new("socket", Area::Node, "a user who can write to the socket can terminate pods");
+    if let Fact::Known(Some(group)) = &facts.beyond.missing_group {
+        let why = "an agent does not start without the group that its socket is to have";
+        return Some(
+            Check { why, ..CHECK }
+                .problem("the group of the control socket does not exist")
+                .saw(no_group(group))
+                .fix(Fix::NoGroup, [&*format!("groupadd -r {}", shell_word(group)), RESTART]),
+        );
+    }
     let socket = match &facts.files.socket {
         Fact::Known(socket) => socket,
         // Reported by the check `agent`.
@@ -345,7 +355,6 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     let path = socket.path.display();
     let seen =
         format!("{path}: mode {:04o}, owner {}, group {}", socket.mode, socket.uid, socket.group);
-    let restart = "systemctl restart winddown";
     let wanted = facts.config.config.access.control_socket_group.as_deref();
     Some(if socket.mode & 0o007 != 0 {
         let mode = if wanted.is_some() { "0660" } else { "0600" };
@@ -364,17 +373,22 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning(format!("the control socket does not belong to group {wanted}"))
             .saw(seen)
-            .fix(Fix::SocketGroup, [restart])
+            .fix(Fix::SocketGroup, [RESTART])
     } else if wanted.is_none() && socket.mode & 0o070 != 0 && facts.config.is_read() {
         CHECK
             .warning("the control socket is open to a group, and none is configured")
             .saw(seen)
-            .fix(Fix::SocketGroup, [restart])
+            .fix(Fix::SocketGroup, [RESTART])
     } else if wanted.is_some() || socket.mode & 0o070 != 0 {
         CHECK.ok("the control socket is for its owner and group only").saw(seen)
     } else {
         CHECK.ok("the control socket is for its owner only").saw(seen)
     })
+}
+
+/// Says that there is no such group, which the control socket is to have.
+pub(crate) fn no_group(group: &str) -> String {
+    format!("controlSocketGroup: there is no group {group}")
 }
 
 /// Checks the clock.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, LOG, UNIT, span};
-use crate::collect::written;
 use crate::facts::{Fact, Facts, NotObserved, ORDER, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -128,7 +127,7 @@ fn beyond_unit(facts: &Facts) -> impl Iterator<Item = &Path> {
     const OF_UNIT: [&str; 3] = ["/run/winddown", "/var/lib/winddown", "/var/log/winddown"];
     let kept = facts.beyond.out_of_reach.known().into_iter().flatten();
     let hidden: Vec<&Path> = kept.filter(|one| one.hidden).map(|one| &*one.path).collect();
-    let written = written(&facts.config.config).into_iter();
+    let written = facts.config.config.written_directories().into_iter();
     let written = written.filter(|(field, _)| !field.ends_with("Socket")).map(|(_, path)| path);
     written.filter(move |path| {
         let is_plain = has_plain_characters(&path.to_string_lossy());
@@ -136,7 +135,8 @@ fn beyond_unit(facts: &Facts) -> impl Iterator<Item = &Path> {
     })
 }
 
-fn kept_away(one: &OutOfReach) -> String {
+/// Says which path the sandbox of the agent's unit keeps from the agent.
+pub(crate) fn kept_away(one: &OutOfReach) -> String {
     let (field, path) = (one.field, one.path.display());
     match one.hidden {
         true => format!("{field}: {UNIT} does not see {path} (ProtectHome=, PrivateTmp=)"),

@@ -54,6 +54,14 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
     }
 }
 
+/// The agent's service as its unit has it.
+pub(super) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
+    match Inspector::connect_to_systemd(&place.bus, place.patience).await {
+        Ok(inspector) => fact(inspector.service(UNIT).await),
+        Err(error) => Fact::Unknown(kind(&error), error_chain(&error)),
+    }
+}
+
 /// The agent's service, ordered also after what it is ordered after by way of a target.
 async fn service(inspector: &Inspector) -> Result<ServiceView, InspectError> {
     let mut service = inspector.service(UNIT).await?;

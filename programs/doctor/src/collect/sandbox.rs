@@ -7,31 +7,22 @@ use winddown_systemd::inspect::SandboxView;
 
 use crate::facts::OutOfReach;
 
-pub(crate) type Configured<'a> = (&'static str, &'a Path);
+type Configured<'a> = (&'static str, &'a Path);
 
 /// The configured paths that a service with this sandbox cannot use.
 pub(super) fn out_of_reach(config: &Config, sandbox: &SandboxView) -> Vec<OutOfReach> {
     let writable = sandbox.writable.as_deref();
     let is_closed = |path: &Path| writable.is_some_and(|all| !is_within(path, all));
-    let written = written(config).into_iter().map(|(field, path)| (field, path, is_closed(path)));
+    let written = config
+        .written_directories()
+        .into_iter()
+        .map(|(field, path)| (field, path, is_closed(path)));
     let read = read(config).into_iter().map(|(field, path)| (field, path, false));
     let all = written.chain(read).filter_map(|(field, path, is_closed)| {
         let hidden = is_within(path, &sandbox.hidden);
         (hidden || is_closed).then(|| OutOfReach { field, path: path.to_owned(), hidden })
     });
     all.collect()
-}
-
-/// The directories that the agent writes to.
-pub(crate) fn written(config: &Config) -> Vec<Configured<'_>> {
-    // Beside a kubelet, the containers' logs are the kubelet's.
-    let logs = (config.node.mode != Mode::Companion).then_some(&*config.access.pod_logs_dir);
-    let all = [
-        ("stateDirectory", Some(&*config.access.state_directory)),
-        ("podLogsDir", logs),
-        ("controlSocket", config.access.control_socket.parent()),
-    ];
-    all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
 }
 
 /// What others write and the agent reads.

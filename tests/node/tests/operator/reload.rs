@@ -28,3 +28,41 @@ async fn a_reload_fails_where_the_configuration_is_invalid_and_the_agent_runs_on
     scenario.lock_is_back().await?;
     Ok(())
 }
+
+/// The next start would have failed: it cost the node its lock.
+#[tokio::test]
+async fn a_configuration_with_which_no_agent_starts_here_is_not_called_valid() -> TestResult {
+    let test = "a_configuration_with_which_no_agent_starts_here_is_not_called_valid";
+    let pods = vec![TestPod::new("web", 0, 100)];
+    let Some(scenario) = Scenario::with_services(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    let good = scenario.node.read(CONFIG)?;
+    for (wrong, why) in [
+        ("controlSocketGroup: nobody-has-it", "there is no group nobody-has-it"),
+        ("podLogsDir: /home/logs", "does not see /home/logs"),
+        ("stateDirectory: /srv/winddown", "may not write to /srv/winddown"),
+        ("controlSocket: /home/w/w.sock", "does not see /home/w"),
+    ] {
+        let field = wrong.split_once(':').map_or(wrong, |(field, _)| field);
+        let others = good.lines().filter(|line| !line.starts_with(field));
+        let config = others.chain([wrong, ""]).collect::<Vec<_>>().join("\n");
+        scenario.node.write(CONFIG, config, 0o644)?;
+        let check = ["winddown", "config", "check"];
+        let checked = scenario.node.exec(&check, Duration::from_secs(30)).await?;
+        assert_eq!(checked.status.code(), Some(3), "{wrong}: {checked:?}");
+        assert!(checked.stderr.contains(why), "{wrong}: {checked:?}");
+        let reload = ["systemctl", "reload", "winddown"];
+        let failed = scenario.node.exec(&reload, Duration::from_secs(30)).await?;
+        assert!(!failed.status.success(), "{wrong}: {failed:?}");
+        scenario
+            .node
+            .run(&["systemctl", "kill", "--signal=HUP", "--kill-whom=main", "winddown"])
+            .await?;
+        scenario.said_after(0, why).await?;
+        scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+        scenario.lock_is_back().await?;
+        let status = scenario.node.run(&["winddown", "status", "-o", "json"]).await?;
+        assert!(status.contains("using the last configuration in effect"), "{wrong}: {status}");
+    }
+    Ok(())
+}

@@ -226,6 +226,17 @@ fn what_is_wrong_with_the_node_is_found() {
             "systemctl restart winddown",
         ),
         (
+            "no such group, and no agent: a restart alone would fail again",
+            |f| {
+                f.files.socket = unseen(NotObserved::Absent);
+                f.beyond.missing_group = Fact::Known(Some("no body".to_owned()));
+            },
+            "socket",
+            Problem,
+            "there is no group no body",
+            "groupadd -r 'no body'",
+        ),
+        (
             "clock behind",
             |f| f.clock.newest = Some((path("/x"), "2026-11-21T07:00:00Z".parse().unwrap())),
             "clock",

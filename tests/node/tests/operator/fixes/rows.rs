@@ -268,6 +268,11 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             "socket",
             "systemd-sysusers; sed -i '1a controlSocketGroup: winddown' /etc/winddown/config.yaml",
         ),
+        Fix::NoGroup => row(
+            Processes,
+            "socket",
+            "sed -i '1a controlSocketGroup: operators' /etc/winddown/config.yaml",
+        ),
     }
 }
 

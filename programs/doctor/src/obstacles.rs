@@ -1,0 +1,22 @@
+//! What keeps the agent of this machine from starting with a configuration that is valid.
+
+use winddown_config::Config;
+
+use crate::checks::{kept_away, no_group};
+use crate::collect::{ObservedNode, agents_service, missing_group, out_of_reach};
+
+/// Says, one line for each field, why the agent of this machine cannot use `config`: what the checks `socket` and `sandbox`
+/// find. Nothing where systemd has no unit of the agent. Takes about three times [`ObservedNode::patience`] at most.
+///
+/// Cancel-safe.
+pub async fn obstacles(place: &ObservedNode, config: &Config) -> Vec<String> {
+    let service = agents_service(place).await;
+    if service.known().is_none_or(|service| service.load_state != "loaded") {
+        return Vec::new();
+    }
+    let (group, paths) =
+        tokio::join!(missing_group(place, config), out_of_reach(place, config, &service));
+    let group = group.known().cloned().flatten();
+    let paths = paths.known().into_iter().flatten().map(kept_away);
+    group.iter().map(|group| no_group(group)).chain(paths).collect()
+}
