@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use winddown_shared::{Inhibitor, InhibitorState, LockState, MachineState, critical, error_chain};
 
 pub use self::block::hold_block;
@@ -33,6 +34,9 @@ use crate::system_state::in_progress_on;
 
 /// How long systemd may take to answer whether the machine is going down.
 const MACHINE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long logind may take to answer who waits for its delay.
+const DELAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a [`LogindInhibitor`].
 ///
@@ -93,12 +97,14 @@ struct Handle {
 }
 
 /// A request from the owner of the inhibitor to the supervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Request {
     /// Release the lock, if the shutdown of this epoch is still under way.
     Release { epoch: u64 },
     /// Change the delay that the plan needs.
     WantDelay(Duration),
+    /// Read the delay again, which no signal announces, and drop this.
+    ReadDelay(oneshot::Sender<()>),
 }
 
 // === impl InhibitorConfig ===
@@ -209,6 +215,15 @@ impl Inhibitor for LogindInhibitor {
                 .await;
         };
         release.boxed()
+    }
+
+    fn look_again(&self) -> BoxFuture<'_, ()> {
+        let read = async {
+            let (read, is_read) = oneshot::channel();
+            let _ = self.0.requests.send(Request::ReadDelay(read));
+            let _ = timeout(DELAY_TIMEOUT, is_read).await;
+        };
+        read.boxed()
     }
 
     fn machine(&self) -> BoxFuture<'_, MachineState> {

@@ -16,6 +16,8 @@ pub struct Limits {
     pub network: usize,
     /// Clients that watch the status at the same time: for root, and separately for all other users.
     pub watchers: usize,
+    /// How often the agent looks for a client that watches at what nothing announces, such as the lock of a kubelet.
+    pub look: Duration,
     /// How long a request may take to arrive.
     pub read: Duration,
     /// How long the head of a request from the network may take to arrive.
@@ -41,6 +43,7 @@ impl Default for Limits {
             per_user: 24,
             network: 64,
             watchers: 16,
+            look: Duration::from_secs(5),
             read: Duration::from_secs(5),
             network_head: Duration::from_secs(2),
             write: Duration::from_secs(10),

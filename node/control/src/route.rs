@@ -286,6 +286,7 @@ fn watch<A: AgentApi>(shared: &Arc<ServerShared<A>>, peer: Peer) -> Answer {
     let watcher = Watcher {
         api: Arc::clone(&shared.api),
         changes: shared.api.changes(),
+        look: shared.limits.look,
         stop: shared.stop.clone(),
         last: None,
         _permit: permit,
@@ -297,6 +298,7 @@ fn watch<A: AgentApi>(shared: &Arc<ServerShared<A>>, peer: Peer) -> Answer {
 struct Watcher<A> {
     api: Arc<A>,
     changes: watch::Receiver<u64>,
+    look: Duration,
     stop: CancellationToken,
     last: Option<Instant>,
     _permit: OwnedSemaphorePermit,
@@ -312,9 +314,13 @@ impl<A: AgentApi> Watcher<A> {
 
     async fn next(&mut self) -> Option<Status> {
         if let Some(last) = self.last {
-            tokio::select! {
-                () = self.stop.cancelled() => return None,
-                changed = self.changes.changed() => changed.ok()?,
+            loop {
+                tokio::select! {
+                    () = self.stop.cancelled() => return None,
+                    changed = self.changes.changed() => break changed.ok()?,
+                    // What has changed meanwhile counts as a change.
+                    () = tokio::time::sleep(self.look) => self.api.refresh().await,
+                }
             }
             tokio::time::sleep_until(last + WATCH_PACE).await;
         }

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout};
 
 use winddown_control::protection::{AgentRole, KubeletFacts, KubeletPresence};
 
-/// How long a look is good for. Kubelets come and go by the hand of an operator, who then asks again.
-const KUBELET_LOOK_MAX_AGE: Duration = Duration::from_secs(5);
+/// How long a look is good for. Who follows a shutdown asks ten times a second.
+const KUBELET_LOOK_MAX_AGE: Duration = Duration::from_secs(1);
 /// How long a look may take: it reads files, and the disk may hang.
 const KUBELET_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 

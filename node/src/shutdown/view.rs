@@ -66,7 +66,10 @@ impl<R: Runtime> PluginSection for Joined<R> {
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {
-        self.kubelet.refresh().boxed()
+        async {
+            tokio::join!(self.kubelet.refresh(), self.lock.inhibitor.look_again());
+        }
+        .boxed()
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {

@@ -183,6 +183,12 @@ pub trait Inhibitor: Send + Sync + 'static {
     /// Resolves when the lock's last descriptor is closed. Cancel-safe.
     fn release(&self) -> BoxFuture<'_, ()>;
 
+    /// Brings up to date what [`state`](Self::state) says and nothing announces, such as the delay. Resolves within a second,
+    /// with or without an answer. Cancel-safe. By default the state is always up to date.
+    fn look_again(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Whether the machine is going down, also without an announcement. An agent that finds an unfinished run and hears of
     /// no shutdown asks this before it takes the run for cancelled. Resolves within seconds; by default it is unknown.
     fn machine(&self) -> BoxFuture<'_, MachineState> {

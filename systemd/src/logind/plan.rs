@@ -171,12 +171,18 @@ impl LogindFacts {
     pub(super) fn recheck(&mut self) {
         self.unread = true;
         self.verify_due = true;
+        self.read_delay_again();
+        self.files_due = true;
+        self.schedule_unread = true;
+    }
+
+    /// Schedules a look at the delay. Returns false if the delay that was read is the one that counts.
+    pub(super) fn read_delay_again(&mut self) -> bool {
         // During a shutdown the login manager's timer runs with the delay that it had at the start.
         if !self.preparing {
             self.delay = None;
         }
-        self.files_due = true;
-        self.schedule_unread = true;
+        !self.preparing && !self.gone
     }
 
     /// Whether the shutdown may be cancelled without a signal, so that the state must be polled.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_host::OneThread;
 use winddown_shared::{
@@ -62,6 +62,8 @@ pub(super) struct Supervisor {
     lock: Lock,
     /// The delay read last; kept while it is read again.
     delay: Option<Duration>,
+    /// Who waits until the delay is read again. Dropping them tells them.
+    await_delay: Vec<oneshot::Sender<()>>,
     delay_set_by: Option<Arc<str>>,
     /// The shutdown that was scheduled when it was read last.
     scheduled: Option<Arc<ScheduledShutdown>>,
@@ -112,6 +114,7 @@ impl Supervisor {
             // An inherited lock is still in the store, and so is one that could not be taken over.
             lock: Lock { held, fresh: None, stored: true },
             delay: None,
+            await_delay: Vec::new(),
             delay_set_by: None,
             scheduled: None,
             connected: false,
@@ -225,6 +228,8 @@ impl Supervisor {
                 }
                 self.facts.delay = Some(delay);
                 self.delay = Some(delay);
+                self.publish();
+                self.await_delay.clear();
             }
             StepResult::Lock(lock) => {
                 self.refusals = 0;
@@ -340,6 +345,10 @@ impl Supervisor {
     async fn answer(&mut self, request: Request) {
         match request {
             Request::WantDelay(wanted) => self.facts.want(wanted),
+            Request::ReadDelay(read) if self.connected && self.facts.read_delay_again() => {
+                self.await_delay.push(read);
+            }
+            Request::ReadDelay(_) => {}
             Request::Release { epoch } => {
                 if self.facts.preparing && self.facts.epoch == epoch && !self.facts.released {
                     self.facts.release();
@@ -382,6 +391,7 @@ impl Supervisor {
 
     fn failed(&mut self, error: &LogindCallError) {
         self.failures += 1;
+        self.await_delay.clear();
         self.refusals = 0;
         self.absent =
             self.failures >= ABSENT_AFTER && matches!(error, LogindCallError::Absent { .. });

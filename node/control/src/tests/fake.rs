@@ -1,7 +1,7 @@
 //! A fake agent that records what it is asked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -19,6 +19,8 @@ use crate::{ActApi, ApiError, HealthApi, LogBlocks, PlanApi, ReportApi, StatusAp
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,
     asked_to_watch: AtomicUsize,
+    /// Whether the node has changed and nothing has said so.
+    pub(super) unseen: AtomicBool,
     /// The size of a log, if it is larger than what it says.
     pub(super) log_bytes: AtomicUsize,
     pub(super) status: Mutex<Status>,
@@ -45,6 +47,7 @@ impl FakeAgent {
         Self {
             changes: watch::Sender::new(0),
             asked_to_watch: AtomicUsize::new(0),
+            unseen: AtomicBool::new(false),
             log_bytes: AtomicUsize::new(0),
             status: Mutex::new(status),
             ready: Mutex::default(),
@@ -56,7 +59,6 @@ impl FakeAgent {
     }
 }
 
-#[cfg(test)]
 impl FakeAgent {
     /// Changes the node and notifies the watchers.
     pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
@@ -67,7 +69,10 @@ impl FakeAgent {
         drop(status);
         self.changes.send_replace(revision);
     }
+}
 
+#[cfg(test)]
+impl FakeAgent {
     /// How often a watch was started.
     pub(super) fn asked_to_watch(&self) -> usize {
         self.asked_to_watch.load(Ordering::SeqCst)
@@ -80,6 +85,12 @@ impl FakeAgent {
 }
 
 impl StatusApi for FakeAgent {
+    async fn refresh(&self) {
+        if self.unseen.swap(false, Ordering::SeqCst) {
+            self.change(|status| status.node.uptime_seconds += 1);
+        }
+    }
+
     fn status(&self) -> Status {
         self.status.lock().clone()
     }

@@ -200,6 +200,16 @@ async fn a_watcher_gets_the_node_now_and_after_every_change_and_bursts_as_one() 
 }
 
 #[tokio::test]
+async fn a_watcher_also_gets_what_nothing_announces_such_as_the_lock_of_a_kubelet() {
+    let running = serve(Limits { look: Duration::from_millis(20), ..Limits::default() }).await;
+    let mut lines = running.client.watch().await.unwrap();
+    assert_eq!(lines.next::<Status>().await.unwrap().expect("a first picture").revision, 0);
+    running.agent.unseen.store(true, std::sync::atomic::Ordering::SeqCst);
+    let next = tokio::time::timeout(PATIENCE, lines.next::<Status>()).await;
+    assert_eq!(next.expect("it looks").unwrap().expect("another picture").revision, 1);
+}
+
+#[tokio::test]
 async fn many_watchers_see_the_same_last_change() {
     let running = serve(Limits::default()).await;
     let mut watchers = Vec::new();

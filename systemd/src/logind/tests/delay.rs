@@ -5,7 +5,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use winddown_shared::LockState;
+use tokio::time::Instant;
+use winddown_shared::{Inhibitor as _, LockState};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs, settled, shutting_down};
@@ -25,6 +26,20 @@ async fn no_override_when_the_delay_equals_the_total_and_all_of_it_is_for_critic
     assert_eq!(rig.now().delay, Some(secs(5)));
     assert_eq!(rig.login.count("reload"), 0);
     assert!(!rig.drop_in().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_again_sees_the_delay_of_now_and_waits_for_no_silent_logind() {
+    let rig = Rig::settled(&Scripted::giving(secs(40)), secs(30)).await;
+    rig.login.set_delay(secs(35));
+    assert_eq!(rig.now().delay, Some(secs(40)), "no signal says so");
+    let begun = Instant::now();
+    rig.inhibitor.look_again().await;
+    assert_eq!((rig.now().delay, begun.elapsed()), (Some(secs(35)), secs(0)));
+    rig.login.act("get InhibitDelayMaxUSec", Act::Hang);
+    rig.inhibitor.look_again().await;
+    assert_eq!(rig.now().delay, Some(secs(35)), "what was read last");
+    assert!(begun.elapsed() <= secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
