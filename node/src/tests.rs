@@ -29,7 +29,7 @@ use super::{
 };
 use crate::cluster::Cluster;
 use crate::cluster::after_nodes::ShutdownAfterNodes;
-use winddown_config::{Config, PriorityPeriod, ShutdownPeriods};
+use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods};
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
 use winddown_static_pods::DesiredManifests;
@@ -59,6 +59,7 @@ struct Parts {
     wall: WallClock,
     identity: NodeIdentity,
     guard: Option<MakeGuard>,
+    health: fn(&FakeRuntime) -> Result<(), String>,
 }
 
 fn secs(s: u64) -> Duration {
@@ -104,6 +105,7 @@ fn bench_with(
         wall,
         identity: NodeIdentity { name: "n1".into(), boot_id: "boot".into() },
         guard: None,
+        health: |_| Ok(()),
     };
     change(&mut parts);
     let Parts {
@@ -116,6 +118,7 @@ fn bench_with(
         wall,
         identity,
         guard,
+        health,
     } = parts;
     let configured = Configured::new(configuration);
     let guard = guard.map(|guard| guard(&configured, state.path().join("run")));
@@ -124,7 +127,10 @@ fn bench_with(
         .notices(notice_aggregator.clone())
         .volatile_directory(guard.as_ref().and_then(|guard| guard.directory.clone()));
     let shutdown = plugin.handle();
+    let companion = configured.configuration().config.node.mode == Mode::Companion;
     let node = Node::builder(Arc::new(runtime.clone()))
+        .admits_all(companion)
+        .runtime_health(health)
         .settings(settings.unwrap_or_else(|| configured.settings()))
         .state_directory(state.path())
         .source(manifests.subscribe())

@@ -250,6 +250,10 @@ impl<R: Runtime> Joined<R> {
             pods_unknown,
         });
         self.warn(events);
+        let whose_word = self.core.runtime_health().err();
+        if let Some(message) = whose_word.clone() {
+            let _ = events.send(DrainEvent::Warning { message });
+        }
         let following = tokio::spawn({
             let tell = Arc::clone(&tell);
             async move { tell.follow().await }
@@ -259,7 +263,8 @@ impl<R: Runtime> Joined<R> {
         let report = winddown_shutdown::drain(&workers, order, &run.cancel);
         let report = self.core.stop.run_until_cancelled(report).await;
         following.abort();
-        let report = report?;
+        let mut report = report?;
+        report.warnings.extend(whose_word);
         tell.so_far();
         Some(report)
     }

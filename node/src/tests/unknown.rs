@@ -38,6 +38,25 @@ async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_of_no_pods_says_on_whose_word_there_were_none() {
+    let state = tempfile::tempdir().unwrap();
+    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        parts.health = |_| Err("known from the container runtime alone".to_owned());
+    });
+    b.want(&[]).await;
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let mut said = Vec::new();
+    while let Some(event) = events.recv().await {
+        said.extend(match event {
+            DrainEvent::Warning { message } => Some(message),
+            _ => None,
+        });
+    }
+    assert_eq!(said, ["known from the container runtime alone"]);
+    assert_eq!(b.report().warnings, said);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_nobody_knew_are_not_said_to_have_ended() {
     let web = pod("web", 0, 30);
     let runtime = running(&[&web]).await;
