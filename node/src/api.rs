@@ -80,8 +80,9 @@ impl<R: Runtime> PlanApi for Node<R> {
         }
     }
 
-    fn start_plan(&self) -> StartPlan {
-        self.0.answers.start.as_ref().map(|start| start.plan()).unwrap_or_default()
+    fn start_plan(&self) -> Result<StartPlan, ApiError> {
+        self.has_no_kubelet("starts them")?;
+        Ok(self.0.answers.start.as_ref().map(|start| start.plan()).unwrap_or_default())
     }
 
     fn preemption_plan(
@@ -89,6 +90,7 @@ impl<R: Runtime> PlanApi for Node<R> {
         manifest: Option<&[u8]>,
         strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
+        self.has_no_kubelet("makes room for them")?;
         let preemption = self.0.answers.preemption.as_ref();
         let none = || not_here("this agent terminates no pod for another");
         preemption.ok_or_else(none)?.plan(manifest, strategy)
@@ -99,6 +101,7 @@ impl<R: Runtime> PlanApi for Node<R> {
         &self,
         signal: Option<&str>,
     ) -> Result<winddown_control::api::EvictionPlan, ApiError> {
+        self.has_no_kubelet("evicts them when a resource runs short")?;
         let eviction = self.0.answers.eviction.as_ref();
         let none = || not_here("this agent evicts nothing");
         eviction.ok_or_else(none)?.plan(signal.map(str::to_owned)).await
@@ -283,6 +286,18 @@ impl<R: Runtime> Node<R> {
 }
 
 const LISTED: &str = "`winddown status` lists the pods";
+
+impl<R: Runtime> Node<R> {
+    /// Fails beside a kubelet, which `does` to its pods what the agent is asked about.
+    fn has_no_kubelet(&self, does: &str) -> Result<(), ApiError> {
+        if !self.0.core.fit.admits_all() {
+            return Ok(());
+        }
+        let what = format!("with `mode: companion` the kubelet has the pods and {does}");
+        Err(ApiError::new(ErrorCode::Conflict, what)
+            .with_hint("`winddown plan shutdown` is what this agent does"))
+    }
+}
 
 fn not_here(what: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, what)

@@ -120,7 +120,10 @@ pub trait PlanApi: Send + Sync + 'static {
     ) -> impl Future<Output = api::ShutdownPlan> + Send;
 
     /// Plans the order in which the pods would be started after a boot. Changes nothing.
-    fn start_plan(&self) -> StartPlan;
+    ///
+    /// # Errors
+    /// This agent starts no pods.
+    fn start_plan(&self) -> Result<StartPlan, ApiError>;
 
     /// Lists the free resources, the pods that wait for room, and the pods that would be stopped for the critical pod
     /// of `manifest`, by the named strategy or the configured one. Changes nothing.

@@ -83,7 +83,7 @@ async fn ask<A: AgentApi>(
             let within = seconds(request, "seconds")?;
             Ok(respond::json(&Envelope::new(api.shutdown_plan(within).await)))
         }
-        ["plan", "start"] => Ok(respond::json(&Envelope::new(api.start_plan()))),
+        ["plan", "start"] => Ok(respond::json(&Envelope::new(api.start_plan()?))),
         #[cfg(feature = "eviction")]
         ["plan", "eviction"] => {
             let plan = api.eviction_plan(value(request, "signal")).await?;

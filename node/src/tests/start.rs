@@ -52,7 +52,7 @@ async fn a_pod_that_is_never_ready_holds_the_next_group_for_its_time_and_all_of_
     let waits = "starts after priority 2000000000 and above".to_owned();
     assert_eq!(said(&b, "web"), ("WaitingForTurn".to_owned(), waits));
     assert!(b.node.metrics().contains("\nwinddown_start_waiting_pods 1\n"));
-    let plan = b.node.start_plan();
+    let plan = b.node.start_plan().unwrap();
     assert_eq!((plan.group_timeout_seconds, plan.groups.len()), (20.0, 2));
     assert!(plan.warnings.is_empty());
     // The report is on disk, for the next agent and for a command without an agent.
@@ -142,8 +142,27 @@ async fn without_the_option_all_start_at_once_and_the_plan_says_so() {
     b.want(&[&dns, &web]).await;
     assert!(start_of(&b).is_none() && said(&b, "web").0 != "WaitingForTurn");
     assert!(!b.node.metrics().contains("winddown_start_"));
-    let plan = b.node.start_plan();
+    let plan = b.node.start_plan().unwrap();
     assert!(plan.warnings[0].contains("startGroupTimeout"), "{:?}", plan.warnings);
     let error = b.node.report("start").await.unwrap_err();
     assert_eq!(error.code, ErrorCode::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_kubelet_a_plan_of_what_the_kubelet_does_is_refused_with_the_reason() {
+    let state = tempfile::tempdir().unwrap();
+    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        let mut config = Config::clone(&parts.configuration.config);
+        config.node.mode = Mode::Companion;
+        parts.configuration.config = Arc::new(config);
+    });
+    let refused = [
+        b.node.start_plan().unwrap_err(),
+        b.node.eviction_plan(None).await.unwrap_err(),
+        b.node.preemption_plan(None, None).unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.code, ErrorCode::Conflict, "{error}");
+        assert!(error.to_string().starts_with("with `mode: companion` the kubelet"), "{error}");
+    }
 }

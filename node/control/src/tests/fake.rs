@@ -127,8 +127,8 @@ impl PlanApi for FakeAgent {
         }
     }
 
-    fn start_plan(&self) -> StartPlan {
-        StartPlan { group_timeout_seconds: 30.0, ..Default::default() }
+    fn start_plan(&self) -> Result<StartPlan, ApiError> {
+        Ok(StartPlan { group_timeout_seconds: 30.0, ..Default::default() })
     }
 
     fn preemption_plan(
