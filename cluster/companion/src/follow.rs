@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
+use super::config::WithoutApi;
 use super::found;
 use super::known::ONLY_FOUND;
 use super::local_node::{KubeletHost, NodeError};
@@ -55,10 +56,22 @@ impl<N> std::fmt::Debug for KubeletFollower<N> {
 }
 
 impl<A, N> StopCore<A, N> {
-    /// The current problem with the API server, if any.
+    /// The current problem with the API server, if any, and what becomes of known pods at a shutdown.
     pub(super) fn trouble(&self) -> Option<String> {
         let away = || self.outage.fails().then(|| AWAY.to_owned());
-        self.known.trouble().or_else(away)
+        let trouble = self.known.trouble().or_else(away)?;
+        if !self.known.has_pods() {
+            return Some(trouble);
+        }
+        let then = match self.config.without_api {
+            WithoutApi::StopContainers => {
+                "a shutdown terminates them through the container runtime"
+            }
+            WithoutApi::Wait => {
+                "a shutdown terminates only those of manifests (companionWithoutApi: wait)"
+            }
+        };
+        Some(format!("{trouble}; {then}"))
     }
 }
 

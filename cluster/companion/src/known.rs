@@ -339,6 +339,12 @@ impl PodIndex {
         }
     }
 
+    /// Whether there are known pods that the API server does not refuse to show.
+    pub(super) fn has_pods(&self) -> bool {
+        let is_known = self.is_listed() || self.desired.borrow().is_some();
+        is_known && self.refused.lock().is_none()
+    }
+
     /// Why the pods are not known, not from the API server, or only as they were; `None` if it shows them.
     pub(super) fn trouble(&self) -> Option<String> {
         let refused = self.refused.lock().clone();

@@ -31,7 +31,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Sty
             style = BAD;
         }
         // Beside a kubelet, which registers it.
-        None if cluster.mode == "companion" => {}
+        None if cluster.is_beside_kubelet() => {}
         None => text.push_str("; node not registered yet"),
     }
     if let Some(seconds) = cluster.lease_age_seconds.filter(|age| *age > OLD_LEASE) {

@@ -97,6 +97,10 @@ impl Page<'_> {
         if status.pods.is_empty() && status.pods_unknown {
             return;
         }
+        if status.pods.is_empty() && status.is_beside_kubelet() {
+            self.line("the kubelet has no pods here", None);
+            return;
+        }
         if status.pods.is_empty() {
             self.line("no pods", None);
             if !status.manifests.directory.is_empty() && !status.admission_closed {

@@ -8,8 +8,9 @@ use unicode_width::UnicodeWidthStr;
 use super::{Column, Table, View, changes, fit, status, wrap};
 use fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use winddown_control::api::{
-    ClosedBy, ContainerStatus, DrainStatus, ExitedRun, LastState, LockState, NoticeStatus,
-    PodState, Protection, ProtectionReason, ProtectionState, Status, TerminatedBy,
+    ApiState, ApiStatus, ClosedBy, ClusterStatus, ContainerStatus, DrainStatus, ExitedRun,
+    LastState, LockState, NoticeStatus, PodState, Protection, ProtectionReason, ProtectionState,
+    Status, TerminatedBy,
 };
 
 #[test]
@@ -150,15 +151,32 @@ fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_t
     assert!(!text.contains('\x1b'), "{text}");
     node.protection.as_mut().unwrap().state = ProtectionState::Unknown;
     assert!(told(&node).contains("protected  NOT KNOWN: "), "{}", told(&node));
-    // What the lock's own row says is not said twice, and of a node that is well nothing is said.
-    for (state, reason) in [
-        (ProtectionState::Unprotected, ProtectionReason::LockNotHeld),
-        (ProtectionState::Protected, ProtectionReason::LockHeld),
-    ] {
-        let verdict = node.protection.as_mut().unwrap();
-        (verdict.state, verdict.reason) = (state, reason);
-        assert_eq!(told(&node), well);
-    }
+    // What the lock's own row says is not said twice.
+    let verdict = node.protection.as_mut().unwrap();
+    (verdict.state, verdict.reason) = (ProtectionState::Unprotected, ProtectionReason::LockNotHeld);
+    assert_eq!(told(&node), well);
+    let verdict = node.protection.as_mut().unwrap();
+    (verdict.state, verdict.reason) = (ProtectionState::Protected, ProtectionReason::LockHeld);
+    verdict.text = "this agent terminates the pods".to_owned();
+    let text = told(&node);
+    assert!(text.contains("\nprotected  yes: this agent terminates the pods\n"), "{text}");
+}
+
+#[test]
+fn beside_a_kubelet_no_manifest_is_asked_for_and_no_shutdown_is_promised_that_the_agent_does_not_know_of()
+ {
+    let mut node = fresh();
+    node.cluster = Some(ClusterStatus {
+        mode: "companion".to_owned(),
+        api: ApiStatus { state: ApiState::Unreachable, ..ApiStatus::default() },
+        ..ClusterStatus::default()
+    });
+    node.runtime.healthy = false;
+    node.runtime.message = "the API server is unavailable".to_owned();
+    let text = status(&node, &View::default());
+    assert!(text.contains("\nthe kubelet has no pods here\n"), "{text}");
+    assert!(text.contains("! the kubelet's pods: the API server is unavailable"), "{text}");
+    assert!(!text.contains("manifest") && !text.contains("a shutdown works"), "{text}");
 }
 
 /// Removes the colour codes that this module writes.

@@ -45,6 +45,13 @@ pub struct ClusterStatus {
     pub certificate_problem: Option<String>,
 }
 
+impl ClusterStatus {
+    /// Whether a kubelet runs the pods, and the agent terminates them.
+    pub fn is_beside_kubelet(&self) -> bool {
+        self.mode == "companion"
+    }
+}
+
 /// The nodes that shut down before this one (`shutdownAfterNodes`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -472,6 +472,11 @@ pub struct ConfigStatus {
 }
 
 impl Status {
+    /// Whether a kubelet runs the pods, and the agent terminates them.
+    pub fn is_beside_kubelet(&self) -> bool {
+        self.cluster.as_ref().is_some_and(ClusterStatus::is_beside_kubelet)
+    }
+
     /// What happened to the node's pods after `last`, the newest run with a report, and has none itself: the boot before
     /// this one ended, or a drain could not store it. None if nothing did.
     pub fn unreported(&self, last: Option<&ReportEntry>) -> Option<String> {

@@ -34,6 +34,17 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => return None,
     };
     let message = &status.runtime.message;
+    if status.is_beside_kubelet() {
+        let why = "the kubelet's pods are known and terminated through the API server";
+        let check = Check { why, ..CHECK };
+        return Some(match status.runtime.healthy {
+            true => check.ok("the API server shows the kubelet's pods"),
+            false => check
+                .problem("the API server does not show the kubelet's pods")
+                .saw(message)
+                .advise(LOG),
+        });
+    }
     let runtime = match status.runtime.name.as_str() {
         "" => "the runtime".to_owned(),
         name => format!("the runtime ({name})"),

@@ -47,6 +47,8 @@ impl Page<'_> {
                 let wrong = row.style == BAD || row.style == WARN;
                 let wanted = match label {
                     "last boot" => wrong && height >= LOW_SCREEN_ROWS,
+                    // The lock's row says that all is well.
+                    "protected" => wrong,
                     "plan" => height >= LOW_SCREEN_ROWS,
                     // A shutdown's own row says enough.
                     "admission" => {

@@ -6,8 +6,8 @@ use winddown_shared::display::{bytes, clean, seconds};
 use super::pod_state;
 use crate::rows::being_drained;
 use winddown_control::api::{
-    ApiState, ApiStatus, ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState,
-    LockStatus, ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
+    ApiState, ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState, LockStatus,
+    ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
 };
 
 /// A problem, and what to do next. Both are safe to print.
@@ -237,7 +237,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         });
     }
     if let Some(cluster) = &status.cluster {
-        api_server(&cluster.api, found);
+        api_server(cluster, found);
         found.extend(certificate(cluster));
     }
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
@@ -259,9 +259,15 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     }
     if !status.runtime.healthy && !status.runtime.name.is_empty() {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
-        found.push(StatusProblem {
-            text: format!("runtime {name}: {message}"),
-            next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
+        found.push(match status.is_beside_kubelet() {
+            true => StatusProblem {
+                text: format!("the kubelet's pods: {message}"),
+                next: format!("`{DOCTOR}` says what to check"),
+            },
+            false => StatusProblem {
+                text: format!("runtime {name}: {message}"),
+                next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
+            },
         });
     }
 }
@@ -280,7 +286,8 @@ fn certificate(cluster: &ClusterStatus) -> Option<StatusProblem> {
 }
 
 /// An API server that cannot be used.
-fn api_server(api: &ApiStatus, found: &mut Vec<StatusProblem>) {
+fn api_server(cluster: &ClusterStatus, found: &mut Vec<StatusProblem>) {
+    let api = &cluster.api;
     let what = match api.state {
         ApiState::Unreachable => "the API server cannot be reached",
         ApiState::Unauthorized => "the API server rejects the credentials",
@@ -290,7 +297,15 @@ fn api_server(api: &ApiStatus, found: &mut Vec<StatusProblem>) {
     let why = api.why.as_ref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
     found.push(StatusProblem {
         text: format!("{what}{why}"),
-        next: format!("running pods continue, and a shutdown works; `{DOCTOR}` says what to check"),
+        // Beside a kubelet, the problem of the runtime has what a shutdown does.
+        next: match cluster.is_beside_kubelet() {
+            true => format!("running pods continue; `{DOCTOR}` says what to check"),
+            false => {
+                format!(
+                    "running pods continue, and a shutdown works; `{DOCTOR}` says what to check"
+                )
+            }
+        },
     });
 }
 
