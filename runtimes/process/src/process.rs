@@ -51,7 +51,7 @@ pub use crate::programs::support::check_supported;
 
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
-use crate::programs::{self, CommandOutput, ProgramDriver, ProgramRuntime, blocking, launch};
+use crate::programs::{self, CommandFiles, ProgramDriver, ProgramRuntime, blocking, launch};
 
 /// Runs pods as supervised host processes. See the [module](self).
 pub type ProcessRuntime = ProgramRuntime<Supervisors>;
@@ -112,10 +112,10 @@ impl ProgramDriver for Supervisors {
         context: &Arc<Context>,
         beside: (&Pod, &str),
         command: ExecCommand,
-        output: CommandOutput,
+        files: CommandFiles,
         _: Duration,
     ) -> Result<i32, ActionError> {
-        hook::exec(context, beside, command, output).await
+        hook::exec(context, beside, command, files).await
     }
 
     async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

@@ -45,7 +45,7 @@ pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 use launcher_report::LauncherReport;
 use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::StatsSources;
-pub(crate) use streams::CommandOutput;
+pub(crate) use streams::CommandFiles;
 
 /// Runs pods as programs of the host, using the driver `D`.
 ///
@@ -107,7 +107,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
         context: &Arc<ProgramContext<Self>>,
         beside: (&Pod, &str),
         command: ExecCommand,
-        output: CommandOutput,
+        files: CommandFiles,
         limit: Duration,
     ) -> impl Future<Output = Result<i32, ActionError>> + Send;
 
@@ -214,10 +214,11 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
             source: Some(Box::new(error)),
         };
         let (pod, mut command) = self.beside(entry, name, argv)?;
-        let report = LauncherReport::new(&self.config.proc_root).map_err(unasked)?;
+        let (report, held) = LauncherReport::new(&self.config.proc_root).map_err(unasked)?;
         command.error_file = Some(report.path());
-        let run = output::of(async |output| {
-            timeout(limit, D::exec(self, (&pod, name), command, output, limit)).await
+        let run = output::of(async |mut files| {
+            files.held.push(held);
+            timeout(limit, D::exec(self, (&pod, name), command, files, limit)).await
         });
         let (outcome, output) = run.await.map_err(unasked)?;
         match outcome.map_err(|_| ActionError::Timeout)?? {

@@ -63,7 +63,7 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
 use crate::programs::support::check_supported as supported_by_programs;
-use crate::programs::{self, CommandOutput, ProgramDriver, ProgramRuntime, caused};
+use crate::programs::{self, CommandFiles, ProgramDriver, ProgramRuntime, caused};
 
 /// Runs pods as transient services. See the [module](self).
 pub type SystemdRuntime<U> = ProgramRuntime<Services<U>>;
@@ -172,10 +172,10 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         context: &Arc<Context<U>>,
         beside: (&Pod, &str),
         command: ExecCommand,
-        output: CommandOutput,
+        files: CommandFiles,
         limit: Duration,
     ) -> Result<i32, ActionError> {
-        hook::exec(context, beside, &command, output, limit).await
+        hook::exec(context, beside, &command, files, limit).await
     }
 
     async fn settle(context: &Arc<Context<U>>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// The longest report that is read, in bytes.
 const LONGEST_REPORT: u64 = 4096;
 
-/// A file in memory, which the launcher finds below the agent's process.
+/// What the launcher wrote to a file in memory, which it finds below the agent's process.
 #[derive(Debug)]
 pub(crate) struct LauncherReport {
     file: File,
@@ -19,17 +19,17 @@ pub(crate) struct LauncherReport {
 }
 
 impl LauncherReport {
-    /// Creates an empty one.
+    /// Creates an empty one, and the file that the launcher opens while that is held.
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(crate) fn new(proc_root: &Path) -> io::Result<Self> {
-        let file = File::from(memfd_create("winddown-start-report", MemfdFlags::CLOEXEC)?);
-        let path = proc_root.join(format!("{}/fd/{}", std::process::id(), file.as_raw_fd()));
-        Ok(Self { file, path })
+    pub(crate) fn new(proc_root: &Path) -> io::Result<(Self, OwnedFd)> {
+        let held = memfd_create("winddown-start-report", MemfdFlags::CLOEXEC)?;
+        let path = proc_root.join(format!("{}/fd/{}", std::process::id(), held.as_raw_fd()));
+        Ok((Self { file: File::from(held.try_clone()?), path }, held))
     }
 
-    /// The path for other processes, while this exists.
+    /// The path for other processes.
     pub(crate) fn path(&self) -> PathBuf {
         self.path.clone()
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::net::unix::pipe::Receiver;
 
-use super::streams::CommandOutput;
+use super::streams::CommandFiles;
 
 /// The most that is kept of it, in bytes: its end.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024;
@@ -17,12 +17,13 @@ const LAST_READS: usize = 16;
 ///
 /// # Errors
 /// No file descriptor is left.
-pub(crate) async fn of<T>(run: impl AsyncFnOnce(CommandOutput) -> T) -> io::Result<(T, Vec<u8>)> {
+pub(crate) async fn of<T>(run: impl AsyncFnOnce(CommandFiles) -> T) -> io::Result<(T, Vec<u8>)> {
     let (read, write) = io::pipe()?;
-    let output = CommandOutput { out: Some(write.try_clone()?.into()), error: Some(write.into()) };
+    let (out, error) = (Some(write.try_clone()?.into()), Some(write.into()));
+    let files = CommandFiles { out, error, held: Vec::new() };
     let pipe = Receiver::from_owned_fd(read.into())?;
     let mut kept = Vec::new();
-    let mut run = std::pin::pin!(run(output));
+    let mut run = std::pin::pin!(run(files));
     let mut is_open = true;
     let outcome = loop {
         tokio::select! {

@@ -18,11 +18,16 @@ use winddown_shim::order::StandardInput;
 
 use super::{ProgramContext, ProgramDriver, ProgramRuntime, caused, failed};
 
-/// Where a command's output goes; `None` discards it.
+/// The open files of a command.
 #[derive(Debug, Default)]
-pub(crate) struct CommandOutput {
+pub(crate) struct CommandFiles {
+    /// Where its output goes; `None` discards it.
     pub(crate) out: Option<OwnedFd>,
+    /// Where its errors go; `None` discards them.
     pub(crate) error: Option<OwnedFd>,
+    /// What it opens by its path, below the agent's process or as a terminal. Stays open until nothing of the command
+    /// runs any more: a number that is free goes to the next file, which is another pod's.
+    pub(crate) held: Vec<OwnedFd>,
 }
 
 impl<D: ProgramDriver> PodStreams for ProgramRuntime<D> {
@@ -51,7 +56,7 @@ fn open<D: ProgramDriver>(
     let (near, far) = ends(stdio).map_err(broken)?;
     let context = Arc::clone(context);
     let exit = async move {
-        let Far { input, output, _held } = far;
+        let Far { input, files } = far;
         let beside = context.beside(&entry, &container, &argv);
         let failed = |error| caused(format!("in container {container}"), error);
         let (pod, mut command) = beside.map_err(failed)?;
@@ -59,7 +64,7 @@ fn open<D: ProgramDriver>(
             command.env.push(("TERM".to_owned(), "xterm".to_owned()));
         }
         command.input = input;
-        let ran = D::exec(&context, (&pod, &container), command, output, Duration::MAX);
+        let ran = D::exec(&context, (&pod, &container), command, files, Duration::MAX);
         tokio::select! {
             ran = ran => ran.map_err(failed),
             () = ended(&entry, &container, &run) => Ok(KILLED),
@@ -72,9 +77,7 @@ fn open<D: ProgramDriver>(
 /// The command's side of its streams.
 struct Far {
     input: Option<StandardInput>,
-    output: CommandOutput,
-    /// Keeps a stream open that the command opens by its path, until the command has exited.
-    _held: Option<OwnedFd>,
+    files: CommandFiles,
 }
 
 /// Creates both sides of the streams. The near side is stdin, stdout and stderr.
@@ -89,7 +92,8 @@ fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
         let stdin = if stdio.stdin { Some(terminal.try_clone()?) } else { None };
         let near = [stdin, Some(unblocked(terminal)?), None];
         let input = Some(StandardInput::Terminal(path));
-        return Ok((near, Far { input, output: CommandOutput::default(), _held: Some(held) }));
+        let files = CommandFiles { held: vec![held], ..CommandFiles::default() };
+        return Ok((near, Far { input, files }));
     }
     let pipe = |wanted: bool| -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         if !wanted {
@@ -104,7 +108,8 @@ fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
     let input = held.as_ref().map(|fd| StandardInput::Pipe(path(fd).into()));
     let [stdin, stdout, stderr] = [stdin, stdout, stderr].map(|fd| fd.map(unblocked).transpose());
     let near = [stdin?, stdout?, stderr?];
-    Ok((near, Far { input, output: CommandOutput { out, error }, _held: held }))
+    let files = CommandFiles { out, error, held: held.into_iter().collect() };
+    Ok((near, Far { input, files }))
 }
 
 fn unblocked(fd: OwnedFd) -> io::Result<OwnedFd> {

@@ -18,12 +18,12 @@ use winddown_shim::order::ExecCommand;
 
 use super::units::{KillWhom, NewUnit, ServiceUnits, UnitOutput};
 use super::{Context, attempt, names};
-use crate::programs::CommandOutput;
+use crate::programs::CommandFiles;
 use crate::programs::config::ProcessConfig;
 
 /// Added to a command's limit to get the unit's maximum runtime, which ends hooks whose agent was killed.
 const RUNTIME_SLACK: Duration = Duration::from_secs(10);
-/// How long killed processes may take to exit before the unit is stopped.
+/// How long killed processes may take to exit.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future kills the command;
@@ -35,7 +35,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
     command: &ExecCommand,
-    output: CommandOutput,
+    files: CommandFiles,
     limit: Duration,
 ) -> Result<i32, ActionError> {
     // A failure of the service manager says nothing about the container.
@@ -49,9 +49,10 @@ pub(crate) async fn exec<U: ServiceUnits>(
         unit(&context.config, (pod, container), name.clone(), command).map_err(broken)?;
     unit.max_runtime = limit.checked_add(RUNTIME_SLACK);
     let whither = |fd: Option<OwnedFd>| fd.map_or(UnitOutput::Null, UnitOutput::To);
-    (unit.output, unit.error) = (whither(output.out), whither(output.error));
+    (unit.output, unit.error) = (whither(files.out), whither(files.error));
     let mut watched = context.driver.unit_cache.expect(&name);
-    let leash = Leash { context: Arc::clone(context), unit: Some(name.clone()) };
+    let unit_name = Some(name.clone());
+    let leash = Leash { context: Arc::clone(context), unit: unit_name, held: files.held };
     let started = context.driver.units.start(unit).await;
     started.map_err(|e| broken(io::Error::other(e)))?;
     context.driver.unit_cache.confirm(&name);
@@ -80,6 +81,7 @@ fn unit(
 struct Leash<U: ServiceUnits> {
     context: Arc<Context<U>>,
     unit: Option<String>,
+    held: Vec<OwnedFd>,
 }
 
 impl<U: ServiceUnits> Leash<U> {
@@ -95,15 +97,16 @@ impl<U: ServiceUnits> Drop for Leash<U> {
     fn drop(&mut self) {
         let Some(unit) = self.unit.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let context = Arc::clone(&self.context);
+        let (context, held) = (Arc::clone(&self.context), std::mem::take(&mut self.held));
         runtime.spawn(async move {
             let mut watched = context.driver.unit_cache.expect(&unit);
             let kill = rustix::process::Signal::KILL.as_raw();
-            let killed = context.driver.units.signal(&unit, KillWhom::All, kill).await;
-            if killed.is_err() || timeout(KILL_PATIENCE, watched.over()).await.is_err() {
-                let _ = context.driver.units.stop(&unit).await;
-            }
+            let _ = context.driver.units.signal(&unit, KillWhom::All, kill).await;
+            // A unit whose start is queued has no process yet: it must not begin.
+            let _ = context.driver.units.stop(&unit).await;
+            let _ = timeout(KILL_PATIENCE, watched.over()).await;
             context.driver.unit_cache.forget(&unit);
+            drop(held);
         });
     }
 }

@@ -12,7 +12,7 @@ use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTi
 use winddown_shim::order::ExecCommand;
 
 use super::*;
-use crate::programs::CommandOutput;
+use crate::programs::CommandFiles;
 use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::StatsSources;
@@ -63,7 +63,7 @@ impl ProgramDriver for Faulty {
         context: &Arc<ProgramContext<Self>>,
         _: (&Pod, &str),
         _: ExecCommand,
-        _: CommandOutput,
+        _: CommandFiles,
         _: Duration,
     ) -> Result<i32, ActionError> {
         context.driver.hooks.fetch_add(1, Ordering::SeqCst);
