@@ -3,7 +3,8 @@
 //! There are two sources, and the first to report wins: the runtime's own events ([`events`](super::events)), and a
 //! pidfd of the container's first process. The kernel reports before a busy runtime does, so the exit of a
 //! container that was asked to stop is taken from the kernel, including the code where the kernel provides it
-//! (Linux 6.15). What the runtime adds (`OOMKilled`) is recorded when it arrives.
+//! (Linux 6.15), with the termination message and what its control group says (`OOMKilled`): the status of a pod that has
+//! terminated is final. The runtime's report is recorded when it arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
+use winddown_engine::stats::CgroupDirs;
 use winddown_host::ready::Ready;
 use winddown_shared::{Backoff, critical, error_chain};
 
@@ -75,8 +77,11 @@ pub(super) fn watch(
             }
         },
     };
+    let places = (&*context.config.paths.proc, &*context.config.cgroups.mount);
+    let cgroup = CgroupDirs::of_process(places, process.pid, id).map(Box::new);
     if let Some(run) = entry.lock().run(&name, id) {
         run.own.pid = (process.pid > 0).then_some(process.pid);
+        run.own.cgroup = cgroup;
     }
     if let Some(ended) =
         ended.as_ref().filter(|_| context.config.signal_directly && process.is_plain)
@@ -144,9 +149,13 @@ async fn take_end(
     (ended, pid): (&Ready, i32),
 ) {
     tracing::trace!(pod = %pod::title(entry), container = name, "its first process has ended");
+    // First of all: the runtime removes the control group.
+    let cgroup = entry.lock().run(name, id).and_then(|run| run.own.cgroup.take());
+    let is_out_of_memory = cgroup.is_some_and(|cgroup| cgroup.ran_out_of_memory());
     match code::exit_code(ended, pid).await {
         Some(code) => {
-            if observe::enter_early(context, entry, name, id, code) {
+            let end = observe::EarlyEnd { code, is_out_of_memory };
+            if observe::enter_early(context, entry, (name, id), end).await {
                 // The runtime is busy with other containers; the details that it adds can wait.
                 sleep(MAX_QUERY_INTERVAL).await;
             }
@@ -214,5 +223,67 @@ impl Drop for Settling<'_> {
             run.own.settling = false;
         }
         self.entry.bump();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests make what is read")]
+
+    use std::fs;
+    use std::process::Command;
+
+    use serde_json::json;
+    use winddown_runtimes_tests::FakeCri;
+    use winddown_shared::{ContainerExit, Pod, Runtime as _, WallClock, WallTime};
+
+    use super::*;
+    use crate::{CriConfig, CriRuntime, dirs};
+
+    /// The exit of a container, in a stop, whose first process exits with this code after one was killed for its memory.
+    async fn exit_in_a_stop(code: i32) -> ContainerExit {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = CriConfig::below(dir.path());
+        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        cri.set_image("app:1", true);
+        let runtime = CriRuntime::open(config.clone()).await.unwrap();
+        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        fs::write(dirs::termination_log(&config, pod.uid(), "main", 0), "bye").unwrap();
+        for (file, text) in [("memory.current", "0"), ("memory.events", "oom 1\noom_kill 1\n")] {
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+
+        let entry = runtime.context.pods.get(pod.uid()).unwrap();
+        let id = {
+            let mut state = entry.lock();
+            state.stopping = true;
+            let run = state.containers[0].run.as_mut().unwrap();
+            let cgroup = CgroupDirs::among(&[dir.path().to_owned()]).unwrap();
+            run.own.cgroup = Some(Box::new(cgroup));
+            Arc::clone(&run.id)
+        };
+        let mut child = Command::new("sh").args(["-c", &format!("exit {code}")]).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        let ended = Ready::new(process).unwrap();
+        ended.readable().await.unwrap();
+        take_end(&runtime.context, &entry, ("main", &id), (&ended, pid)).await;
+        child.wait().unwrap();
+        let mut state = entry.lock();
+        state.run("main", &id).unwrap().end.clone().unwrap().exit
+    }
+
+    /// The runtime says more only later, and the status of a pod that has terminated is final.
+    #[tokio::test]
+    async fn an_exit_in_a_stop_has_its_message_and_names_a_lack_of_memory() {
+        for (code, reason) in [(3, "OOMKilled"), (0, "Completed")] {
+            let exit = exit_in_a_stop(code).await;
+            let said = (exit.exit_code, &*exit.reason, exit.message.as_str());
+            assert_eq!(said, (code, reason, "bye"));
+        }
     }
 }

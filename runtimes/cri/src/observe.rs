@@ -4,11 +4,17 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::time::timeout;
+use winddown_engine::files;
 use winddown_engine::stopping::{KILLED, unknown_end};
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{self, PodEntry, Run};
 use super::{CriContext, api, dirs, labels};
+
+/// How long the exit of a container in a stop may wait for its termination message: a disk that hangs must not delay the
+/// stop.
+const EARLY_MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The runtime's report about a container, with the termination message from disk.
 pub(super) struct ObservedContainer {
@@ -167,35 +173,73 @@ pub(super) fn enter_removed(context: &CriContext, entry: &PodEntry, name: &str, 
     finish(run, exit, context);
 }
 
-/// Records the exit of a container that was asked to stop, as reported by the kernel. Returns false if the pod is
-/// not being stopped: then there is time to ask the runtime, which knows more.
+/// How a container ended, as far as the kernel shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EarlyEnd {
+    pub(super) code: i32,
+    /// Whether the kernel killed a process of the container because it ran out of memory.
+    pub(super) is_out_of_memory: bool,
+}
+
+/// Records the exit of a container that was asked to stop, as the kernel shows it, with its termination message. Returns
+/// false if the pod is not being stopped: then there is time to ask the runtime, which knows more.
 ///
 /// When the first process of a PID namespace exits, everything in the namespace is killed. Containers that share one
 /// may leave processes behind, which the runtime kills; their exits are not recorded here.
-pub(super) fn enter_early(
+pub(super) async fn enter_early(
     context: &CriContext,
     entry: &PodEntry,
-    name: &str,
-    id: &str,
-    exit_code: i32,
+    (name, id): (&str, &str),
+    end: EarlyEnd,
 ) -> bool {
+    let Some((file, log)) = message_of_early(context, entry, (name, id), end.code) else {
+        return false;
+    };
+    let message = timeout(EARLY_MESSAGE_TIMEOUT, context.messages.of_container(file, log)).await;
     {
         let mut state = entry.lock();
-        let shares = state.pod.as_ref().is_none_or(|pod| {
-            let spec = pod.spec.as_ref();
-            spec.is_none_or(|s| s.host_pid == Some(true) || s.share_process_namespace == Some(true))
-        });
-        if shares || !state.stopping {
-            return false;
-        }
         let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
-        let mut exit = ContainerExit::new(exit_code);
+        let mut exit = ContainerExit::new(end.code);
+        if end.is_out_of_memory && end.code != 0 {
+            exit.reason = "OOMKilled".into();
+        }
+        exit.message = message.unwrap_or_default();
         (exit.started_at, exit.finished_at) = (run.started_at, Some(context.config.wall.now()));
         finish(run, exit, context);
         run.own.early = true;
     }
     entry.announce();
     true
+}
+
+/// Where the termination message of a run is whose exit may be recorded early.
+fn message_of_early(
+    context: &CriContext,
+    entry: &PodEntry,
+    (name, id): (&str, &str),
+    exit_code: i32,
+) -> Option<(PathBuf, Option<PathBuf>)> {
+    let mut state = entry.lock();
+    let shares = state.pod.as_ref().is_none_or(|pod| {
+        let spec = pod.spec.as_ref();
+        spec.is_none_or(|s| s.host_pid == Some(true) || s.share_process_namespace == Some(true))
+    });
+    if shares || !state.stopping {
+        return None;
+    }
+    let attempt = state.run(name, id).filter(|run| run.end.is_none())?.attempt;
+    let container = state.containers.iter().find(|container| *container.name == *name)?;
+    let policy = state.spec_of(container).and_then(|spec| spec.termination_message_policy.clone());
+    let pod = state.pod_ref(entry.uid());
+    let logs = files::pod_logs(&context.config.logs.dir, &pod.namespace, &pod.name, &pod.uid);
+    let log = logs.join(files::run_log(name, attempt));
+    let file = dirs::termination_log(&context.config, entry.uid(), name, attempt);
+    Some((file, falls_back(policy.as_deref(), exit_code).then_some(log)))
+}
+
+/// Whether the end of the log stands in for an empty termination message.
+fn falls_back(policy: Option<&str>, exit_code: i32) -> bool {
+    policy == Some(labels::FALL_BACK_TO_LOGS) && exit_code != 0
 }
 
 /// Whether an exited container never started its program.
@@ -250,8 +294,7 @@ async fn termination_message(
     };
     let file = dirs::termination_log(&context.config, entry.uid(), &facts.name, attempt);
     let policy = facts.spec.termination_message_policy.as_deref();
-    let fall_back = policy == Some(labels::FALL_BACK_TO_LOGS) && status.exit_code != 0;
-    let log = fall_back.then(|| PathBuf::from(&status.log_path));
+    let log = falls_back(policy, status.exit_code).then(|| PathBuf::from(&status.log_path));
     context.messages.of_container(file, log).await
 }
 

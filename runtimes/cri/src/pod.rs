@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use winddown_engine::container_plan::{self, ContainerRule};
 use winddown_engine::pod::{self, RunScope};
+use winddown_engine::stats::CgroupDirs;
 use winddown_shared::{Pod, UnsupportedField};
 
 use super::direct::{Direct, HeldMounts};
@@ -79,6 +80,8 @@ pub(crate) struct RunDetails {
     pub(crate) watched: bool,
     /// The PID of the first process, if the runtime reports it.
     pub(crate) pid: Option<i32>,
+    /// The control group, if the kernel shows it.
+    pub(crate) cgroup: Option<Box<CgroupDirs>>,
     /// The first process, if it may be signalled without the runtime.
     pub(crate) direct: Option<Arc<Direct>>,
     /// The mount namespace, held from the request to stop until the pod is cleaned up.

@@ -272,7 +272,7 @@ impl<B: RunScope> EnginePodState<B> {
     }
 
     /// Its name for events.
-    pub(crate) fn pod_ref(&self, uid: &PodUid) -> PodRef {
+    pub fn pod_ref(&self, uid: &PodUid) -> PodRef {
         let (namespace, name) = self.label.clone();
         PodRef { namespace, name, uid: uid.clone() }
     }
@@ -291,10 +291,7 @@ impl<B: RunScope> EnginePodState<B> {
     }
 
     /// The container's spec, as far as it is known.
-    pub(crate) fn spec_of<'a>(
-        &'a self,
-        container: &'a Container<B>,
-    ) -> Option<Cow<'a, k8s::Container>> {
+    pub fn spec_of<'a>(&'a self, container: &'a Container<B>) -> Option<Cow<'a, k8s::Container>> {
         let found = self.pod.as_ref().and_then(|pod| container_plan::find(pod, &container.name));
         let found_spec = || container.found_spec.as_deref().map(Cow::Borrowed);
         found.map(|found| found.container).or_else(found_spec)

@@ -10,6 +10,7 @@ use winddown_host::{
     CgroupMemory, cgroup_cpu_time, cgroup_named, cgroup_number, cgroup_of_process, kernel,
 };
 use winddown_shared::MemoryFigure;
+use winddown_shim::members;
 
 /// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.
 const RECLAIM_STEP_BYTES: u64 = 4 << 20;
@@ -73,6 +74,11 @@ impl CgroupDirs {
         let usage = kernel::read(self.memory.join(usage)).ok()?;
         let stat = kernel::read(self.memory.join("memory.stat")).ok()?;
         CgroupMemory::parse(&usage, &stat, None)
+    }
+
+    /// Whether the kernel killed a process of the cgroup because it ran out of memory. Reads two small files at most.
+    pub fn ran_out_of_memory(&self) -> bool {
+        members::were_out_of_memory(std::slice::from_ref(&self.memory))
     }
 
     /// Whether memory can be reclaimed from the cgroup: version 2, since Linux 5.19, and with write permission.

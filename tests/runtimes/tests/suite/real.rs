@@ -33,6 +33,34 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
+/// The kernel tells of an exit before the runtime does, and the status of a pod that has terminated is final.
+#[tokio::test]
+async fn the_first_status_after_a_stop_has_what_the_containers_said_at_their_end() {
+    let Some(stage) = set("the first status after a stop has what the containers said").await
+    else {
+        return;
+    };
+    let runtime = stage.open_now().await;
+    let container = |name: &str, policy: &str, deed: &str| {
+        let script = format!("trap '{deed}' TERM; echo up; while :; do sleep 1000 & wait $!; done");
+        json!({"name": name, "image": IMAGE, "terminationMessagePolicy": policy,
+            "command": ["/bin/sh", "-c", script]})
+    };
+    let pod = pod(
+        "web",
+        &json!({"containers": [
+            container("says", "File", "echo -n bye > /dev/termination-log; exit 3"),
+            container("logs", "FallbackToLogsOnError", "echo the end; sleep 1; exit 4"),
+        ]}),
+    );
+    stage.up(&runtime, &pod).await;
+    stop(&runtime, &pod, 30).await;
+    let ends = runtime.pod_status(pod.uid()).await.unwrap().containers;
+    let said = ends.iter().map(|one| exit_of(one).unwrap());
+    let said: Vec<_> = said.map(|exit| (exit.exit_code, exit.message.as_str())).collect();
+    assert_eq!(said, [(3, "bye"), (4, "up\nthe end")]);
+}
+
 #[tokio::test]
 async fn a_container_finds_what_its_spec_promises() {
     let Some(stage) = set("a container finds what its spec promises").await else { return };
