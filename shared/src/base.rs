@@ -2,7 +2,5 @@
 
 pub(crate) mod clock;
 pub mod critical;
-pub mod display;
-pub(crate) mod error_chain;
 pub(crate) mod lock;
 pub(crate) mod plugin_name;

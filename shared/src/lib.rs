@@ -41,10 +41,9 @@ pub use admission::{
     Verdict, Victim, VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
 pub use base::clock::{BootClock, WallClock, WallTime};
-pub use base::error_chain::error_chain;
+pub use base::critical;
 pub use base::lock::Mutex;
 pub use base::plugin_name::PluginName;
-pub use base::{critical, display};
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use event::pressure_condition::{ConditionText, PressureCondition};
 pub use event::{Event, Recorder};
@@ -90,6 +89,7 @@ pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
     QuantityFormat, ResourceFieldError, parse_duration, seconds_up,
 };
+pub use winddown_quantities::{error_chain, text as display};
 pub use workers::runtime_syncer::{RuntimeSyncer, deadline::ActiveDeadlines};
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{

@@ -392,10 +392,10 @@ pub enum RuntimeError {
 
 /// Whether a container of the pod has a readiness probe.
 fn has_readiness_probe(pod: &Pod, name: &str) -> bool {
-    let spec = pod.spec.as_ref();
-    let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
-    let regular = spec.map(|spec| &*spec.containers).unwrap_or_default();
-    init.iter().chain(regular).any(|one| one.name == name && one.readiness_probe.is_some())
+    pod.spec.as_ref().is_some_and(|spec| {
+        let mut all = spec.init_containers.iter().flatten().chain(&spec.containers);
+        all.any(|one| one.name == name && one.readiness_probe.is_some())
+    })
 }
 
 #[cfg(test)]

@@ -3,18 +3,21 @@
 //! # Overview
 //!
 //! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go, and the delays between retries.
-//! [`printable`] makes text of others safe to print.
+//! [`printable`] makes text of others safe to print; [`error_chain`] has an error on one line.
 //!
 //! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
 
 pub mod backoff;
+mod error_chain;
 mod go_duration;
 pub mod printable;
 mod quantity;
 pub mod readable;
 mod resource_field;
 mod seconds_up;
+pub mod text;
 
+pub use error_chain::error_chain;
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };

@@ -15,16 +15,13 @@ impl PluginName {
     /// The name is invalid. In a constant that is a compile error.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        let bytes = name.as_bytes();
-        assert!(
-            !bytes.is_empty() && bytes.len() <= 32 && bytes[0].is_ascii_lowercase(),
-            "a plug-in's name has 1 to 32 characters, the first a lower-case letter"
-        );
-        let mut at = 0;
+        let (bytes, mut at) = (name.as_bytes(), 0);
+        assert!(!bytes.is_empty() && bytes.len() <= 32, "a plug-in's name has 1 to 32 characters");
         while at < bytes.len() {
+            let is_inner = at > 0 && matches!(bytes[at], b'0'..=b'9' | b'-');
             assert!(
-                bytes[at].is_ascii_lowercase() || bytes[at].is_ascii_digit() || bytes[at] == b'-',
-                "a plug-in's name is of lower-case letters, digits and hyphens"
+                is_inner || bytes[at].is_ascii_lowercase(),
+                "a plug-in's name is of lower-case letters, digits and hyphens, a letter first"
             );
             at += 1;
         }

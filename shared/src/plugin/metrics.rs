@@ -114,23 +114,6 @@ impl Gauge {
         Self(Series::new(name, help, false, None))
     }
 
-    /// Creates gauges distinguished by a label, as with [`Counter::with_label`].
-    #[must_use]
-    pub fn with_label(
-        name: &'static str,
-        help: &'static str,
-        label: &'static str,
-        values: &'static [&'static str],
-    ) -> Self {
-        Self(Series::new(name, help, false, Some((label, values))))
-    }
-
-    /// The gauge of one value of the label.
-    #[must_use]
-    pub fn with_label_value(&self, value: &str) -> Self {
-        Self(self.0.of(value))
-    }
-
     /// Sets the value.
     pub fn set(&self, level: f64) {
         self.0.number().store(level.to_bits(), Ordering::Relaxed);

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::base::display::pod_count;
+use crate::display::pod_count;
 use crate::{PluginName, PodRef};
 
 /// Work of a plug-in at a point of a shutdown, for example to take the node out of a load balancer

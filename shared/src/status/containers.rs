@@ -21,7 +21,19 @@ pub fn pending_containers(pod: &Pod) -> Vec<ContainerStatus> {
     init.chain(spec.containers.iter().map(|c| one(c, ContainerKind::Regular))).collect()
 }
 
-pub(super) fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
+/// The containers of these kinds, if there are any.
+pub(super) fn listed(
+    containers: &[ContainerStatus],
+    kinds: &[ContainerKind],
+) -> Option<Vec<api::ContainerStatus>> {
+    let all = containers.iter().filter(|one| kinds.contains(&one.kind));
+    let mut list: Vec<_> = all.map(to_api).collect();
+    // The list is kept, and collecting from a `filter` leaves spare capacity.
+    list.shrink_to_fit();
+    (!list.is_empty()).then_some(list)
+}
+
+fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
     let id = (!container.id.is_empty()).then(|| container.id.clone());
     // Until the next run exists, the ID is still that of the last one, of which nothing else is known.
     let is_of_last = matches!(container.state, ContainerState::Waiting { .. });
@@ -69,45 +81,4 @@ fn terminated(container_id: Option<String>, exit: &ContainerExit) -> api::Contai
         started_at: exit.started_at.map(Time),
         finished_at: exit.finished_at.map(Time),
     }
-}
-
-/// Gives the containers of a pod that was stopped for good, and that never started, a final state: nobody changes it any
-/// more. As with the kubelet, those after an init container that failed keep theirs, because that exit says enough.
-pub(super) fn end_unstarted(status: &mut api::PodStatus) {
-    let init = status.init_container_statuses.as_deref_mut().unwrap_or_default();
-    let regular = status.container_statuses.as_deref_mut().unwrap_or_default();
-    let is_initialized =
-        init.last().is_none_or(has_succeeded) || regular.iter().any(|one| !is_unstarted(one));
-    // If none has started, the first has failed.
-    let begun = init.iter().rposition(|one| !is_unstarted(one)).unwrap_or(0);
-    let waiting = init.iter_mut().take(begun + 1);
-    let waiting = waiting.chain(regular.iter_mut().take_while(|_| is_initialized));
-    for one in waiting.filter(|one| is_waiting(one)) {
-        one.state = Some(api::ContainerState {
-            terminated: Some(api::ContainerStateTerminated {
-                exit_code: 137,
-                reason: Some("ContainerStatusUnknown".to_owned()),
-                message: Some(
-                    "The container could not be located when the pod was terminated".to_owned(),
-                ),
-                ..api::ContainerStateTerminated::default()
-            }),
-            ..api::ContainerState::default()
-        });
-    }
-}
-
-fn is_waiting(container: &api::ContainerStatus) -> bool {
-    container.state.as_ref().is_none_or(|state| state.waiting.is_some())
-}
-
-/// Whether no run of the container is known.
-fn is_unstarted(container: &api::ContainerStatus) -> bool {
-    is_waiting(container) && container.last_state.is_none()
-}
-
-fn has_succeeded(container: &api::ContainerStatus) -> bool {
-    let states = [&container.state, &container.last_state];
-    let mut exits = states.into_iter().flatten().filter_map(|state| state.terminated.as_ref());
-    exits.any(|exit| exit.exit_code == 0)
 }

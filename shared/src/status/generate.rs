@@ -51,17 +51,11 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         }
     });
     let kept = input.previous.filter(|_| said == Some(phase) && words.is_none());
-    let listed = |kinds: &[ContainerKind]| {
-        let all = input.runtime.containers.iter().filter(|c| kinds.contains(&c.kind));
-        let mut list: Vec<_> = all.map(containers::to_api).collect();
-        // The list is kept, and collecting from a `filter` leaves spare capacity.
-        list.shrink_to_fit();
-        (!list.is_empty()).then_some(list)
-    };
+    let listed = |kinds: &[ContainerKind]| containers::listed(&input.runtime.containers, kinds);
     let host_ips = host_ips(&input);
     let pod_ips = pod_ips(&input, &host_ips);
     let disruption = words.and_then(|w| w.disruption_message.as_deref());
-    let mut status = api::PodStatus {
+    api::PodStatus {
         phase: Some(phase.as_str().to_owned()),
         reason: words.map(|w| w.reason.to_string()).or_else(|| kept?.reason.clone()),
         message: words.map(|w| w.message.to_string()).or_else(|| kept?.message.clone()),
@@ -87,11 +81,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         container_statuses: listed(&[ContainerKind::Regular]),
         ephemeral_container_statuses: listed(&[ContainerKind::Ephemeral]),
         ..api::PodStatus::default()
-    };
-    if input.stopped && stays.is_none() {
-        containers::end_unstarted(&mut status);
     }
-    status
 }
 
 /// The node's addresses, or those of the previous status while they are not known.

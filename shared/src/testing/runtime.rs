@@ -41,7 +41,6 @@ struct RuntimeState {
     clean_fails: HashMap<PodUid, u32>,
     cleaned: Vec<PodUid>,
     mounts: HashMap<PodUid, Vec<String>>,
-    mounts_hang: bool,
     lists: usize,
     lists_hang: bool,
     lists_take: Duration,
@@ -126,11 +125,6 @@ impl FakeRuntime {
     pub fn mounted<'a>(&self, uid: &PodUid, mounts: impl IntoIterator<Item = &'a str>) {
         let mounts = mounts.into_iter().map(str::to_owned).collect();
         self.0.state.lock().mounts.insert(uid.clone(), mounts);
-    }
-
-    /// Sets whether calls of `mounts` hang from now on.
-    pub fn hang_mounts(&self, hang: bool) {
-        self.0.state.lock().mounts_hang = hang;
     }
 
     /// Makes the pod use a field that this runtime does not support.
@@ -344,10 +338,6 @@ impl Runtime for FakeRuntime {
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let hang = self.0.state.lock().mounts_hang;
-        if hang {
-            std::future::pending::<()>().await;
-        }
         self.check()?;
         Ok(self.0.state.lock().mounts.get(uid).cloned().unwrap_or_default())
     }

@@ -60,11 +60,7 @@ pub(super) struct Supervisor {
     /// Works on logind's configuration.
     disk: OneThread,
     lock: Lock,
-    /// The delay read last; kept while it is read again.
-    delay: Option<Duration>,
-    /// Who waits until the delay is read again. Dropping them tells them.
-    await_delay: Vec<oneshot::Sender<()>>,
-    delay_set_by: Option<Arc<str>>,
+    delay: Delay,
     /// The shutdown that was scheduled when it was read last.
     scheduled: Option<Arc<ScheduledShutdown>>,
     connected: bool,
@@ -78,6 +74,17 @@ pub(super) struct Supervisor {
     state: watch::Sender<InhibitorState>,
     requests: mpsc::UnboundedReceiver<Request>,
     refused: Arc<AtomicU64>,
+}
+
+/// logind's delay.
+#[derive(Default)]
+struct Delay {
+    /// The one read last; kept while it is read again.
+    last: Option<Duration>,
+    /// The file that sets it, if that is less than wanted.
+    set_by: Option<Arc<str>>,
+    /// Who waits until it is read again. Dropping them tells them.
+    awaited_by: Vec<oneshot::Sender<()>>,
 }
 
 /// The lock, and its copies.
@@ -113,9 +120,7 @@ impl Supervisor {
             disk: OneThread::default(),
             // An inherited lock is still in the store, and so is one that could not be taken over.
             lock: Lock { held, fresh: None, stored: true },
-            delay: None,
-            await_delay: Vec::new(),
-            delay_set_by: None,
+            delay: Delay::default(),
             scheduled: None,
             connected: false,
             why: "connecting to logind".into(),
@@ -222,14 +227,14 @@ impl Supervisor {
         match answer {
             StepResult::Preparing(value) => self.take_preparing(value),
             StepResult::Delay(delay) => {
-                if self.delay != Some(delay) {
+                if self.delay.last != Some(delay) {
                     self.facts.raised = false;
-                    self.delay_set_by = None;
+                    self.delay.set_by = None;
                 }
                 self.facts.delay = Some(delay);
-                self.delay = Some(delay);
+                self.delay.last = Some(delay);
                 self.publish();
-                self.await_delay.clear();
+                self.delay.awaited_by.clear();
             }
             StepResult::Lock(lock) => {
                 self.refusals = 0;
@@ -328,7 +333,7 @@ impl Supervisor {
 
     fn take_raised(&mut self, raised: Raised) {
         self.facts.delay = Some(raised.delay);
-        self.delay = Some(raised.delay);
+        self.delay.last = Some(raised.delay);
         if raised.delay < self.facts.wanted {
             tracing::warn!(
                 log_kind = "delayTooShort",
@@ -339,14 +344,14 @@ impl Supervisor {
                 "logind gives less time than the configured grace needs; the plan must shrink"
             );
         }
-        self.delay_set_by = raised.set_by;
+        self.delay.set_by = raised.set_by;
     }
 
     async fn answer(&mut self, request: Request) {
         match request {
             Request::WantDelay(wanted) => self.facts.want(wanted),
             Request::ReadDelay(read) if self.connected && self.facts.read_delay_again() => {
-                self.await_delay.push(read);
+                self.delay.awaited_by.push(read);
             }
             Request::ReadDelay(_) => {}
             Request::Release { epoch } => {
@@ -391,7 +396,7 @@ impl Supervisor {
 
     fn failed(&mut self, error: &LogindCallError) {
         self.failures += 1;
-        self.await_delay.clear();
+        self.delay.awaited_by.clear();
         self.refusals = 0;
         self.absent =
             self.failures >= ABSENT_AFTER && matches!(error, LogindCallError::Absent { .. });
@@ -426,7 +431,7 @@ impl Supervisor {
         (new.preparing, new.epoch) = (facts.preparing, facts.epoch);
         (new.since, new.kind) = (facts.since, facts.kind);
         new.request = facts.request.clone().filter(is_known);
-        (new.delay, new.delay_set_by) = (self.delay, self.delay_set_by.clone());
+        (new.delay, new.delay_set_by) = (self.delay.last, self.delay.set_by.clone());
         new.is_rehearsal = self.config.bus.is_stand_in();
         new.scheduled = self.scheduled.clone().filter(|_| !facts.preparing);
         self.state.send_if_modified(|state| {

@@ -44,6 +44,40 @@ pub(super) fn merge(
             running.for_each(|container| end_unseen(container, None));
         }
     }
+    if ended && over {
+        end_unstarted(after);
+    }
+}
+
+/// Gives the containers that never started a final state, as the kubelet's status manager does: no one changes it any more.
+/// Those after an init container that failed keep theirs, because that exit says enough.
+fn end_unstarted(status: &mut api::PodStatus) {
+    let init = status.init_container_statuses.as_deref_mut().unwrap_or_default();
+    let regular = status.container_statuses.as_deref_mut().unwrap_or_default();
+    let is_initialized =
+        init.last().is_none_or(has_succeeded) || regular.iter().any(|one| !is_unstarted(one));
+    // If none has started, the first counts as failed.
+    let begun = init.iter().rposition(|one| !is_unstarted(one)).unwrap_or(0);
+    let final_now = init.iter_mut().take(begun + 1);
+    let final_now = final_now.chain(regular.iter_mut().take_while(|_| is_initialized));
+    for one in final_now.filter(|one| is_waiting(one)) {
+        one.state = Some(unseen_end(one, None, None));
+    }
+}
+
+fn is_waiting(container: &api::ContainerStatus) -> bool {
+    container.state.as_ref().is_none_or(|state| state.waiting.is_some())
+}
+
+/// Whether no run of the container is known.
+fn is_unstarted(container: &api::ContainerStatus) -> bool {
+    is_waiting(container) && container.last_state.is_none()
+}
+
+fn has_succeeded(container: &api::ContainerStatus) -> bool {
+    let states = [&container.state, &container.last_state];
+    let mut exits = states.into_iter().flatten().filter_map(|state| state.terminated.as_ref());
+    exits.any(|exit| exit.exit_code == 0)
 }
 
 fn join(
@@ -101,15 +135,26 @@ fn has_ended(container: &api::ContainerStatus) -> bool {
 pub(crate) fn end_unseen(container: &mut api::ContainerStatus, finished_at: Option<Time>) {
     container.ready = false;
     container.started = Some(false);
-    let Some(state) = &mut container.state else { return };
-    let Some(running) = state.running.take() else { return };
-    state.terminated = Some(api::ContainerStateTerminated {
+    let running = container.state.as_mut().and_then(|state| state.running.take());
+    if let Some(running) = running {
+        container.state = Some(unseen_end(container, running.started_at, finished_at));
+    }
+}
+
+/// The kubelet's values for an end that was not observed.
+fn unseen_end(
+    container: &api::ContainerStatus,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+) -> api::ContainerState {
+    let terminated = Some(api::ContainerStateTerminated {
         container_id: container.container_id.clone(),
         exit_code: 137,
         reason: Some("ContainerStatusUnknown".to_owned()),
         message: Some("The container could not be located when the pod was terminated".to_owned()),
-        started_at: running.started_at,
+        started_at,
         finished_at,
         signal: None,
     });
+    api::ContainerState { terminated, ..api::ContainerState::default() }
 }

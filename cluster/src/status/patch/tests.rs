@@ -121,6 +121,41 @@ fn the_final_status_ends_containers_whose_end_was_not_observed() {
     assert_eq!(state.get("running"), None);
 }
 
+/// As the kubelet's status manager finishes the status of a pod that has terminated.
+#[test]
+fn the_containers_of_a_terminated_pod_that_never_started_wait_for_no_one() {
+    let waiting = |name: &str| {
+        json!({ "name": name, "ready": false, "restartCount": 0, "image": "i", "imageID": "",
+            "state": { "waiting": { "reason": "ContainerCreating" } } })
+    };
+    let (unknown, waits) = ("ContainerStatusUnknown", "waiting");
+    for (init, regular, expected) in [
+        (vec![], vec![waiting("a")], vec![unknown]),
+        (vec![], vec![exited("a", 1), waiting("b")], vec!["Error", unknown]),
+        (vec![waiting("i")], vec![waiting("a")], vec![unknown, waits]),
+        (vec![exited("i", 1), waiting("j")], vec![waiting("a")], vec!["Error", waits, waits]),
+        (vec![waiting("i"), exited("j", 1)], vec![], vec![unknown, "Error"]),
+        (vec![exited("i", 0)], vec![waiting("a")], vec!["Error", unknown]),
+    ] {
+        let states = |phase: &str| {
+            let changes = changes(
+                &in_api(json!({ "phase": "Pending" })),
+                json!({ "phase": phase, "initContainerStatuses": init,
+                    "containerStatuses": regular }),
+                true,
+            );
+            let lists = ["initContainerStatuses", "containerStatuses"];
+            let all = lists.into_iter().filter_map(|list| changes[list].as_array().cloned());
+            let reasons = all.flatten().map(|one| {
+                one["state"]["terminated"]["reason"].as_str().unwrap_or("waiting").to_owned()
+            });
+            reasons.collect::<Vec<_>>()
+        };
+        assert_eq!(states("Failed"), expected, "{init:?} {regular:?}");
+        assert!(!states("Pending").contains(&unknown.to_owned()), "{init:?} {regular:?}");
+    }
+}
+
 #[test]
 fn a_terminal_phase_never_comes_with_ready() {
     let ready = json!([

@@ -257,19 +257,23 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
             next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
         });
     }
-    if !status.runtime.healthy && !status.runtime.name.is_empty() {
-        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
-        found.push(match status.is_beside_kubelet() {
-            true => StatusProblem {
-                text: format!("the kubelet's pods: {message}"),
-                next: format!("`{DOCTOR}` says what to check"),
-            },
-            false => StatusProblem {
-                text: format!("runtime {name}: {message}"),
-                next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
-            },
-        });
-    }
+    found.extend(runtime(status));
+}
+
+/// A runtime that does not answer. Beside a kubelet the runtime's word says all.
+fn runtime(status: &Status) -> Option<StatusProblem> {
+    let runtime = Some(&status.runtime).filter(|one| !one.healthy && !one.name.is_empty())?;
+    let (name, message) = (clean(&runtime.name), clean(&runtime.message));
+    Some(match status.is_beside_kubelet() {
+        true => StatusProblem {
+            text: format!("the kubelet's pods: {message}"),
+            next: format!("`{DOCTOR}` says what to check"),
+        },
+        false => StatusProblem {
+            text: format!("runtime {name}: {message}"),
+            next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
+        },
+    })
 }
 
 /// A client certificate that is not renewed.

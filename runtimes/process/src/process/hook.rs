@@ -43,7 +43,7 @@ pub(crate) async fn exec(
         let CommandFiles { out, error, held } = files;
         let start = move || {
             if let_go.try_recv() == Err(TryRecvError::Closed) {
-                return Err(io::Error::other("nobody waits for it any more"));
+                return Err(io::Error::other("its caller does not wait for it any more"));
             }
             // The container's cgroups account for the command, which ends with the container at the latest.
             command.cgroups = context.driver.cgroups.newest(&pod, &container);
@@ -172,7 +172,7 @@ mod tests {
         let (held, near) = io::pipe().unwrap();
         let near = tokio::net::unix::pipe::Sender::from_owned_fd(near.into()).unwrap();
         let files = CommandFiles { held: vec![held.into()], ..CommandFiles::default() };
-        let begun = std::time::Instant::now();
+        let begun = tokio::time::Instant::now();
         let running = run(shim, files);
         let abandoned = tokio::time::timeout(std::time::Duration::from_millis(200), running).await;
         assert!(abandoned.is_err(), "{abandoned:?}");

@@ -261,7 +261,9 @@ async fn a_request_is_recorded_before_the_pod_is_asked_also_in_the_middle_of_a_s
         let workers = super::PodWorkers::new(syncer.clone(), std::sync::Arc::new(recorder.clone()));
         syncer.script(&uid("a"), Script { sync_takes, ..Script::default() });
         workers.update(UpdateKind::Create, pod("a"), None);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        while syncer.steps(&uid("a")).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         assert_eq!(syncer.steps(&uid("a")), [SyncStep::Sync(UpdateKind::Create)]);
         workers.kill_pod(pod("a"), request()).await.unwrap();
         assert_eq!(*recorder.0.lock().unwrap(), ["requested", "stopped"], "{sync_takes:?}");

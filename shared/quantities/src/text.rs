@@ -1,7 +1,7 @@
 //! Text for people: safe to print whatever a name contains, with durations in a uniform style.
 
-pub use winddown_quantities::printable::{clean, escaped, is_combining, truncated};
-pub use winddown_quantities::readable::{age, bytes, duration, in_seconds, seconds};
+pub use crate::printable::{clean, escaped, is_combining, truncated};
+pub use crate::readable::{age, bytes, duration, in_seconds, seconds};
 
 /// Formats a number of pods: `1 pod`, `2 pods`.
 pub fn pod_count(count: usize) -> String {
