@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 use winddown_shared::Mutex;
 
+use super::error::RequestError;
+
 #[cfg(test)]
 mod tests;
 
+/// How long a request must have waited when its caller gave up for the API server to count as unreachable. Less than the
+/// time that the renewal of any usual lease has, more than a loaded server needs.
+const UNANSWERED_AFTER: Duration = Duration::from_secs(2);
 /// How often the clocks are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(60);
 /// The difference of the clocks from which on a warning is logged.
@@ -132,6 +137,17 @@ impl ConnectionHealth {
     pub(super) fn api_time(&self) -> Option<Timestamp> {
         let (at, theirs) = self.contact.lock().compared?;
         theirs.checked_add(at.elapsed()).ok()
+    }
+
+    /// A caller no longer waits for the answer to its request of `since`. A server that hangs still accepts connections,
+    /// so this is all that shows it. Other answers meanwhile show that only this one is slow.
+    pub(super) fn gave_up(&self, since: Instant, server: &Uri) {
+        let after = Duration::from_secs(since.elapsed().as_secs());
+        if after < UNANSWERED_AFTER || self.last_contact().is_some_and(|last| last >= since) {
+            return;
+        }
+        let silent = RequestError::Silent { server: server.to_string(), after };
+        self.set(ConnectionState::Unreachable { why: silent.to_string().into() });
     }
 
     /// Sets the state. Notifies watchers and logs when the kind of state changes.

@@ -122,6 +122,7 @@ impl Drop for AnswerWait<'_> {
         let silence = self.shared.transport_config.answer_timeout.min(SERVER_SILENT_AFTER);
         // The other connections of the pool may lead to the same dead peer (k8s#48638).
         if !self.is_over && self.since.elapsed() >= silence {
+            self.shared.health.gave_up(self.since, &self.current.material.config.cluster_url);
             self.shared.leave_connections(self.current);
         }
     }

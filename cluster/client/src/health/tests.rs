@@ -49,6 +49,27 @@ async fn an_outage_is_one_change_however_many_requests_fail() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_is_unreachable_if_nothing_was_answered_while_a_caller_waited_long_enough() {
+    let server = Uri::from_static("https://10.0.0.1");
+    // Seconds until another request is answered, if one is, and until the caller gives up.
+    for (answered, gave_up, reachable) in
+        [(None, 1, true), (None, 2, false), (None, 10, false), (Some(3), 7, true)]
+    {
+        let health = ConnectionHealth::new(Instant::now());
+        health.set(ConnectionState::Connected);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let since = Instant::now();
+        if let Some(answered) = answered {
+            tokio::time::advance(Duration::from_secs(answered)).await;
+            health.set(ConnectionState::Connected);
+        }
+        tokio::time::advance(Duration::from_secs(gave_up) - since.elapsed()).await;
+        health.gave_up(since, &server);
+        assert_eq!(health.watch().borrow().is_connected(), reachable, "{answered:?} {gave_up}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_clocks_are_compared_once_a_minute() {
     let health = ConnectionHealth::new(Instant::now());
     let ours: Timestamp = "1994-11-06T08:49:00Z".parse().unwrap();

@@ -49,14 +49,19 @@ async fn a_server_that_is_silent_is_left_with_all_its_connections() {
         first.and(second).unwrap();
 
         scene.server.fault(Fault::on("list", "pods").times(1).hang());
-        match timeout(patience, list(&connection)).await {
-            Err(_) => assert!(is_callers),
+        let after = match timeout(patience, list(&connection)).await {
+            Err(_) => {
+                assert!(is_callers);
+                "within 4s"
+            }
             Ok(answer) => {
                 let error = answer.unwrap_err();
                 assert!(matches!(cause(&error), RequestError::Silent { .. }), "{error:?}");
-                assert!(text(&connection.health().borrow().state).contains("within 3s"));
+                "within 3s"
             }
-        }
+        };
+        let why = text(&connection.health().borrow().state);
+        assert!(why.contains(after), "{why}");
 
         let before = scene.server.connections();
         list(&connection).await.unwrap();
