@@ -165,7 +165,14 @@ fn drained(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeConditio
         return Some(condition(DRAINED, true, NODE_DRAIN, message));
     }
     find(server, DRAINED).filter(|has| is_ours(has))?;
-    Some(condition(DRAINED, false, NODE_DRAIN, "The node admits pods"))
+    let (reason, message) = if health.shutting_down {
+        (NODE_SHUTDOWN, "The node is shutting down and admits no pods")
+    } else if health.draining == DrainingNode::InProgress {
+        (NODE_DRAIN, "The pods of this node are being terminated; it admits none")
+    } else {
+        (NODE_DRAIN, "The node admits pods")
+    };
+    Some(condition(DRAINED, false, reason, message))
 }
 
 /// Whether this agent wrote the condition. Administrators write lifecycle conditions, too

@@ -136,6 +136,24 @@ fn a_drain_is_in_progress_and_then_done() {
 }
 
 #[test]
+fn a_node_that_is_not_drained_any_more_says_whether_it_admits_pods() {
+    let server = [has(DRAINED, "True", "NodeDrain")];
+    let texts = |health: NodeHealth| {
+        let drained = find(&wanted(&health, &server), DRAINED).unwrap().clone();
+        [drained.status, drained.reason.unwrap(), drained.message.unwrap()]
+    };
+    let drains = NodeHealth { draining: DrainingNode::InProgress, ..NodeHealth::default() };
+    let message = "The pods of this node are being terminated; it admits none";
+    assert_eq!(texts(drains), ["False", "NodeDrain", message]);
+    let message = "The node is shutting down and admits no pods";
+    for draining in [DrainingNode::No, DrainingNode::InProgress] {
+        let goes_down = NodeHealth { shutting_down: true, draining, ..NodeHealth::default() };
+        assert_eq!(texts(goes_down), ["False", "NodeShutdown", message]);
+    }
+    assert_eq!(texts(NodeHealth::default()), ["False", "NodeDrain", "The node admits pods"]);
+}
+
+#[test]
 fn the_transition_time_moves_with_the_status_alone_and_the_heartbeat_always() {
     let server = [has("Ready", "True", "KubeletReady"), has("DiskPressure", "True", "x")];
     let stamped = stamp(wanted(&NodeHealth::default(), &server), &server, &time(900));
