@@ -20,7 +20,8 @@
 //! - A pod is clean when none of its volumes is mounted or staged any more, apart from those in memory, and none of its
 //!   device claims is prepared.
 //! - While the node goes down, containers are stopped through the container runtime as soon as the API server tells the
-//!   pod's end to those that watch its pods: a kubelet that sees an exit before that starts the pod again. Pods with preStop hooks are left to the kubelet, unless the API server is away
+//!   pod's end to those that watch its pods: a kubelet that sees an exit before that starts the pod again. Pods with
+//!   preStop hooks are left to the kubelet, unless the API server is away
 //!   ([`WithoutApi`]) or the kubelet is stopped: then winddown runs the hooks. `stop/plan.rs` is the whole rule.
 //! - A pod of the API server counts as a mirror pod only if the container runtime confirms it: any tenant may write the
 //!   annotations.

@@ -152,6 +152,9 @@ impl Supervisor {
         let mut recheck_at = Instant::now() + self.config.recheck;
         let mut looked_at = Instant::now();
         loop {
+            if !self.delay.awaited_by.is_empty() && !self.facts.read_delay_again() {
+                self.delay.awaited_by.clear();
+            }
             let step = self.facts.next_step();
             match step {
                 // After a failure keep its text, which says more, until no step is left.
@@ -160,21 +163,8 @@ impl Supervisor {
                 None => self.settled(),
             }
             self.publish();
-            let may_be_called_off = self.facts.may_be_called_off();
-            let woken = {
-                let work = carry_out(step, &calls, &self.config, &self.facts, &self.disk);
-                tokio::select! {
-                    biased;
-                    // First, so that a hung call does not delay the confirmation of a signal: the
-                    // call is cancelled and repeated later.
-                    event = heard.recv() => Woken::LogindEvent(event),
-                    asked = self.requests.recv() => Woken::Asked(asked),
-                    (step, outcome) = work => Woken::Done(step, outcome),
-                    () = sleep_until(recheck_at), if step.is_none() => Woken::Recheck,
-                    () = sleep_until(looked_at + WHILE_PREPARING),
-                        if step.is_none() && may_be_called_off => Woken::Look,
-                }
-            };
+            let due = (recheck_at, looked_at + WHILE_PREPARING);
+            let woken = self.wake_up(step, &calls, &mut heard, due).await;
             match woken {
                 Woken::LogindEvent(Some(event)) => self.observe(event),
                 Woken::LogindEvent(None) => {
@@ -202,6 +192,40 @@ impl Supervisor {
                 Woken::Recheck => {
                     recheck_at = Instant::now() + self.config.recheck;
                     self.facts.recheck();
+                }
+            }
+        }
+    }
+
+    /// Carries out the step, or waits without one, until something else counts. `due` is when everything is checked
+    /// again, and when the state is read again during a shutdown.
+    async fn wake_up<C: LoginCalls>(
+        &mut self,
+        step: Option<LogindStep>,
+        calls: &C,
+        heard: &mut mpsc::Receiver<LogindEvent>,
+        due: (Instant, Instant),
+    ) -> Woken {
+        let may_be_called_off = self.facts.may_be_called_off();
+        let work = carry_out(step, calls, &self.config, &self.facts, &self.disk);
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                // First, so that a hung call does not delay the confirmation of a signal: the
+                // call is cancelled and repeated later.
+                event = heard.recv() => return Woken::LogindEvent(event),
+                asked = self.requests.recv() => match asked {
+                    // Whoever only looks does not have a step begun anew.
+                    Some(Request::ReadDelay(read)) if step.is_some() => {
+                        self.delay.awaited_by.push(read);
+                    }
+                    asked => return Woken::Asked(asked),
+                },
+                (step, outcome) = &mut work => return Woken::Done(step, outcome),
+                () = sleep_until(due.0), if step.is_none() => return Woken::Recheck,
+                () = sleep_until(due.1), if step.is_none() && may_be_called_off => {
+                    return Woken::Look;
                 }
             }
         }
@@ -350,9 +374,7 @@ impl Supervisor {
     async fn answer(&mut self, request: Request) {
         match request {
             Request::WantDelay(wanted) => self.facts.want(wanted),
-            Request::ReadDelay(read) if self.connected && self.facts.read_delay_again() => {
-                self.delay.awaited_by.push(read);
-            }
+            Request::ReadDelay(read) if self.connected => self.delay.awaited_by.push(read),
             Request::ReadDelay(_) => {}
             Request::Release { epoch } => {
                 if self.facts.preparing && self.facts.epoch == epoch && !self.facts.released {

@@ -63,6 +63,20 @@ async fn override_successful_although_logind_applies_it_three_seconds_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_looks_again_meanwhile_does_not_have_the_delay_raised_anew() {
+    let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(3));
+    let mut rig = Rig::start(&login, secs(30));
+    rig.until_held().await;
+    for _ in 0..5 {
+        tokio::time::sleep(secs(1) / 2).await;
+        rig.inhibitor.look_again().await;
+    }
+    rig.until("raised", |s| s.delay == Some(secs(30))).await;
+    rig.quiet().await;
+    assert_eq!(login.count("reload"), 1, "{:?}", login.trace());
+}
+
+#[tokio::test(start_paused = true)]
 async fn override_unsuccessful_keeps_the_lock_and_gives_what_there_is() {
     let login = Scripted::giving(secs(5)).reloading_to(secs(5), secs(0));
     let rig = Rig::settled(&login, secs(30)).await;
