@@ -55,6 +55,9 @@ fn how(line: &str) -> How {
             Filled("systemd-analyze verify winddown.service # exit code 1")
         }
         "umount {}" => Filled("mount -t tmpfs none /mnt; umount /mnt"),
+        "winddown --config {} doctor" => {
+            Filled("winddown --config /etc/winddown/config.yaml doctor")
+        }
         "winddown --socket SOCKET doctor" => {
             Filled("winddown --socket /run/winddown/winddown.sock doctor")
         }
