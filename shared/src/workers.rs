@@ -153,7 +153,8 @@ impl<S: PodSyncer> PodWorkers<S> {
         let uid = pod.uid().clone();
         let (wake, settled, is_more) = {
             let mut state = self.inner.state.lock();
-            let is_more = !ends && !state.records.contains_key(&uid);
+            // Before the runtime is listed, the pods come one by one: what is known then says nothing of their order.
+            let is_more = !ends && state.is_newly_known(&uid);
             let wake = state.update(kind, pod, mirror, view, Instant::now());
             let settled = kind == UpdateKind::Create && state.is_ready_to_restart(&uid);
             (wake, settled, is_more)

@@ -411,6 +411,11 @@ impl WorkersState {
         if pods.contains_key(uid) || is_left() { Some(true) } else { known.then_some(false) }
     }
 
+    /// Whether the pod is new although all that run are known.
+    pub(super) fn is_newly_known(&self, uid: &PodUid) -> bool {
+        !self.records.contains_key(uid) && self.runs(uid) == Some(false)
+    }
+
     /// The pods that run, are in no source and have no record.
     pub(super) fn unrecorded(&self) -> impl Iterator<Item = &RuntimePod> {
         let found = self.untracked.runtime_only.values();

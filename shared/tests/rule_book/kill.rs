@@ -121,6 +121,20 @@ async fn a_stray_that_is_ending_is_asked_no_longer_grace_than_it_has() {
     assert_eq!(begun.elapsed(), secs(1));
 }
 
+/// Whoever terminates them in groups must not take those that have come so far for all.
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_before_the_runtime_is_listed_are_told_with_its_list() {
+    let b = bench();
+    let mut more = b.workers.more_known();
+    b.create(&pod("wanted"));
+    assert!(!more.has_changed().unwrap());
+    b.workers.note_running(RunningPods::known(vec![pod("runs")]));
+    assert!(more.has_changed().unwrap());
+    more.mark_unchanged();
+    b.create(&pod("runs"));
+    assert!(!more.has_changed().unwrap(), "it was in the list");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_runs_is_not_known_before_it_was_reported() {
     let b = bench();
