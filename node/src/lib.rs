@@ -72,7 +72,6 @@ pub mod preemption;
 #[cfg(feature = "eviction")]
 mod pressure;
 mod product;
-#[cfg(feature = "shutdown")]
 mod recorders;
 mod registered_plugin;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
