@@ -127,7 +127,7 @@ impl Loaded {
     /// an agent use, as `why` says. `None` if something else was read, or there is no other configuration. Blocking.
     #[must_use]
     pub fn last_instead(&self, root: &Path, why: &str) -> Option<Self> {
-        if self.origin != Origin::File || self.file != below(root, DEFAULT_FILE) {
+        if !self.is_default_file(root) {
             return None;
         }
         let last = read(&below(root, LAST_IN_FORCE), Origin::LastInForce).ok()?;
@@ -141,7 +141,7 @@ impl Loaded {
     /// The copy cannot be written; an old one is kept.
     pub fn keep(&self, root: &Path) -> io::Result<()> {
         let copy = below(root, LAST_IN_FORCE);
-        if self.origin != Origin::File || self.file != below(root, DEFAULT_FILE) {
+        if !self.is_default_file(root) {
             return Ok(());
         }
         let most = regular::MAX_CONFIGURATION_BYTES;
@@ -152,6 +152,11 @@ impl Loaded {
             std::fs::create_dir_all(directory)?;
         }
         replace_private(&copy, Durability::PowerCut, &self.text)
+    }
+
+    /// Whether it comes from the file at the default path below `root`.
+    fn is_default_file(&self, root: &Path) -> bool {
+        self.origin == Origin::File && self.file == below(root, DEFAULT_FILE)
     }
 }
 
