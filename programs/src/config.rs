@@ -9,7 +9,6 @@ use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, a
 use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
-use winddown_doctor::ObservedNode;
 use winddown_host::path_word;
 
 pub(super) fn run(
@@ -69,9 +68,8 @@ fn must_be_there(file: &Path) -> Result<(), CommandError> {
 
 /// Fails if the agent of this machine cannot use the configuration, which is valid.
 fn must_be_usable(file: &Path, config: &Config, out: &mut Output) -> Result<(), CommandError> {
-    let place = ObservedNode::this_machine(CHECK_TIMEOUT);
     let found = ask::block_on(async {
-        let found = winddown_doctor::obstacles(&place, config);
+        let found = winddown_doctor::obstacles(config, CHECK_TIMEOUT);
         Ok(ask::patiently(out, "waiting for systemd's answer", found).await)
     })?;
     if found.is_empty() {

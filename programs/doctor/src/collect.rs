@@ -7,6 +7,8 @@ pub(crate) mod kubelet;
 mod sandbox;
 mod shortages;
 
+pub(crate) use bus::agents_service;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -207,11 +209,6 @@ async fn unenforced(
         Fact::Known(winddown_runtimes::process::unenforced(&proc_root, &cgroups, pid))
     })
     .await
-}
-
-/// The agent's service on the machine that runs.
-pub(crate) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
-    if place.live { bus::agents_service(place).await } else { Fact::not_live() }
 }
 
 /// The configured group of the control socket, if there is no such group. A name service may hang.

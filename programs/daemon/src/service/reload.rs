@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Sleep, sleep};
 
-use winddown_doctor::{ObservedNode, obstacles};
+use winddown_doctor::obstacles;
 use winddown_host::machine::wall_clock;
 
 use super::{ServiceOptions, StartError, keep, load};
@@ -37,8 +37,7 @@ impl FileReading {
             thread: tokio::task::spawn_blocking(move || {
                 let (configuration, loaded) = load(&options, wall_clock().now(), has_file)?;
                 if options.root == Path::new("/") {
-                    let place = ObservedNode::this_machine(SYSTEMD_PATIENCE);
-                    let found = obstacles(&place, &loaded.config);
+                    let found = obstacles(&loaded.config, SYSTEMD_PATIENCE);
                     let found = tokio::runtime::Handle::current().block_on(found);
                     if !found.is_empty() {
                         return Err(StartError::Obstacles(found));

@@ -54,8 +54,8 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
     }
 }
 
-/// The agent's service as its unit has it.
-pub(super) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
+/// The agent's service as its unit has it, on the machine that runs.
+pub(crate) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
     match Inspector::connect_to_systemd(&place.bus, place.patience).await {
         Ok(inspector) => fact(inspector.service(UNIT).await),
         Err(error) => Fact::Unknown(kind(&error), error_chain(&error)),
