@@ -224,7 +224,7 @@ fn one(
     let state = match state(found.state.unwrap_or_default()) {
         ContainerState::Running { started_at } if ended => {
             let mut exit = ContainerExit::new(UNKNOWN_EXIT);
-            exit.reason = "ContainerStatusUnknown".into();
+            exit.reason = ContainerExit::UNKNOWN.into();
             "the container's exit was not observed".clone_into(&mut exit.message);
             exit.started_at = Some(started_at);
             ContainerState::Exited(exit)

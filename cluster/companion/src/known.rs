@@ -514,14 +514,16 @@ impl KnownEntry {
         !self.gone && matches!(self.claim, Some((_, ClaimVerdict::Open)))
     }
 
+    fn is_deleted(&self) -> bool {
+        self.newest.metadata.deletion_timestamp.is_some()
+    }
+
     fn is_ending(&self) -> bool {
-        let is_deleted = self.newest.metadata.deletion_timestamp.is_some();
-        self.gone || is_deleted || facts::has_completed(&self.newest)
+        self.gone || self.is_deleted() || facts::has_completed(&self.newest)
     }
 
     fn runs_on(&self) -> bool {
-        let is_deleted = self.newest.metadata.deletion_timestamp.is_some();
-        !self.gone && !self.stopped && !is_deleted && facts::runs(&self.newest)
+        !self.gone && !self.stopped && !self.is_deleted() && facts::runs(&self.newest)
     }
 
     fn runs_for_api(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use winddown_shared::ContainerExit;
 
 /// Whether any container of the pod runs, of whichever kind.
 pub(in crate::status) fn any_running(status: &api::PodStatus) -> bool {
@@ -150,7 +151,7 @@ fn unseen_end(
     let terminated = Some(api::ContainerStateTerminated {
         container_id: container.container_id.clone(),
         exit_code: 137,
-        reason: Some("ContainerStatusUnknown".to_owned()),
+        reason: Some(ContainerExit::UNKNOWN.to_owned()),
         message: Some("The container could not be located when the pod was terminated".to_owned()),
         started_at,
         finished_at,
