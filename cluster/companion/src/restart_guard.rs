@@ -1,4 +1,4 @@
-//! Stops again the containers that a kubelet restarts: one that is not held, or that somebody has started.
+//! Stops again the containers that a kubelet restarts: one that is not held, or that was started by hand.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

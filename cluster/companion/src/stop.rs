@@ -479,7 +479,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know
-    /// of the stop or because somebody has started one that was held, it is stopped again while the node goes down.
+    /// of the stop or because it was held and then started by hand, it is stopped again while the node goes down.
     fn ended(&self, pod: &Pod, runtime_uid: &PodUid, request: &StopRequest) {
         self.known.stopped(pod.uid());
         if self.is_going_down() {

@@ -408,7 +408,7 @@ mod tests {
         (state, pod)
     }
 
-    /// Nobody had to kill it: a longer grace would not have helped.
+    /// No one had to kill it: a longer grace would not have helped.
     #[test]
     fn what_ran_out_of_memory_while_it_was_stopped_did_not_run_out_of_time() {
         for (reason, forced) in

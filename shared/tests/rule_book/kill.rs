@@ -121,7 +121,7 @@ async fn a_stray_that_is_ending_is_asked_no_longer_grace_than_it_has() {
     assert_eq!(begun.elapsed(), secs(1));
 }
 
-/// Whoever terminates them in groups must not take those that have come so far for all.
+/// A run that terminates groups in order must not take those that have come so far for all.
 #[tokio::test(start_paused = true)]
 async fn pods_that_come_before_the_runtime_is_listed_are_told_with_its_list() {
     let b = bench();

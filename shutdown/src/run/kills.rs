@@ -198,7 +198,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(self.params.context.as_mut()) => self.follow().await,
                 () = changed(Some(&mut self.discovery.more_known)), if matches!(wait, Wait::More | Wait::End) => {
-                    // It stays news until somebody looks again.
+                    // It stays news until the next look.
                     self.discovery.more_known.mark_changed();
                     return Ok(());
                 }

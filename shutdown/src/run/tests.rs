@@ -679,7 +679,7 @@ async fn a_pod_that_its_controller_makes_anew_is_ended_and_the_report_says_so() 
     assert_eq!((again.end, report.outcome()), (PodEnd::Exited, Outcome::Clean));
 }
 
-/// A controller makes a pod anew as soon as the old one's object is gone: that is while the end of the run waits.
+/// A controller makes the next pod as soon as the old one's object is gone: that is while the end of the run waits.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_comes_while_the_end_of_the_run_waits_is_ended_or_at_least_reported() {
     for (comes, wanted) in [(23, PodEnd::Exited), (30, PodEnd::StillRunning)] {
@@ -689,11 +689,11 @@ async fn a_pod_that_comes_while_the_end_of_the_run_waits_is_ended_or_at_least_re
         let scene = Scene::new(killer.clone(), two_fields(30, 10));
         let (report, ()) = tokio::join!(scene.run(), async {
             sleep(secs(comes)).await;
-            killer.add(pod("anew", CRITICAL, Some(3)));
+            killer.add(pod("next", CRITICAL, Some(3)));
         });
         assert!(of(&report, "last").exit < Some(secs(23)));
-        let anew = of(&report, "anew");
-        assert_eq!(anew.end, wanted, "{anew:?}");
-        assert_eq!(anew.asked.is_some(), wanted == PodEnd::Exited, "{anew:?}");
+        let next = of(&report, "next");
+        assert_eq!(next.end, wanted, "{next:?}");
+        assert_eq!(next.asked.is_some(), wanted == PodEnd::Exited, "{next:?}");
     }
 }

@@ -216,7 +216,7 @@ impl Supervisor {
                 // call is cancelled and repeated later.
                 event = heard.recv() => return Woken::LogindEvent(event),
                 asked = self.requests.recv() => match asked {
-                    // Whoever only looks does not have a step begun anew.
+                    // A mere look does not begin the step again.
                     Some(Request::ReadDelay(read)) if step.is_some() => {
                         self.delay.awaited_by.push(read);
                     }

@@ -63,7 +63,7 @@ async fn override_successful_although_logind_applies_it_three_seconds_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_looks_again_meanwhile_does_not_have_the_delay_raised_anew() {
+async fn a_look_at_the_delay_while_it_is_raised_does_not_begin_that_again() {
     let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(3));
     let mut rig = Rig::start(&login, secs(30));
     rig.until_held().await;
