@@ -31,6 +31,8 @@ pub struct Machine {
     /// Reads the machine's capacity. Called at the start and on every reload of the configuration. May block: after the
     /// start it has a thread of its own.
     pub capacity: Box<dyn Fn() -> Result<Capacity, ReadError> + Send + Sync>,
+    /// Whether its kernel enforces AppArmor profiles.
+    pub app_armor: bool,
 }
 
 /// The node's resources and the admission checks against them. Clones share their state.
@@ -51,6 +53,8 @@ struct MachineShared {
     admits_all: bool,
     /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
     strict_groups: bool,
+    /// Whether the machine's kernel enforces AppArmor profiles.
+    app_armor: bool,
     /// The pods of an API server that are admitted and wait for what they refer to.
     #[cfg(feature = "cluster")]
     admitted: winddown_cluster::pods::AdmittedPods,
@@ -95,7 +99,8 @@ impl Machine {
     #[must_use]
     pub fn of_host(storage: impl Into<PathBuf>) -> Self {
         let roots = Roots::of_host(storage);
-        Self { capacity: Box::new(move || Capacity::read(&roots)) }
+        let app_armor = roots.has_app_armor();
+        Self { capacity: Box::new(move || Capacity::read(&roots)), app_armor }
     }
 }
 
@@ -117,6 +122,7 @@ impl Fit {
         admits_all: bool,
     ) -> Self {
         let capacity = machine.as_ref().map(|machine| (machine.capacity)());
+        let app_armor = machine.as_ref().is_some_and(|machine| machine.app_armor);
         let fit = Self(Arc::new(MachineShared {
             machine: machine.map(OneThread::new),
             name: name.into(),
@@ -126,6 +132,7 @@ impl Fit {
             victim_lock: VictimLock::new(),
             admits_all,
             strict_groups: runtime.applies_strict_groups(),
+            app_armor,
             #[cfg(feature = "cluster")]
             admitted: Default::default(),
         }));
@@ -156,6 +163,7 @@ impl Fit {
             name: Arc::clone(&self.0.name),
             labels: settings.labels.clone(),
             strict_groups: self.0.strict_groups,
+            app_armor: self.0.app_armor,
         };
         let own = Arc::new(NodeView {
             unsafe_sysctls: settings.unsafe_sysctls.clone(),

@@ -36,7 +36,7 @@ pub(super) fn machine(readable: Arc<AtomicBool>) -> Machine {
             source: std::io::ErrorKind::PermissionDenied.into(),
         }),
     };
-    Machine { capacity: Box::new(capacity) }
+    Machine { capacity: Box::new(capacity), app_armor: false }
 }
 
 /// A node with 2 CPUs and 4 GiB, of which `change` may reserve some.
@@ -173,6 +173,32 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     assert!(!plan(&b, None).resources.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_to_be_confined_is_refused_where_the_kernel_confines_none() {
+    for app_armor in [false, true] {
+        let left = (tempfile::tempdir().unwrap(), boot_clock(), FakeRuntime::default(), held());
+        let b = bench_with(left.0, left.1, left.2, left.3, |parts| {
+            let machine = machine(Arc::new(AtomicBool::new(true)));
+            parts.machine = Some(Machine { app_armor, ..machine });
+        });
+        let a = from_api(&changed(&pod("a", 0, 30), |pod| {
+            let profile =
+                kube::AppArmorProfile { type_: "RuntimeDefault".into(), localhost_profile: None };
+            pod.spec.as_mut().unwrap().containers[0].security_context =
+                Some(kube::SecurityContext {
+                    app_armor_profile: Some(profile),
+                    ..kube::SecurityContext::default()
+                });
+        }));
+        b.want(&[&a]).await;
+        let message = "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the \
+                       host";
+        let expected = [("a".to_owned(), "AppArmor".to_owned(), message.to_owned())];
+        assert_eq!(refused(&b), if app_armor { &[][..] } else { &expected[..] });
+        assert_eq!(b.runtime.starts().contains(a.uid()), app_armor);
+    }
+}
+
 /// The file system of the state directory hangs after the start; a reload took one of the agent's threads for good.
 #[tokio::test(start_paused = true)]
 async fn a_reload_applies_what_it_can_while_a_disk_does_not_answer() {
@@ -184,7 +210,7 @@ async fn a_reload_applies_what_it_can_while_a_disk_does_not_answer() {
         }
         Ok(capacity())
     };
-    let machine = Machine { capacity: Box::new(capacity) };
+    let machine = Machine { capacity: Box::new(capacity), app_armor: false };
     let fit = Fit::new(&FakeRuntime::default(), Some(machine), "n1", &Settings::default(), false);
     let labels = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
     let settings = Settings { labels, ..Settings::default() };

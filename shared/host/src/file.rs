@@ -50,6 +50,13 @@ impl Roots {
     pub fn of_host(storage: impl Into<PathBuf>) -> Self {
         Self { proc: "/proc".into(), sys: "/sys".into(), storage: storage.into() }
     }
+
+    /// Whether the kernel enforces AppArmor profiles. It does so from its start or not at all.
+    pub fn has_app_armor(&self) -> bool {
+        let enabled = text(&self.sys.join("module/apparmor/parameters/enabled"));
+        self.sys.join("kernel/security/apparmor").exists()
+            && enabled.is_ok_and(|enabled| enabled.starts_with('Y'))
+    }
 }
 
 // === impl ReadError ===

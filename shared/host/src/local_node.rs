@@ -18,6 +18,8 @@ pub struct LocalNode {
     pub labels: BTreeMap<String, String>,
     /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
     pub strict_groups: bool,
+    /// Whether the kernel enforces AppArmor profiles.
+    pub app_armor: bool,
 }
 
 impl LocalNode {
@@ -43,6 +45,7 @@ impl LocalNode {
             allocatable,
             os: OS.into(),
             supplemental_groups_policy: self.strict_groups,
+            app_armor: self.app_armor,
             unsafe_sysctls: Vec::new(),
         }
     }
@@ -67,7 +70,7 @@ mod tests {
 
     fn node(labels: &[(&str, &str)]) -> NodeView {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let node = LocalNode { name: "edge-1".into(), labels, strict_groups: true };
+        let node = LocalNode { name: "edge-1".into(), labels, ..LocalNode::default() };
         node.view(Allocatable::default())
     }
 

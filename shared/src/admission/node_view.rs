@@ -25,6 +25,8 @@ pub struct NodeView {
     pub os: Arc<str>,
     /// Whether the runtime can apply `supplementalGroupsPolicy: Strict`.
     pub supplemental_groups_policy: bool,
+    /// Whether the kernel enforces AppArmor profiles. No Node object says so.
+    pub app_armor: bool,
     /// Sysctls in addition to the safe ones that pods may set: names, or prefixes followed by `*`.
     pub unsafe_sysctls: Vec<String>,
 }
@@ -57,6 +59,7 @@ impl NodeView {
             supplemental_groups_policy: features
                 .and_then(|features| features.supplemental_groups_policy)
                 .unwrap_or(false),
+            app_armor: false,
             unsafe_sysctls: Vec::new(),
         }
     }

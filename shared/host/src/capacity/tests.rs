@@ -59,6 +59,25 @@ fn what_the_machine_has_is_read_from_the_kernels_files() {
 }
 
 #[test]
+fn apparmor_is_there_where_the_kernel_has_it_and_has_it_on() {
+    for (enabled, mounted, expected) in [
+        (Some("Y\n"), true, true),
+        (Some("N\n"), true, false),
+        (Some("Y\n"), false, false),
+        (None, true, false),
+    ] {
+        let tree = Tree::new();
+        if let Some(enabled) = enabled {
+            tree.sys("module/apparmor/parameters/enabled", enabled);
+        }
+        if mounted {
+            tree.sys("kernel/security/apparmor/profiles", "");
+        }
+        assert_eq!(tree.roots.has_app_armor(), expected, "{enabled:?}, {mounted}");
+    }
+}
+
+#[test]
 fn this_machine_can_be_read() {
     let said = Capacity::read(&Roots::of_host("/")).unwrap();
     assert!(said.cpu_milli >= 1000 && said.memory > 1 << 20 && said.ephemeral_storage > 1 << 20);

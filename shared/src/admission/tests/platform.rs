@@ -82,6 +82,50 @@ fn a_strict_policy_for_groups_needs_a_runtime_that_has_it() {
 }
 
 #[test]
+fn a_pod_that_is_to_be_confined_by_apparmor_needs_a_kernel_that_does_it() {
+    let profile = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});
+    let container = |kind: &str| {
+        let mut container = profile(kind);
+        container["name"] = json!("c");
+        json!([container])
+    };
+    let of_pod = |kind: &str, containers: serde_json::Value| {
+        let mut spec = profile(kind);
+        spec["containers"] = containers;
+        spec
+    };
+    for (what, spec, refused) in [
+        ("none", json!({"containers": []}), false),
+        ("the pod, unconfined", of_pod("Unconfined", json!([])), false),
+        ("a container, unconfined", json!({"containers": container("Unconfined")}), false),
+        ("the pod", of_pod("RuntimeDefault", json!([])), true),
+        ("the pod, and no container", of_pod("Localhost", container("Unconfined")), true),
+        ("a container", json!({"containers": container("Localhost")}), true),
+        ("a container alone", of_pod("Unconfined", container("RuntimeDefault")), true),
+        (
+            "an init container",
+            json!({"containers": [], "initContainers": container("Localhost")}),
+            true,
+        ),
+        (
+            "an ephemeral container",
+            json!({"containers": [], "ephemeralContainers": container("Localhost")}),
+            true,
+        ),
+    ] {
+        let pod = pod("u", &spec);
+        let found = platform_fits(&pod, &machine1()).map_err(|refused| {
+            (refused.reason.to_string(), refused.message.to_string(), refused.retryable)
+        });
+        let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+        let expected = ("AppArmor".to_owned(), message.to_owned(), false);
+        assert_eq!(found, if refused { Err(expected) } else { Ok(()) }, "{what}");
+        let node = NodeView { app_armor: true, ..machine1() };
+        assert_eq!(reason(&pod, &node), None, "{what}");
+    }
+}
+
+#[test]
 fn a_pod_sets_only_the_kernel_parameters_that_harm_no_other() {
     let asks = |name: &str, more: serde_json::Value| {
         let sysctls =

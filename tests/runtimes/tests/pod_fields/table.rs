@@ -197,7 +197,8 @@ fn unsupported(runtime: &str, pod: &Pod) -> Vec<UnsupportedField> {
         "cri" => (winddown_cri::check_supported(pod), CriRuntime::STRICT_GROUPS),
         other => panic!("{other} is no runtime"),
     };
-    let node = LocalNode { strict_groups, ..LocalNode::default() }.view(Allocatable::default());
+    let node = LocalNode { strict_groups, app_armor: true, ..LocalNode::default() }
+        .view(Allocatable::default());
     found.extend(platform_fits(pod, &node).err().map(|refused| {
         UnsupportedField::new(refused.reason.to_string(), refused.message.to_string())
     }));
