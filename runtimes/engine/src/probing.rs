@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use winddown_shared::{EndCause, ProbeKind, critical};
 
 use crate::container_plan::ContainerObservation;
@@ -109,7 +109,7 @@ struct Probe<A> {
 struct Schedule {
     /// The delay from the start of the container.
     initial_delay: Duration,
-    /// The time between two runs; at least 1 s.
+    /// The time from the beginning of one run to that of the next, unless it takes longer; at least 1 s.
     period: Duration,
     /// How long an answer may take; at least 1 s.
     timeout: Duration,
@@ -257,12 +257,12 @@ impl<A: Send + Sync + 'static> Probes<A> {
 
 impl<A: Send + Sync + 'static> Probe<A> {
     async fn watch_readiness(&mut self, probed: &impl Probed<Action = A>, due: Instant) {
-        sleep_until(due).await;
+        let mut ticks = self.schedule.ticks(due);
         loop {
+            ticks.tick().await;
             if let Some(well) = self.once(probed).await {
                 probed.note(ProbeFinding::Ready(well));
             }
-            sleep(self.schedule.period).await;
         }
     }
 
@@ -288,15 +288,16 @@ impl<A: Send + Sync + 'static> Probe<A> {
         due: Instant,
         or_well: bool,
     ) -> bool {
-        sleep_until(due).await;
+        let mut ticks = self.schedule.ticks(due);
         loop {
+            ticks.tick().await;
             match self.once(probed).await {
                 Some(false) => {
                     probed.note(ProbeFinding::Failing(self.kind));
                     return false;
                 }
                 Some(true) if or_well => return true,
-                _ => sleep(self.schedule.period).await,
+                _ => {}
             }
         }
     }
@@ -321,6 +322,14 @@ impl Schedule {
             period: seconds(probe.period_seconds, 10),
             timeout: seconds(probe.timeout_seconds, 1),
         }
+    }
+
+    /// When the probe runs, from `due` or now on. As with a kubelet, a run that comes late, because the one before took longer
+    /// than the period, does not delay the others.
+    fn ticks(&self, due: Instant) -> Interval {
+        let mut ticks = interval_at(due.max(Instant::now()), self.period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks
     }
 }
 

@@ -1,5 +1,7 @@
 use std::sync::{Arc, Mutex};
 
+use tokio::time::{sleep, sleep_until};
+
 use super::*;
 
 #[test]
@@ -42,6 +44,8 @@ struct Scripted {
     began: Instant,
     answers: Mutex<Vec<(&'static str, usize)>>,
     found: Arc<Mutex<Vec<(u64, ProbeFinding)>>>,
+    /// How long it takes to answer.
+    takes: Duration,
     /// Whether the container counted as started from the beginning.
     adopted: bool,
     ending: Duration,
@@ -52,13 +56,18 @@ impl Probed for Scripted {
     type Action = &'static str;
 
     async fn ask(&self, _: ProbeKind, action: &Self::Action, _timeout: Duration) -> Option<bool> {
-        let mut asked = self.answers.lock().unwrap();
-        let at = asked.iter().position(|(name, _)| name == action).unwrap_or(asked.len());
-        if at == asked.len() {
-            asked.push((action, 0));
+        let answer = {
+            let mut asked = self.answers.lock().unwrap();
+            let at = asked.iter().position(|(name, _)| name == action).unwrap_or(asked.len());
+            if at == asked.len() {
+                asked.push((action, 0));
+            }
+            asked[at].1 += 1;
+            action.chars().nth(asked[at].1 - 1).or(action.chars().last())
+        };
+        if !self.takes.is_zero() {
+            sleep(self.takes).await;
         }
-        let answer = action.chars().nth(asked[at].1).or(action.chars().last());
-        asked[at].1 += 1;
         match answer {
             Some('+') => Some(true),
             Some('-') => Some(false),
@@ -122,19 +131,59 @@ async fn found_after(
         readiness: readiness.map(|action| of(ProbeKind::Readiness, action)),
         liveness: liveness.map(|action| of(ProbeKind::Liveness, action)),
     };
-    let found = Arc::default();
     let scripted = Scripted {
         began: Instant::now(),
         answers: Mutex::default(),
-        found: Arc::clone(&found),
+        found: Arc::default(),
+        takes: Duration::ZERO,
         adopted,
         ending: Duration::from_secs(ending),
         over: Duration::from_secs(over),
     };
+    found_by(probes, age, scripted).await
+}
+
+async fn found_by(
+    probes: Probes<&'static str>,
+    age: Duration,
+    scripted: Scripted,
+) -> Vec<(u64, ProbeFinding)> {
+    let found = Arc::clone(&scripted.found);
     let (_alive, alive) = watch::channel(());
     probes.begin(scripted, age, alive);
     sleep(Duration::from_secs(1000)).await;
     found.lock().unwrap().clone()
+}
+
+/// Probes of a container with one probe, every `period` seconds and with a failure threshold of 2.
+fn probes(kind: ProbeKind, period: i32, action: &'static str) -> Probes<&'static str> {
+    let spec = k8s::Probe {
+        period_seconds: Some(period),
+        failure_threshold: Some(2),
+        ..k8s::Probe::default()
+    };
+    let probe =
+        Probe { kind, action, schedule: Schedule::of(&spec), verdict: ProbeVerdict::of(&spec) };
+    let mut probes = Probes { startup: None, readiness: None, liveness: None };
+    match kind {
+        ProbeKind::Startup => probes.startup = Some(probe),
+        ProbeKind::Readiness => probes.readiness = Some(probe),
+        ProbeKind::Liveness => probes.liveness = Some(probe),
+    }
+    probes
+}
+
+/// A container whose probes answer after so many seconds and that is over after 20.
+fn slow(takes: u64) -> Scripted {
+    Scripted {
+        began: Instant::now(),
+        answers: Mutex::default(),
+        found: Arc::default(),
+        takes: Duration::from_secs(takes),
+        adopted: false,
+        ending: Duration::from_secs(25),
+        over: Duration::from_secs(25),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,6 +205,23 @@ async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_sta
     assert_eq!(found_in([None, None, Some("+--")], 500).await, failing(20, ProbeKind::Liveness));
     assert!(found_in([None, None, Some("-+")], 500).await.is_empty(), "one is not enough");
     assert!(found_in([None, None, Some("?")], 500).await.is_empty(), "no answer is none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_period_of_a_probe_is_the_time_between_two_however_long_each_takes() {
+    // A server that accepts and never answers: asked at 0 and at 10.
+    for kind in [ProbeKind::Startup, ProbeKind::Liveness] {
+        let found = found_by(probes(kind, 10, "-"), Duration::ZERO, slow(10)).await;
+        assert_eq!(found, [(20, ProbeFinding::Failing(kind))]);
+    }
+    // A command that takes most of its period: asked at 0, 5, 10 and so on.
+    let readiness = probes(ProbeKind::Readiness, 5, "+");
+    let ready = [4, 9, 14, 19, 24].map(|at| (at, ProbeFinding::Ready(true)));
+    assert_eq!(found_by(readiness, Duration::ZERO, slow(4)).await, ready);
+    // One that takes longer is asked again at once, and never twice at a time.
+    let readiness = probes(ProbeKind::Readiness, 5, "+");
+    let ready = [7, 14, 21].map(|at| (at, ProbeFinding::Ready(true)));
+    assert_eq!(found_by(readiness, Duration::ZERO, slow(7)).await, ready);
 }
 
 #[tokio::test(start_paused = true)]
