@@ -34,7 +34,7 @@ pub(crate) fn begin<D: Driver>(
     let Some(found) = container_plan::find(pod, name) else { return };
     let (probes, id, age) = {
         let mut state = entry.lock();
-        let probes =
+        let mut probes =
             Probes::of(&found.container, |probe| Action::of_probe(probe, &found.container));
         let has_begun = state.has_begun();
         let Some(container) = state.container(name) else { return };
@@ -43,6 +43,9 @@ pub(crate) fn begin<D: Driver>(
         let Some(run) = run.filter(|run| run.is_running() && !run.probe_state.probed) else {
             return;
         };
+        if run.probe_state.is_adopted() {
+            probes.spread(&run.id);
+        }
         run.probe_state.begin(&probes, is_awaited, well);
         if !probes.is_empty() && !run.probe_state.serves() {
             driver.note(entry, (name, run.attempt), RunNote::Unready, true);

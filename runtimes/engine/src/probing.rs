@@ -2,6 +2,7 @@
 //!
 //! # Behaviour
 //! * The initial delay of each probe counts from the start of the container, also after a restart of the agent.
+//! * The probes of the containers that an earlier agent started begin spread over one period, as with a kubelet.
 //! * Until the startup probe has passed, the other probes do not run and the container counts as not started.
 //! * If a startup or liveness probe fails `failureThreshold` times in a row, the container is stopped and, if its
 //!   policy says so, restarted.
@@ -16,6 +17,7 @@
 //!
 //! One task per container that has probes; it sleeps between them.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +111,8 @@ struct Probe<A> {
 struct Schedule {
     /// The delay from the start of the container.
     initial_delay: Duration,
+    /// A further delay of the first run under this agent; less than the period.
+    shift: Duration,
     /// The time from the beginning of one run to that of the next, unless it takes longer; at least 1 s.
     period: Duration,
     /// How long an answer may take; at least 1 s.
@@ -212,6 +216,17 @@ impl<A: Send + Sync + 'static> Probes<A> {
         self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
     }
 
+    /// Shifts the probes within their periods by the container's `id`: those of all containers that an earlier agent
+    /// started would otherwise run in the same instant, and stay in step.
+    pub(crate) fn spread(&mut self, id: &str) {
+        for probe in [&mut self.startup, &mut self.readiness, &mut self.liveness] {
+            let Some(Probe { kind, schedule, .. }) = probe else { continue };
+            let mut hasher = DefaultHasher::new();
+            (id, kind.as_str()).hash(&mut hasher);
+            schedule.shift = schedule.period.mul_f64((hasher.finish() % 1000) as f64 / 1000.0);
+        }
+    }
+
     /// Runs the probes of a container that has run for `age`, in a task of their own until it is over, or `alive` closes.
     pub(crate) fn begin(
         self,
@@ -231,7 +246,9 @@ impl<A: Send + Sync + 'static> Probes<A> {
     async fn follow(self, probed: &impl Probed<Action = A>, age: Duration) {
         let Self { startup, readiness, liveness } = self;
         let now = Instant::now();
-        let due = |probe: &Probe<A>| now + probe.schedule.initial_delay.saturating_sub(age);
+        let due = |Probe { schedule, .. }: &Probe<A>| {
+            now + schedule.initial_delay.saturating_sub(age) + schedule.shift
+        };
         if let Some(mut probe) = startup {
             match probe.until_ending(probed, due(&probe), true).await {
                 Some(true) => probed.note(ProbeFinding::Started { ready: readiness.is_none() }),
@@ -319,6 +336,7 @@ impl Schedule {
         };
         Self {
             initial_delay: seconds(probe.initial_delay_seconds, 0),
+            shift: Duration::ZERO,
             period: seconds(probe.period_seconds, 10),
             timeout: seconds(probe.timeout_seconds, 1),
         }

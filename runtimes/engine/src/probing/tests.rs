@@ -32,7 +32,7 @@ fn what_a_probe_leaves_out_is_kubernetes_default() {
         ..k8s::Probe::default()
     };
     for probe in [k8s::Probe::default(), odd] {
-        let Schedule { initial_delay, period, timeout } = Schedule::of(&probe);
+        let Schedule { initial_delay, period, timeout, .. } = Schedule::of(&probe);
         assert_eq!((initial_delay.as_secs(), period.as_secs(), timeout.as_secs()), (0, 10, 1));
         let ProbeVerdict { successes, failures, .. } = ProbeVerdict::of(&probe);
         assert_eq!((successes, failures), (1, 3));
@@ -222,6 +222,24 @@ async fn the_period_of_a_probe_is_the_time_between_two_however_long_each_takes()
     let readiness = probes(ProbeKind::Readiness, 5, "+");
     let ready = [7, 14, 21].map(|at| (at, ProbeFinding::Ready(true)));
     assert_eq!(found_by(readiness, Duration::ZERO, slow(7)).await, ready);
+}
+
+/// All at once they are more commands than the node can run within their timeout.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_of_the_agent_the_probes_of_the_node_are_spread_over_their_period() {
+    let age = Duration::from_secs(600);
+    for kind in [ProbeKind::Startup, ProbeKind::Readiness, ProbeKind::Liveness] {
+        let mut first = [0; 10];
+        for n in 0..50 {
+            let mut probes = probes(kind, 10, if kind == ProbeKind::Liveness { "-" } else { "+" });
+            probes.spread(&format!("c{n}"));
+            let found = found_by(probes, age, slow(0)).await;
+            // The second failure comes one period after the first.
+            let second = if kind == ProbeKind::Liveness { 10 } else { 0 };
+            first[usize::try_from(found[0].0).unwrap() - second] += 1;
+        }
+        assert!(first.iter().all(|asked| (1..=15).contains(asked)), "{kind:?}: {first:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,8 +145,8 @@ async fn what_a_supervisor_killed_while_no_agent_ran_left_behind_is_ended_at_ado
 async fn the_initial_delay_of_a_probe_does_not_begin_again_with_a_new_agent() {
     let (bed, first) = Bed::with_runtime().await;
     let mut main = sh("main", "echo up; exec sleep 1000");
-    main["readinessProbe"] =
-        json!({"exec": {"command": ["false"]}, "initialDelaySeconds": 3600, "failureThreshold": 1});
+    main["readinessProbe"] = json!({"exec": {"command": ["false"]}, "initialDelaySeconds": 3600,
+            "periodSeconds": 1, "failureThreshold": 1});
     let pod = bed.pod_of(&json!({"containers": [main]}));
     bed.bring_up(&first, &pod).await;
     drop(first);
