@@ -14,6 +14,7 @@ use winddown_shared::{
 
 use super::EvictionRuntime;
 use super::disks::DiskTurns;
+use super::runtime::Figures;
 use super::stalls::StallPlaces;
 
 #[cfg(test)]
@@ -44,8 +45,16 @@ pub(crate) struct Measured {
     runtime: Arc<dyn EvictionRuntime>,
     /// Held while the pods' files are walked, so that there is one walk at a time.
     walks: Arc<Mutex<()>>,
-    /// When the last walk finished.
-    walked: watch::Sender<Option<Instant>>,
+    /// The last walk that finished.
+    walked: watch::Sender<Option<Walk>>,
+}
+
+/// What a walk through the pods' files found.
+struct Walk {
+    /// When it finished.
+    at: Instant,
+    /// None if the runtime does not measure pods.
+    figures: Option<Figures>,
 }
 
 struct NodeReader {
@@ -116,21 +125,24 @@ impl Measured {
         let Ok(turn) = Arc::clone(&self.walks).try_lock_owned() else { return };
         let (runtime, walked) = (Arc::clone(&self.runtime), self.walked.clone());
         tokio::spawn(async move {
-            if or_warn(runtime.figures(Some(DISK_AGE)).await).is_some() {
-                walked.send_replace(Some(Instant::now()));
+            if let Some(figures) = or_warn(runtime.figures(Some(DISK_AGE)).await) {
+                walked.send_replace(Some(Walk { at: Instant::now(), figures }));
             }
             drop(turn);
         });
     }
 
-    /// Has the files walked, and returns whether the result is recent enough to choose a pod by.
-    async fn has_walked(&self) -> bool {
+    /// Has the files walked, and returns what was found, if that is recent enough to choose a pod by. The runtime is not
+    /// asked again: what it then takes to report the memory of virtual machines would come on top.
+    async fn walked(&self) -> Option<Option<Figures>> {
         let mut walked = self.walked.subscribe();
         self.walk();
         let asked = Instant::now();
-        let is_younger = |at: &Option<Instant>, age| at.is_some_and(|at| asked - at < age);
-        let _ = timeout(WALK_TIMEOUT, walked.wait_for(|at| is_younger(at, DISK_AGE))).await;
-        is_younger(&self.walked.borrow(), WALK_MAX_AGE)
+        let is_younger =
+            |walk: &Option<Walk>, age| walk.as_ref().is_some_and(|walk| asked - walk.at < age);
+        let _ = timeout(WALK_TIMEOUT, walked.wait_for(|walk| is_younger(walk, DISK_AGE))).await;
+        let last = self.walked.borrow();
+        last.as_ref().filter(|walk| asked - walk.at < WALK_MAX_AGE).map(|walk| walk.figures.clone())
     }
 }
 
@@ -140,10 +152,11 @@ impl Signals for Measured {
     }
 
     async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> PodFigures {
-        if wanted == WantedFigures::Disk && !self.has_walked().await {
-            return PodFigures::UNKNOWN;
-        }
-        match or_warn(self.runtime.figures(None).await) {
+        let figures = match wanted {
+            WantedFigures::Disk => self.walked().await,
+            _ => or_warn(self.runtime.figures(None).await),
+        };
+        match figures {
             None => PodFigures::UNKNOWN,
             Some(None) => PodFigures::Never,
             Some(Some(figures)) => {

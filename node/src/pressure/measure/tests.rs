@@ -68,9 +68,10 @@ async fn other_file_systems_are_asked_at_once_and_one_that_does_not_answer_at_ea
     }
 }
 
-/// A runtime whose walks through the pods' files take some time.
+/// A runtime whose walks through the pods' files take some time, and whatever it is asked.
 struct Walks {
     takes: Duration,
+    each_takes: Duration,
     begun: std::sync::atomic::AtomicU32,
 }
 
@@ -84,6 +85,7 @@ impl EvictionRuntime for Walks {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(self.takes).await;
             }
+            tokio::time::sleep(self.each_takes).await;
             Ok(Some(vec![(PodUid::new("a"), PodStats::default())]))
         })
     }
@@ -107,8 +109,8 @@ impl EvictionRuntime for Walks {
     }
 }
 
-fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
-    let walks = Arc::new(Walks { takes, begun: Default::default() });
+fn walking(takes: Duration, each_takes: Duration) -> (Arc<Walks>, Measured) {
+    let walks = Arc::new(Walks { takes, each_takes, begun: Default::default() });
     let places = MeasuredPlaces::new(UsagePaths::of_host("/"), walks.clone());
     let measured =
         Measured::new(&places, walks.clone(), watch::Sender::new(policy(&[])).subscribe());
@@ -124,7 +126,7 @@ async fn measured(measured: &Measured, wanted: WantedFigures) -> (bool, Duration
 
 #[tokio::test(start_paused = true)]
 async fn a_choice_by_disk_waits_for_a_walk_and_a_choice_by_memory_does_not() {
-    let (walks, signals) = walking(Duration::from_millis(100));
+    let (walks, signals) = walking(Duration::from_millis(100), Duration::ZERO);
     assert_eq!(measured(&signals, WantedFigures::Kernel).await, (true, Duration::ZERO));
     assert_eq!(walks.begun.load(Ordering::Relaxed), 0);
     assert_eq!(measured(&signals, WantedFigures::Disk).await, (true, Duration::from_millis(100)));
@@ -137,7 +139,7 @@ async fn a_choice_by_disk_waits_for_a_walk_and_a_choice_by_memory_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
-    let (_, signals) = walking(5 * SECOND);
+    let (_, signals) = walking(5 * SECOND, Duration::ZERO);
     for _ in 0..2 {
         assert_eq!(
             measured(&signals, WantedFigures::Disk).await,
@@ -156,6 +158,18 @@ async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
     }
 }
 
+/// Of virtual machines, whose memory only the runtime knows. The checks of the pods' own limits wait for 0.5 s.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_disk_is_known_though_the_runtime_is_slow_to_say_what_is_in_memory() {
+    let (_, signals) = walking(Duration::from_millis(100), Duration::from_millis(700));
+    assert_eq!(measured(&signals, WantedFigures::Disk).await, (false, WALK_TIMEOUT));
+    for _ in 0..3 {
+        tokio::time::sleep(9 * SECOND).await;
+        let (is_known, took) = measured(&signals, WantedFigures::Disk).await;
+        assert!(is_known && took <= WALK_TIMEOUT, "{took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_never_measures_pods_is_told_apart_from_one_that_cannot_now() {
     let runtime = winddown_shared::testing::FakeRuntime::default();
@@ -166,6 +180,7 @@ async fn a_runtime_that_never_measures_pods_is_told_apart_from_one_that_cannot_n
     for wanted in [WantedFigures::Kernel, WantedFigures::Disk] {
         assert_eq!(measured.pods(&pods, wanted).await, PodFigures::Never);
         runtime.fail(true);
+        tokio::time::sleep(WALK_MAX_AGE).await;
         assert_eq!(measured.pods(&pods, wanted).await, PodFigures::UNKNOWN);
         runtime.fail(false);
         tokio::time::sleep(WALK_MAX_AGE).await;
