@@ -295,18 +295,20 @@ pub(super) fn over(state: &PodState) -> Vec<(Arc<str>, Arc<str>)> {
     runs.map(|(name, run)| (Arc::clone(name), Arc::clone(&run.id))).collect()
 }
 
-/// Takes every dead container older than the newest run of its name. For a pod that was stopped, also the newest:
-/// its output may be what fills the disk. How it ended is noted.
+/// Takes every dead container of a pod that was stopped, the newest of each name last: its output may be what fills the
+/// disk. How it ended is noted. Of other pods [`prune`] has left only what their statuses refer to.
 pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
-    let is_over = state.is_over();
+    if !state.is_over() {
+        return Vec::new();
+    }
     let all = state.containers.iter_mut().flat_map(|container| {
         let name = Arc::clone(&container.name);
-        let is_due = |run: &&mut Run| is_over && pod::is_settled(run) && !run.own.reclaimed;
-        let over = container.run.as_mut().filter(is_due).map(|run| {
+        let is_due = |run: &&mut Run| pod::is_settled(run) && !run.own.reclaimed;
+        let newest = container.run.as_mut().filter(is_due).map(|run| {
             run.own.reclaimed = true;
             pod::as_dead(run)
         });
-        let dead = std::mem::take(&mut container.own).into_iter().chain(over);
+        let dead = std::mem::take(&mut container.own).into_iter().chain(newest);
         dead.map(move |dead| (Arc::clone(&name), dead))
     });
     all.collect()

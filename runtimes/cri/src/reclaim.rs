@@ -47,8 +47,8 @@ pub(super) async fn take_back(
     reclaim_memory(move || find().into_iter().collect(), figure, bytes, time).await
 }
 
-/// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
-/// `emptyDir` volumes. How the newest runs ended stays known, also to the next agent.
+/// Removes the containers of pods that were stopped, and their `emptyDir` volumes. How the newest ended stays known, also
+/// to the next agent.
 async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, RuntimeError> {
     context.ensure_adopted().await?;
     let entries = context.pods.all();

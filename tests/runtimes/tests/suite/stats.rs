@@ -155,6 +155,23 @@ async fn of_a_stopped_pod_all_dead_containers_go_and_how_they_ended_stays() {
     assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
 }
 
+/// Its status refers to it, and why it crashed is asked for after its disk was full.
+#[tokio::test]
+async fn the_previous_container_of_a_pod_that_is_to_run_stays_with_how_it_ended() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pod = pod("web", &json!({"containers": [container_of("main", Act::exits(3))]}));
+    sync_until(&runtime, &pod, |c| c[0].restart_count >= 2).await;
+    eventually("earlier ones are pruned", || stage.cri.holds().0 <= 2).await;
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
+    assert_eq!(stage.cri.holds().0, 2);
+    drop(runtime);
+    let runtime = stage.open_now().await;
+    runtime.list_pods().await.unwrap();
+    let seen = runtime.pod_status(pod.uid()).await.unwrap().containers;
+    assert_eq!(seen[0].last_exit.as_ref().map(|exit| exit.exit_code), Some(3));
+}
+
 #[tokio::test]
 async fn of_a_stopped_pod_the_volumes_go_once_it_is_cleaned_up_and_are_made_anew_when_it_comes_back()
  {
