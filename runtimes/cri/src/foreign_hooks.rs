@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_engine::action::Action;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::probe_client::ProbeHost;
 use winddown_host::host_addresses;
+use winddown_shared::instant_after;
 
 use super::api::Container;
 use super::begun_hooks::BegunHooks;
@@ -67,7 +68,8 @@ pub(super) async fn run(
         _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
         Action::Exec(command) => return exec(client, container, command, within).await,
         Action::Http(request) => {
-            timeout(within, async { request.ask(&pod, program).await.map(drop) }).await
+            let until = instant_after(Instant::now(), within);
+            timeout_at(until, async { request.ask(&pod, program, until).await.map(drop) }).await
         }
         Action::Tcp(endpoint) => timeout(within, endpoint.connect(&pod)).await,
     };

@@ -25,7 +25,7 @@ pub enum ActionError {
     Timeout,
     /// The container does not answer, or not as expected.
     #[error("the container does not answer")]
-    NoAnswer(#[source] io::Error),
+    NoAnswer(#[from] io::Error),
     /// The action was not done, for a reason that says nothing about the container.
     #[error("{what}")]
     Unasked {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
-use winddown_shared::{Grace, Pod, RuntimeError};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{Grace, Pod, RuntimeError, instant_after};
 
 use crate::action::Action;
 use crate::action_error::ActionError;
@@ -142,10 +142,11 @@ pub(crate) async fn act<D: Driver>(
 ) -> Result<Option<String>, ActionError> {
     // The address may have become known, or be another, since the last time.
     let pod = || driver.probe_host(&entry.lock());
+    let until = instant_after(Instant::now(), limit);
     let asked = async {
         match action {
             Action::Sleep(length) => tokio::time::sleep(*length).await,
-            Action::Http(get) => return get.ask(&pod(), &driver.pods().program()).await,
+            Action::Http(get) => return get.ask(&pod(), &driver.pods().program(), until).await,
             Action::Tcp(endpoint) => endpoint.connect(&pod()).await?,
             Action::Grpc { endpoint, service } => {
                 let (_, server) = endpoint.open(&pod()).await?;
@@ -159,5 +160,5 @@ pub(crate) async fn act<D: Driver>(
         // The driver enforces the time limit of a command.
         return driver.exec(entry, run, command, limit).await.map(|()| None);
     }
-    timeout(limit, asked).await.map_err(|_| ActionError::Timeout)?
+    timeout_at(until, asked).await.map_err(|_| ActionError::Timeout)?
 }

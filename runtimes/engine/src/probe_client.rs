@@ -15,6 +15,7 @@ use hyper::{Request, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use winddown_host::is_host_address;
 
 mod exchange;
@@ -175,17 +176,23 @@ impl HttpGet {
     /// Sends the request as `program` (`NAME-VERSION`), unless the spec names another user agent, to the host that it
     /// names, or else to `pod`. A status from 200 to 299 is a success, and each is for a hook. A redirect is followed as
     /// long as it names the same host; any other redirect is a success too, with the kubelet's warning. A hook's server
-    /// that speaks HTTP where HTTPS is expected is asked over HTTP.
+    /// that speaks HTTP where HTTPS is expected is asked over HTTP. The body of a success is read as far as the kubelet
+    /// reads it, `until` then; a hook does without.
     ///
     /// # Errors
-    /// Another status, too many redirects, no HTTP, no listener. Or nothing was asked: the request in the spec cannot be
-    /// sent, or the pod's address is not known.
-    pub async fn ask(&self, pod: &ProbeHost, program: &str) -> Result<Option<String>, ActionError> {
+    /// Another status, too many redirects, no HTTP, no listener. Or it says nothing about the container: the request in
+    /// the spec cannot be sent, the pod's address is not known, or the body of a success did not come.
+    pub async fn ask(
+        &self,
+        pod: &ProbeHost,
+        program: &str,
+        until: Instant,
+    ) -> Result<Option<String>, ActionError> {
         if !self.is_hook {
-            return self.send(pod, &probe_user_agent(program)).await;
+            return self.send(pod, &probe_user_agent(program), Some(until)).await;
         }
         let user_agent = format!("kube-lifecycle/{program}");
-        match self.send(pod, &user_agent).await {
+        match self.send(pod, &user_agent, None).await {
             Err(ActionError::NoAnswer(error)) if self.is_tls && is_no_tls(&error) => {
                 tracing::warn!(
                     port = self.endpoint.port,
@@ -195,17 +202,22 @@ impl HttpGet {
                 if let Ok((_, headers)) = &mut plain.request {
                     headers.remove(AUTHORIZATION);
                 }
-                plain.send(pod, &user_agent).await
+                plain.send(pod, &user_agent, None).await
             }
             sent => sent,
         }
     }
 
-    async fn send(&self, pod: &ProbeHost, user_agent: &str) -> Result<Option<String>, ActionError> {
+    async fn send(
+        &self,
+        pod: &ProbeHost,
+        user_agent: &str,
+        until: Option<Instant>,
+    ) -> Result<Option<String>, ActionError> {
         let (path, headers) = self.request.as_ref().map_err(ActionError::unasked)?;
         let (stream, server) = self.endpoint.open(pod).await?;
         let to = To { server, is_tls: self.is_tls, path: path.clone() };
-        self.follow(stream, to, headers, user_agent).await.map_err(ActionError::NoAnswer)
+        self.follow(stream, to, (headers, user_agent), until).await
     }
 
     /// Sends the request on a connection, and follows redirects.
@@ -213,23 +225,26 @@ impl HttpGet {
         &self,
         mut stream: TcpStream,
         mut to: To,
-        headers: &HeaderMap,
-        user_agent: &str,
-    ) -> io::Result<Option<String>> {
+        (headers, user_agent): (&HeaderMap, &str),
+        until: Option<Instant>,
+    ) -> Result<Option<String>, ActionError> {
         let asked = to.server.clone();
         for _ in 0..MAX_REQUESTS {
             let moved = to.server != asked;
             let request = to.request(headers, moved, user_agent);
             let tls_name = to.is_tls.then_some(&*to.server.host);
-            let answer = exchange(stream, tls_name, request).await?;
+            let answer = exchange(stream, tls_name, request, until).await?;
             let next = match answer.status {
                 301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
+                200..=299 if !answer.is_whole => {
+                    return Err(ActionError::unasked("the body of the answer did not come"));
+                }
                 200..=299 => return Ok(None),
                 300..=399 => None,
                 _ if self.is_hook => return Ok(None),
                 code => {
                     let text = format!("HTTP probe failed with statuscode: {code}");
-                    return Err(io::Error::other(text));
+                    return Err(io::Error::other(text).into());
                 }
             };
             match next.filter(|next| next.server.host == asked.host) {
@@ -243,7 +258,7 @@ impl HttpGet {
                 }
             }
         }
-        Err(io::Error::other(format!("stopped after {MAX_REQUESTS} redirects")))
+        Err(io::Error::other(format!("stopped after {MAX_REQUESTS} redirects")).into())
     }
 }
 
@@ -392,6 +407,10 @@ mod tests {
     use super::*;
 
     const PROGRAM: &str = "my-agent-7.1";
+
+    fn until() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(10)
+    }
 
     fn container() -> api::Container {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
@@ -550,11 +569,11 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut seen = Vec::new();
             while !seen.ends_with(b"\r\n\r\n") && stream.read_buf(&mut seen).await.unwrap() > 0 {}
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
             stream.read_to_end(&mut seen).await.unwrap();
             String::from_utf8(seen).unwrap()
         });
-        let result = get.ask(pod, PROGRAM).await;
+        let result = get.ask(pod, PROGRAM, until()).await;
         // A request that failed may have made no connection.
         let seen = if result.is_ok() { serving.await.unwrap() } else { String::new() };
         (result, seen)
@@ -619,7 +638,7 @@ mod tests {
         };
         let get = get(json!({"port": port, "path": path, "scheme": scheme}));
         tokio::select! {
-            outcome = get.ask(&ProbeHost::Node(None), PROGRAM) => outcome.map_err(|error| error.output()),
+            outcome = get.ask(&ProbeHost::Node(None), PROGRAM, until()) => outcome.map_err(|error| error.output()),
             () = serving => unreachable!(),
         }
     }
@@ -639,7 +658,7 @@ mod tests {
             let (stream, _) = listener.accept().await.unwrap();
             answer(stream, &[("/", "503 No\r\n\r\n")]).await;
         };
-        let (asked, ()) = tokio::join!(hook.ask(&ProbeHost::Node(None), PROGRAM), serve);
+        let (asked, ()) = tokio::join!(hook.ask(&ProbeHost::Node(None), PROGRAM, until()), serve);
         assert_eq!(asked.unwrap(), None);
     }
 
@@ -661,8 +680,8 @@ mod tests {
         };
         let both = async {
             let pod = ProbeHost::Node(None);
-            probe.ask(&pod, PROGRAM).await.unwrap_err();
-            probe.clone().of_hook().ask(&pod, PROGRAM).await
+            probe.ask(&pod, PROGRAM, until()).await.unwrap_err();
+            probe.clone().of_hook().ask(&pod, PROGRAM, until()).await
         };
         tokio::select! {
             asked = both => assert_eq!(asked.unwrap(), None),
@@ -763,8 +782,8 @@ mod tests {
         for (what, outcome) in [
             ("tcpSocket", endpoint.connect(&pod).await),
             ("grpc", endpoint.open(&pod).await.map(drop)),
-            ("httpGet", request.ask(&pod, PROGRAM).await.map(drop)),
-            ("a hook", request.clone().of_hook().ask(&pod, PROGRAM).await.map(drop)),
+            ("httpGet", request.ask(&pod, PROGRAM, until()).await.map(drop)),
+            ("a hook", request.clone().of_hook().ask(&pod, PROGRAM, until()).await.map(drop)),
         ] {
             assert!(matches!(outcome, Err(ActionError::Unasked { .. })), "{what}: {outcome:?}");
         }

@@ -13,7 +13,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -27,7 +27,7 @@ const MAX_HEAD: usize = 64 * 1024;
 /// The maximum number of a response's headers.
 const MAX_HEADERS: usize = 1024;
 
-/// The maximum size of the part of a redirect's body that is read, in bytes.
+/// The maximum size of the part of a body that is read, in bytes; the kubelet's limit.
 const MAX_BODY: usize = 10 * 1024;
 /// How long reading a redirect's body may take: it is only for people, and a server that keeps the connection open must
 /// not make its probe fail.
@@ -41,10 +41,13 @@ pub(super) struct ProbeResponse {
     pub(super) location: Option<String>,
     /// The body of a redirect, as it was received.
     pub(super) body: String,
+    /// False of a success whose body was awaited and did not come.
+    pub(super) is_whole: bool,
 }
 
 /// Sends `request` on a connection, over TLS if the server has a name for it, and reads as much of the response as is
-/// needed. As with the kubelet, certificates are not verified: the node knows no authority for the container's.
+/// needed: of a success the body too, where it is awaited `until` then. As with the kubelet, certificates are not
+/// verified: the node knows no authority for the container's.
 ///
 /// # Errors
 /// The server does not speak TLS or HTTP.
@@ -52,8 +55,9 @@ pub(super) async fn exchange(
     stream: TcpStream,
     tls_name: Option<&str>,
     request: Request<Empty<Bytes>>,
+    until: Option<Instant>,
 ) -> io::Result<ProbeResponse> {
-    let Some(name) = tls_name else { return on(stream, request).await };
+    let Some(name) = tls_name else { return on(stream, request, until).await };
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let verifier = Arc::new(AnyCertificate);
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -62,7 +66,7 @@ pub(super) async fn exchange(
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    on(TlsConnector::from(Arc::new(config)).connect(name, stream).await?, request).await
+    on(TlsConnector::from(Arc::new(config)).connect(name, stream).await?, request, until).await
 }
 
 /// Whether a request over TLS failed because the server does not speak it.
@@ -74,13 +78,14 @@ pub(super) fn is_no_tls(error: &io::Error) -> bool {
 async fn on(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Empty<Bytes>>,
+    until: Option<Instant>,
 ) -> io::Result<ProbeResponse> {
     // Go, and so the kubelet, spells headers this way; some servers are case-sensitive.
     let mut client = http1::Builder::new();
     client.title_case_headers(true).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     let (mut sender, connection) =
         client.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let mut response = pin!(async { Ok(read(sender.send_request(request).await?).await) });
+    let mut response = pin!(async { Ok(read(sender.send_request(request).await?, until).await) });
     let response = tokio::select! {
         biased;
         response = &mut response => response,
@@ -95,27 +100,34 @@ async fn on(
     })
 }
 
-/// Only of a redirect more than the head is needed.
-async fn read(response: Response<Incoming>) -> ProbeResponse {
+/// Reads the body of a redirect for a short time, and that of a success, if it is awaited, `until` then.
+async fn read(response: Response<Incoming>, until: Option<Instant>) -> ProbeResponse {
     let (head, mut body) = response.into_parts();
     let status = head.status.as_u16();
-    if !head.status.is_redirection() {
-        return ProbeResponse { status, ..ProbeResponse::default() };
-    }
+    let until = match until {
+        _ if head.status.is_redirection() => Instant::now() + FOR_BODY,
+        Some(until) if head.status.is_success() => until,
+        _ => return ProbeResponse { status, is_whole: true, ..ProbeResponse::default() },
+    };
     let mut seen = Vec::new();
     let rest = async {
         while seen.len() < MAX_BODY && !body.is_end_stream() {
-            let Some(Ok(frame)) = body.frame().await else { break };
-            seen.extend(frame.into_data().unwrap_or_default());
+            match body.frame().await {
+                Some(Ok(frame)) => seen.extend(frame.into_data().unwrap_or_default()),
+                Some(Err(_)) => return false,
+                None => break,
+            }
         }
+        true
     };
-    let _ = timeout(FOR_BODY, rest).await;
+    let is_whole = timeout_at(until, rest).await.unwrap_or(false);
     seen.truncate(MAX_BODY);
     let location = head.headers.get(LOCATION);
     ProbeResponse {
         status,
         location: location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
         body: String::from_utf8_lossy(&seen).into_owned(),
+        is_whole,
     }
 }
 
@@ -166,6 +178,8 @@ mod tests {
 
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(3);
+
     /// What becomes of a request to a server that sends `answer` and keeps the connection open.
     async fn answered(answer: &str) -> io::Result<ProbeResponse> {
         let (near, mut far) = tokio::io::duplex(1 << 20);
@@ -176,7 +190,7 @@ mod tests {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            response = on(near, Request::new(Empty::new())) => response,
+            response = on(near, Request::new(Empty::new()), Some(Instant::now() + LIMIT)) => response,
             () = serve => unreachable!(),
         }
     }
@@ -201,10 +215,26 @@ mod tests {
         }
     }
 
+    /// A health page whose database hangs.
+    #[tokio::test(start_paused = true)]
+    async fn a_success_is_one_once_its_body_has_come_as_far_as_a_kubelet_reads() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n";
+        for (sent, expected) in [(5, false), (MAX_BODY, true), (50_000, true)] {
+            let begun = tokio::time::Instant::now();
+            let answer = answered(&format!("{head}{}", "a".repeat(sent))).await.unwrap();
+            assert_eq!((answer.status, answer.is_whole), (200, expected), "{sent}");
+            let took = if expected { Duration::ZERO } else { LIMIT };
+            assert_eq!(begun.elapsed(), took, "{sent}");
+        }
+        // Nothing else is about its body.
+        let answer = answered("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await.unwrap();
+        assert_eq!((answer.status, answer.is_whole), (500, true));
+    }
+
     #[tokio::test]
     async fn the_status_is_that_of_the_first_answer_and_what_is_no_http_is_none() {
         for (answer, expected) in [
-            ("HTTP/1.1 200 OK\r\n\r\n", Some(200)),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Some(200)),
             ("HTTP/1.0 404\r\n\r\nHTTP/1.1 200", Some(404)),
             ("HTTP/1.1 500 \nServer: a\n\n", Some(500)),
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Some(204)),
@@ -214,7 +244,8 @@ mod tests {
             let status = answered(answer).await.map(|answer| answer.status);
             assert_eq!(status.ok(), expected, "{answer:?}");
         }
-        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(1000));
+        let many = "A: b\r\n".repeat(1000);
+        let many = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{many}\r\n");
         assert_eq!(answered(&many).await.unwrap().status, 200);
     }
 }
