@@ -26,7 +26,8 @@ pub(super) async fn exec(
     match context.client.exec_sync(id, command.to_vec(), timeout).await {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => {
-            let output = if answer.stderr.is_empty() { answer.stdout } else { answer.stderr };
+            // As a kubelet shows them: in which order they were written is not known.
+            let output = [answer.stdout, answer.stderr].concat();
             Err(ActionError::exited(command, answer.exit_code, &output))
         }
         Err(error) if error.is_deadline_of_the_runtime() => Err(ActionError::Timeout),

@@ -4,8 +4,8 @@ use std::io;
 
 use winddown_shared::error_chain;
 
-/// The most of a command's output that an error shows, in bytes: its end.
-const MAX_OUTPUT: usize = 256;
+/// The most of a command's output that an error shows, in bytes: its beginning, about as much as an event holds.
+const MAX_OUTPUT: usize = 1000;
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl ActionError {
 
     /// A command exited with `code`, which is not 0, after it had written `output`.
     pub fn exited(command: &[String], code: i32, output: &[u8]) -> Self {
-        let output = &output[output.len().saturating_sub(MAX_OUTPUT)..];
+        let output = &output[..output.len().min(MAX_OUTPUT)];
         let output = String::from_utf8_lossy(output).trim().to_owned();
         let how = match (code, &*output) {
             // The codes of a command that could not be started; the command may also have chosen them itself.
@@ -61,7 +61,7 @@ impl ActionError {
         Self::Failed { command: command.join(" "), how, output }
     }
 
-    /// The kubelet's text for a failed probe: the output of the command, or why there was no answer.
+    /// The text of the event of a failed probe: the output of the command, or why there was no answer.
     pub fn output(&self) -> String {
         match self {
             Self::Failed { how, output, .. } if output.is_empty() => how.clone(),
@@ -87,8 +87,10 @@ mod tests {
         );
         assert_eq!(told(127, b"sh: no\n"), "/bin/flush all: exit code 127: sh: no");
         assert_eq!(told(1, b""), "/bin/flush all: exit code 1");
-        let long = ["first ".repeat(99).as_bytes(), b"last"].concat();
+        // The verdict usually stands at the beginning.
+        let long = [b"FAIL: replica 3 lags\n", "and more ".repeat(500).as_bytes()].concat();
         let told = told(1, &long);
-        assert!(told.len() < 300 && told.ends_with(" first last"), "{told}");
+        let begun = "/bin/flush all: exit code 1: FAIL: replica 3 lags\nand more ";
+        assert!(told.len() < 1100 && told.starts_with(begun), "{told}");
     }
 }

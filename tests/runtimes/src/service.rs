@@ -100,12 +100,14 @@ impl Service {
                 }
                 0
             }
-            Some(("complain", _)) => 1,
+            Some(("complain" | "lament", _)) => 1,
             _ => 0,
         };
         noted.has_ended = true;
-        let stdout = script.strip_prefix("complain ").unwrap_or_default().as_bytes().to_vec();
-        Ok(ExecSyncResponse { exit_code, stdout, ..ExecSyncResponse::default() })
+        let (verb, said) = script.split_once(' ').unwrap_or_default();
+        let stdout = if matches!(verb, "complain" | "lament") { said } else { "" };
+        let stderr = if verb == "lament" { ", alas" } else { "" };
+        Ok(ExecSyncResponse { exit_code, stdout: stdout.into(), stderr: stderr.into() })
     }
 }
 

@@ -6,14 +6,14 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::streams::CommandFiles;
 
-/// The most that is kept of it, in bytes: its end.
+/// The most that is kept of it, in bytes: its beginning, as with a kubelet.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024;
 /// The size of one read, in bytes.
 const CHUNK: usize = 4096;
 /// The number of reads that empty a full pipe.
 const LAST_READS: usize = 16;
 
-/// Runs a command whose output is read meanwhile. Resolves with what `run` resolved with, and the end of the output.
+/// Runs a command whose output is read meanwhile. Resolves with what `run` resolved with, and the beginning of the output.
 ///
 /// # Errors
 /// No file descriptor is left.
@@ -43,7 +43,7 @@ fn take(pipe: &Receiver, kept: &mut Vec<u8>, reads: usize) -> bool {
             Ok(0) => return false,
             Ok(read) => {
                 kept.extend_from_slice(&chunk[..read]);
-                kept.drain(..kept.len().saturating_sub(MAX_OUTPUT_BYTES));
+                kept.truncate(MAX_OUTPUT_BYTES);
             }
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }

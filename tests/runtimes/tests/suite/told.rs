@@ -173,14 +173,14 @@ async fn a_container_that_keeps_ending_is_told_once_for_each_wait() {
 #[tokio::test]
 async fn a_probe_that_fails_is_told_with_what_it_said_and_what_follows() {
     let (_stage, runtime, told) = scene().await;
-    let probe = json!({"exec": {"command": ["complain ill"]}, "periodSeconds": 1,
+    let probe = json!({"exec": {"command": ["lament ill"]}, "periodSeconds": 1,
         "failureThreshold": 1});
     let pod = main_with(&json!({"livenessProbe": probe}));
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
     let told = told.of("main");
     let at = |what: &PodEventKind| told.iter().position(|told| told == what);
     let probe = ProbeKind::Liveness;
-    let ill = at(&PodEventKind::Unhealthy { probe, output: "ill".to_owned() });
+    let ill = at(&PodEventKind::Unhealthy { probe, output: "ill, alas".to_owned() });
     let killing = at(&PodEventKind::Killing(EndCause::Probe(probe)));
     assert!(ill.is_some() && ill < killing, "{told:?}");
 }
