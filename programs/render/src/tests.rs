@@ -119,7 +119,8 @@ fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
         let text = status(&node, &View::default());
         text.lines().find(|line| line.contains("default/web ")).map(str::to_owned)
     };
-    for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
+    let reasons = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"];
+    for reason in reasons {
         let line = problem(reason, PodState::Syncing).unwrap_or_default();
         assert!(
             line.contains(&format!("default/web has no image: container main: {reason}")),

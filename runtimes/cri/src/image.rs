@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
-use winddown_engine::pod::IMAGE_PULL;
+use winddown_engine::pod::{IMAGE_PULL, REGISTRY_UNAVAILABLE, SIGNATURE_INVALID};
 use winddown_shared::{PodEventKind, RuntimeError};
 
 use super::client::CallError;
 use super::direct::DEFAULT_SIGNAL;
 use super::pod::PodEntry;
 use super::{CriContext, api, health};
+
+mod name;
 
 /// Why there is no image, as shown in the container's status.
 #[derive(Debug)]
@@ -46,6 +48,12 @@ pub(super) async fn ensure(
     let name = container.image.as_deref().unwrap_or_default();
     let image = || name.to_owned();
     let tell = |what| context.pods.record_event(entry, Some(&container.name), what);
+    if let Some(why) = name::fault(name) {
+        let error = format!("couldn't parse image name {name:?}: {why}");
+        tell(PodEventKind::InspectFailed { image: image(), error: error.clone() });
+        let message = format!("Failed to apply default image tag {name:?}: {error}");
+        return Err(ImageError::Trouble("InvalidImageName", message));
+    }
     let policy = policy(container);
     if policy != Pull::Always {
         let found = find(context, name).await;
@@ -69,7 +77,7 @@ pub(super) async fn ensure(
     if let Err(ImageError::Trouble(_, error)) = &pulled {
         tell(PodEventKind::PullFailed { image: image(), error: error.clone() });
     }
-    let took = (pulled?, began.elapsed());
+    let took = (pulled.map_err(|error| named(name, error))?, began.elapsed());
     let found = find(context, name).await?.ok_or_else(|| {
         let message = format!("image {name} was pulled and the runtime does not find it");
         ImageError::Trouble(IMAGE_PULL, message)
@@ -96,9 +104,26 @@ async fn pull(
             Ok(began.elapsed())
         }
         Err(error @ CallError::Refused { .. }) => {
-            Err(ImageError::Trouble(IMAGE_PULL, error.in_grpc_words()))
+            Err(ImageError::Trouble(IMAGE_PULL, error.in_words_of_pull()))
         }
         Err(error) => Err(unanswered(context, error, format!("pulling image {name}"))),
+    }
+}
+
+/// What CRI-O says of registries and signatures, as a reason of its own.
+fn named(image: &str, error: ImageError) -> ImageError {
+    let ImageError::Trouble(reason, said) = error else { return error };
+    let known = [
+        (REGISTRY_UNAVAILABLE, "the registry is unavailable"),
+        (SIGNATURE_INVALID, "the signature validation failed"),
+    ];
+    let found = known.into_iter().find_map(|known| Some((known, said.strip_prefix(known.0)?)));
+    match found {
+        Some(((reason, why), more)) => {
+            let message = format!("image pull failed for {image} because {why}{more}");
+            ImageError::Trouble(reason, message)
+        }
+        None => ImageError::Trouble(reason, said),
     }
 }
 

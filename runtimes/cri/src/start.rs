@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::container_plan::{self, SpecContainer};
-use winddown_engine::pod::{IMAGE_PULL, IMAGE_PULL_BACK_OFF};
+use winddown_engine::pod::{IMAGE_PULL_BACK_OFF, is_of_pull};
 use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
@@ -98,7 +98,8 @@ pub(super) async fn start(
 
 /// Whether the kubelet's event for this reason names only the reason; a separate earlier event has the message.
 fn is_of_image(reason: &str) -> bool {
-    matches!(reason, IMAGE_PULL | "ErrImageNeverPull" | "ImageInspectError")
+    is_of_pull(reason)
+        || matches!(reason, "ErrImageNeverPull" | "ImageInspectError" | "InvalidImageName")
 }
 
 fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {

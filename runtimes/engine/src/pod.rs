@@ -17,7 +17,8 @@ mod notice_content;
 mod stop_record;
 
 pub use container::{
-    Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, RunStopRequest, StartFailure,
+    Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, REGISTRY_UNAVAILABLE, Run, RunStopRequest,
+    SIGNATURE_INVALID, StartFailure, is_of_pull,
 };
 pub(crate) use notice_content::NoticeContent;
 pub use stop_record::StopRecord;
@@ -534,6 +535,11 @@ mod tests {
         let other = "CreateContainerError";
         assert_eq!([fail(other), fail(other)], [(other, 10), (other, 10)], "as a kubelet's");
         assert_eq!(fail(IMAGE_PULL), (IMAGE_PULL, 10), "the first failed pull");
+        let unsigned = "SignatureValidationFailed";
+        assert_eq!(fail(unsigned), (IMAGE_PULL_BACK_OFF, 20), "whatever the reason");
+        assert_eq!(fail("RegistryUnavailable"), (IMAGE_PULL_BACK_OFF, 40));
+        let message = "Back-off pulling image \"app:1\": RegistryUnavailable: why";
+        assert_eq!(container.trouble.as_ref().unwrap().message, message);
     }
 
     #[test]

@@ -168,6 +168,8 @@ fn lacks_image(reason: &str) -> bool {
             | "ErrImagePull"
             | "ImagePullBackOff"
             | "InvalidImageName"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed"
     )
 }
 

@@ -112,6 +112,14 @@ impl CallError {
         }
     }
 
+    /// The same of a pull, of which the kubelet leaves out a code that says nothing.
+    pub(crate) fn in_words_of_pull(&self) -> String {
+        match self.code() {
+            Some(Code::Unknown) => self.message(),
+            _ => self.in_grpc_words(),
+        }
+    }
+
     /// The runtime's message without the code; other errors as they are.
     pub(crate) fn message(&self) -> String {
         match self {

@@ -12,8 +12,12 @@ use crate::container_plan::{ContainerObservation, ContainerRule, CrashBackoff};
 use crate::disk_notes::NotedRun;
 use crate::probing::ProbeState;
 
-/// The kubelet's reason for an image that could not be pulled.
+/// The kubelet's reason for an image that could not be pulled, unless it is one of the next.
 pub const IMAGE_PULL: &str = "ErrImagePull";
+/// The kubelet's reason for an image whose registry is unavailable, as CRI-O says it.
+pub const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
+/// The kubelet's reason for an image whose signature is missing or wrong, as CRI-O says it.
+pub const SIGNATURE_INVALID: &str = "SignatureValidationFailed";
 /// The kubelet's reason from the second failure on.
 pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 
@@ -133,6 +137,11 @@ pub struct StartFailure {
     pub wait: Duration,
 }
 
+/// Whether it is a reason of an image that could not be pulled.
+pub fn is_of_pull(reason: &str) -> bool {
+    matches!(reason, IMAGE_PULL | REGISTRY_UNAVAILABLE | SIGNATURE_INVALID)
+}
+
 // === impl Container ===
 
 impl<B: RunScope> Container<B> {
@@ -221,13 +230,14 @@ impl<B: RunScope> Container<B> {
         retry: &CrashBackoff,
     ) -> &'static str {
         let pull_before = self.trouble.as_ref().filter(|before| {
-            reason == IMAGE_PULL && matches!(before.reason, IMAGE_PULL | IMAGE_PULL_BACK_OFF)
+            is_of_pull(reason)
+                && (is_of_pull(before.reason) || before.reason == IMAGE_PULL_BACK_OFF)
         });
         let wait = retry.next(pull_before.map_or(Duration::ZERO, |before| before.wait));
         let reason = match pull_before {
             Some(_) => {
                 let image = self.image.as_deref().unwrap_or_default();
-                message = format!("Back-off pulling image {image:?}: {IMAGE_PULL}: {message}");
+                message = format!("Back-off pulling image {image:?}: {reason}: {message}");
                 IMAGE_PULL_BACK_OFF
             }
             None => reason,

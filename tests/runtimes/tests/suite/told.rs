@@ -11,7 +11,7 @@ use winddown_shared::{EndCause, Event, Pod, PodEventKind, ProbeKind, Recorder, R
 use crate::bed::{
     Act, POLITE, eventually, is_running, pod, run, secs, stop, sync_until, waits_for,
 };
-use crate::faults::polite;
+use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
 
@@ -109,6 +109,62 @@ async fn an_image_is_told_to_be_pulled_or_why_not() {
     let PodEventKind::Pulled { took: (pull, whole), .. } = pulled else { panic!("{pulled:?}") };
     assert!(pull <= whole);
     assert_eq!((created, started), (&PodEventKind::Created, &PodEventKind::Started));
+}
+
+/// What a registry and a signature lack is a reason of its own; and what has no code is told without.
+#[tokio::test]
+async fn why_an_image_cannot_be_pulled_is_told_in_the_kubelets_words() {
+    let failed = "image pull failed for registry/app:9 because";
+    for (said, reason, expected) in [
+        ("dial tcp: refused", "ErrImagePull", "dial tcp: refused".to_owned()),
+        (
+            "RegistryUnavailable: 503",
+            "RegistryUnavailable",
+            format!("{failed} the registry is unavailable: 503"),
+        ),
+        (
+            "SignatureValidationFailed: no key",
+            "SignatureValidationFailed",
+            format!("{failed} the signature validation failed: no key"),
+        ),
+    ] {
+        let (stage, runtime, told) = scene().await;
+        stage.cri.script("PullImage", 2, Fault::Error(said));
+        let pod = main_with(&json!({"image": "registry/app:9"}));
+        let message = |seen: &[winddown_shared::ContainerStatus]| match &seen[0].state {
+            winddown_shared::ContainerState::Waiting { message, .. } => message.clone(),
+            other => panic!("{other:?}"),
+        };
+        let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+        assert_eq!((waits_for(&seen[0]).as_ref(), message(&seen)), (reason, expected.clone()));
+        let seen = sync_until(&runtime, &pod, |c| waits_for(&c[0]) == "ImagePullBackOff").await;
+        let wanted = format!("Back-off pulling image \"registry/app:9\": {reason}: {expected}");
+        assert_eq!(message(&seen), wanted);
+        let (image, error) = ("registry/app:9".to_owned(), said.to_owned());
+        let told = told.of("main");
+        assert!(told.contains(&PodEventKind::PullFailed { image, error }), "{told:?}");
+        assert!(told.contains(&PodEventKind::Failed { error: reason.to_owned() }), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_an_image_is_not_asked_for() {
+    let (stage, runtime, told) = scene().await;
+    let pod = main_with(&json!({"image": "Shop/App", "imagePullPolicy": "Always"}));
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    let why = "couldn't parse image name \"Shop/App\": invalid reference format: repository name (App) \
+               must be lowercase";
+    let winddown_shared::ContainerState::Waiting { reason, message, .. } = &seen[0].state else {
+        panic!("{seen:?}")
+    };
+    let expected = format!("Failed to apply default image tag \"Shop/App\": {why}");
+    assert_eq!((&**reason, message), ("InvalidImageName", &expected));
+    let (image, error) = ("Shop/App".to_owned(), why.to_owned());
+    let told = told.of("main");
+    assert!(told.contains(&PodEventKind::InspectFailed { image, error }), "{told:?}");
+    assert!(told.contains(&PodEventKind::Failed { error: "InvalidImageName".to_owned() }));
+    let asked = [calls(&stage, "ImageStatus"), calls(&stage, "PullImage")].concat();
+    assert_eq!(asked, Vec::<String>::new());
 }
 
 #[tokio::test]
