@@ -178,7 +178,7 @@ impl EvictionSettings {
         let mut policy = Policy::new(thresholds, self.enforce_pods);
         policy.transition_period = self.pressure_transition_period;
         policy.max_pod_grace = match self.max_pod_grace_period {
-            // As with the kubelet, 0 and below take the pod's own.
+            // Unlike a kubelet, for which they are one second: no limit but the pod's own grace.
             ..=0 => None,
             seconds => Some(Duration::from_secs(u64::from(seconds.unsigned_abs()))),
         };
