@@ -51,6 +51,9 @@ struct KeptKill {
     /// Whether the file stays when the pod has terminated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_kept_after_end: bool,
+    /// Whether the node waits for the pod's end, for this or a later request; absent in files of older versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    node_waits: bool,
     /// Whether the pod has terminated: neither that nor the request is news to the next agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_terminated: bool,
@@ -127,6 +130,7 @@ impl KeptKills {
             until_boot_ms: self.boot_ms_after(grace),
             status,
             is_kept_after_end: is_static && by.restart_condition().is_kept_after_end(),
+            node_waits: by.node_waits(),
             has_terminated: false,
         };
         {
@@ -134,6 +138,7 @@ impl KeptKills {
             // Requested again after a restart: the end does not move.
             if let Some(before) = ending.get(&pod.uid) {
                 kept.until_boot_ms = before.until_boot_ms;
+                kept.node_waits |= before.node_waits;
                 kept.unwritten = kept.unwritten.filter(|_| before.unwritten.is_some());
             }
             ending.insert(pod.uid.clone(), kept);
@@ -178,13 +183,15 @@ impl KeptKills {
         }
     }
 
-    /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before. Does
-    /// nothing if the kill is not recorded yet.
-    pub(crate) fn shorten(&self, pod: &PodRef, grace: Duration) {
+    /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before, and whether the node
+    /// waits for that. Does nothing if the kill is not recorded yet.
+    pub(crate) fn tighten(&self, pod: &PodRef, grace: Duration, node_waits: bool) {
         let until = self.boot_ms_after(grace);
         match self.ending.lock().get_mut(&pod.uid) {
-            Some(kept) if until < kept.until_boot_ms => {
-                (kept.until_boot_ms, kept.unwritten) = (until, None);
+            Some(kept) if until < kept.until_boot_ms || node_waits && !kept.node_waits => {
+                kept.until_boot_ms = until.min(kept.until_boot_ms);
+                kept.node_waits |= node_waits;
+                kept.unwritten = None;
             }
             _ => return,
         }
@@ -217,7 +224,7 @@ impl KeptKills {
                 let _ = std::fs::remove_file(&file);
                 return Ok(());
             };
-            let state = (kept.until_boot_ms, kept.has_terminated);
+            let state = (kept.until_boot_ms, kept.node_waits, kept.has_terminated);
             if written == Some(state) {
                 return Ok(());
             }
@@ -266,6 +273,7 @@ impl KeptKill {
         let request = KillRequest::new(by).with_evict(evict).with_status(status);
         let mut kill = EarlierKill::new(request, Duration::from_millis(self.until_boot_ms));
         kill.has_terminated = self.has_terminated;
+        kill.node_waits = self.node_waits;
         kill
     }
 }
@@ -386,7 +394,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         kept.record(&asked("a", KillReason::Preemption));
-        kept.shorten(&label("a"), Duration::from_secs(10));
+        kept.tighten(&label("a"), secs(10), false);
         let (_, found) = open(state.path(), "boot", 104);
         let a = &found[&PodUid::new("a")];
         assert_eq!((a.request.reason, a.until), (KillReason::Preemption, secs(110)));
@@ -394,14 +402,33 @@ mod tests {
         let file = state.path().join("kills/a.json");
         std::fs::remove_file(&file).unwrap();
         for seconds in [10, 11] {
-            kept.shorten(&label("a"), Duration::from_secs(seconds));
+            kept.tighten(&label("a"), secs(seconds), true);
             assert!(!file.exists(), "{seconds}");
         }
         kept.record(&stopped("a"));
         for uid in ["a", "unknown"] {
-            kept.shorten(&label(uid), Duration::from_secs(1));
+            kept.tighten(&label(uid), secs(1), true);
         }
         assert_eq!(std::fs::read_dir(state.path().join("kills")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_next_agent_knows_for_which_pods_the_node_waits_whatever_they_were_first_requested_for() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        for uid in ["later", "never"] {
+            kept.record(&asked(uid, KillReason::Operator));
+            kept.tighten(&label(uid), secs(600), uid == "later");
+        }
+        kept.record(&asked("at-once", KillReason::Drain));
+        let (kept, found) = open(state.path(), "boot", 101);
+        for (uid, waits) in [("later", true), ("never", false), ("at-once", true)] {
+            let kill = &found[&PodUid::new(uid)];
+            assert_eq!((kill.node_waits, kill.until), (waits, secs(130)), "{uid}");
+        }
+        // It asks again, for the first reason.
+        kept.record(&asked("later", KillReason::Operator));
+        assert!(open(state.path(), "boot", 102).1[&PodUid::new("later")].node_waits);
     }
 
     #[test]
@@ -409,7 +436,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         kept.record(&asked("shorter", KillReason::Shutdown));
-        kept.shorten(&label("shorter"), secs(5));
+        kept.tighten(&label("shorter"), secs(5), true);
         for uid in ["late", "ended"] {
             kept.record(&asked(uid, KillReason::Shutdown));
         }

@@ -84,9 +84,9 @@ impl WorkerObserver for Recorders {
         self.metrics.step_ended(operation, took);
     }
 
-    fn grace_shortened(&self, pod: &PodRef, grace: Duration) {
+    fn stop_tightened(&self, pod: &PodRef, grace: Duration, node_waits: bool) {
         if let Some(kills) = &self.kills {
-            kills.shorten(pod, grace);
+            kills.tighten(pod, grace, node_waits);
         }
     }
 }

@@ -73,6 +73,18 @@ impl KillReason {
         matches!(self, Self::Shutdown | Self::Drain)
     }
 
+    /// Whether the node waits for the end of the pods that are terminated for this reason: for their room, or to be down
+    /// in time.
+    #[must_use]
+    pub const fn node_waits(self) -> bool {
+        match self {
+            Self::Removed | Self::Operator => false,
+            Self::Shutdown | Self::Preemption | Self::Eviction | Self::Drain | Self::Plugin(_) => {
+                true
+            }
+        }
+    }
+
     /// When a static pod that was terminated for this reason starts again. An API pod never does, unless its request
     /// says so ([`StatusOverride::restarts_on_node`]): it has failed, and its controller creates another one.
     #[must_use]
@@ -177,9 +189,16 @@ pub struct KillRequest {
     pub deadline: Option<Instant>,
     /// Whether an earlier agent has recorded, besides the request, that the pod has terminated.
     pub(crate) is_recorded: bool,
+    /// Whether the node waits for the pod's end, whatever the reason: a further request to an earlier agent said so.
+    pub(crate) node_waits: bool,
 }
 
 impl KillRequest {
+    /// Whether the node waits for the pod's end.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.node_waits || self.reason.node_waits()
+    }
+
     /// Whether the pod starts again when its node is back.
     pub fn restarts_on_node(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.restarts_on_node)
@@ -201,7 +220,16 @@ impl KillRequest {
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
         let (grace, until, status, deadline) = (None, None, None, None);
-        Self { reason, grace, until, evict: false, status, deadline, is_recorded: false }
+        Self {
+            reason,
+            grace,
+            until,
+            evict: false,
+            status,
+            deadline,
+            is_recorded: false,
+            node_waits: false,
+        }
     }
 
     /// Sets [`grace`](Self::grace).
@@ -246,12 +274,14 @@ pub struct EarlierKill {
     pub until: Duration,
     /// Whether the earlier agent has recorded that the pod has terminated.
     pub has_terminated: bool,
+    /// Whether the node waits for the pod's end, whatever the reason ([`KillReason::node_waits`]).
+    pub node_waits: bool,
 }
 
 impl EarlierKill {
     /// A request to a pod that is not known to have terminated.
     pub fn new(request: KillRequest, until: Duration) -> Self {
-        Self { request, until, has_terminated: false }
+        Self { request, until, has_terminated: false, node_waits: false }
     }
 
     /// The request for the rest of the grace period, which may be nothing. `now` is the time since the boot.
@@ -259,7 +289,12 @@ impl EarlierKill {
     pub fn request_at(&self, now: Duration) -> KillRequest {
         let left = self.until.saturating_sub(now);
         let until = Some(instant_after(Instant::now(), left));
-        KillRequest { grace: Some(left), until, ..self.request.clone() }
+        KillRequest {
+            grace: Some(left),
+            until,
+            node_waits: self.node_waits,
+            ..self.request.clone()
+        }
     }
 
     /// Whether the pod must not start yet, even if it has terminated.

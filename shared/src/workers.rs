@@ -376,8 +376,8 @@ impl<S: PodSyncer> WorkersShared<S> {
                 });
                 wake = self.state.lock().recorded(&uid);
             }
-            KillWait::Ending { grace, shortened: true, .. } => {
-                self.observer.grace_shortened(&label, *grace);
+            KillWait::Ending { grace, tightened: true, .. } => {
+                self.observer.stop_tightened(&label, *grace, request.is_waited_for());
             }
             KillWait::Ending { .. } | KillWait::Done(_) => {}
         }

@@ -1,6 +1,7 @@
 //! The grace period of a stop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,7 +13,8 @@ use crate::base::lock::Mutex;
 /// Stands for "never" where an instant is needed: 30 years, which any clock can add.
 pub(crate) const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// The grace period of a stop, which can only shrink while the stop is in flight, and the reason for the stop.
+/// The grace period of a stop, which can only shrink while the stop is in flight, the first reason for the stop, and
+/// whether the node waits for its end.
 ///
 /// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
 /// [`expired`](Self::expired). Small: there is one per terminating pod.
@@ -33,7 +35,9 @@ pub struct GraceSender(Arc<GraceShared>);
 #[derive(Debug)]
 struct GraceShared {
     kill_at: Mutex<Instant>,
-    shortened: Notify,
+    node_waits: AtomicBool,
+    /// Notified of every change.
+    changed: Notify,
 }
 
 // === impl Grace ===
@@ -47,8 +51,11 @@ impl Grace {
 
     /// Creates a grace period that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
-        let shared =
-            Arc::new(GraceShared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
+        let shared = Arc::new(GraceShared {
+            kill_at: Mutex::new(kill_at),
+            node_waits: AtomicBool::new(false),
+            changed: Notify::new(),
+        });
         (
             GraceSender(Arc::clone(&shared)),
             Grace { shared, reason: None, floor: None, seen: kill_at },
@@ -63,7 +70,11 @@ impl Grace {
     /// Sets the reason for the stop.
     #[must_use]
     pub fn with_reason(self, reason: impl Into<Option<KillReason>>) -> Grace {
-        Grace { reason: reason.into(), ..self }
+        let reason = reason.into();
+        if reason.is_some_and(KillReason::node_waits) {
+            self.shared.node_waits.store(true, Ordering::SeqCst);
+        }
+        Grace { reason, ..self }
     }
 
     /// For a container that has not been sent its stop signal yet: it has `length` from now, even if the end was
@@ -79,6 +90,24 @@ impl Grace {
     /// The reason for the stop; `None` if the pod completed by itself, or a container is to be restarted.
     pub fn reason(&self) -> Option<KillReason> {
         self.reason
+    }
+
+    /// Whether the node waits for the end of the stop, for its reason or for one that came since.
+    pub fn node_waits(&self) -> bool {
+        self.shared.node_waits.load(Ordering::SeqCst)
+    }
+
+    /// Resolves when the node waits for the end of the stop. Cancel-safe.
+    pub async fn waited_for(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.node_waits() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// When SIGKILL is due.
@@ -109,16 +138,16 @@ impl Grace {
     /// created, or last returned from here or from [`expired`](Self::expired)). Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
-            let shortened = self.shared.shortened.notified();
-            tokio::pin!(shortened);
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
             // From here on no shortening is missed, even one between the check and the wait.
-            shortened.as_mut().enable();
+            changed.as_mut().enable();
             let end = self.kill_at();
             if end != self.seen {
                 self.seen = end;
                 return;
             }
-            shortened.await;
+            changed.await;
         }
     }
 }
@@ -132,8 +161,14 @@ impl GraceSender {
         if kill_at < *end {
             *end = kill_at;
             drop(end);
-            self.0.shortened.notify_waiters();
+            self.0.changed.notify_waiters();
         }
+    }
+
+    /// Says that the node waits for the end of the stop from now on.
+    pub fn node_waits(&self) {
+        self.0.node_waits.store(true, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
     }
 }
 

@@ -23,6 +23,7 @@ struct SyncerState {
     calls: Vec<SyncCall>,
     in_flight: HashSet<PodUid>,
     views: HashMap<PodUid, RuntimeView>,
+    graces: HashMap<PodUid, Grace>,
     lame_duck: Vec<(GateReason, bool)>,
 }
 
@@ -102,6 +103,11 @@ impl FakeSyncer {
     /// The steps of one pod so far.
     pub fn steps(&self, uid: &PodUid) -> Vec<SyncStep> {
         self.calls().into_iter().filter(|c| c.uid == *uid).map(|c| c.step).collect()
+    }
+
+    /// The grace period of the pod's last stop, which changes while that is in flight.
+    pub fn grace_of_stop(&self, uid: &PodUid) -> Option<Grace> {
+        self.0.lock().graces.get(uid).cloned()
     }
 
     /// Sets what the workers learn about a pod's containers when they first see it. By default, a pod is stopped unless
@@ -197,6 +203,7 @@ impl PodSyncer for FakeSyncer {
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
         let step = SyncStep::Terminate { grace: stop.grace, status: stop.status.borrow().clone() };
         let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step, None);
+        self.0.lock().graces.insert(pod.uid().clone(), stop.until.clone());
         if self.fails(pod.uid(), |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
         }

@@ -19,8 +19,9 @@ pub trait WorkerObserver: Send + Sync + 'static {
     /// are kills by a controller: [`Event::PodStopped`](crate::Event::PodStopped) has their duration.
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
 
-    /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now.
-    fn grace_shortened(&self, _pod: &PodRef, _grace: Duration) {}
+    /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now, or is the
+    /// first for which the node waits ([`KillReason::node_waits`](crate::KillReason::node_waits)).
+    fn stop_tightened(&self, _pod: &PodRef, _grace: Duration, _node_waits: bool) {}
 }
 
 /// Ignores everything.

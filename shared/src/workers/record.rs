@@ -10,7 +10,7 @@ use super::completion::{CompletionReceiver, CompletionSender, EndSender};
 use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
 use crate::workers::syncer::UpdateKind;
-use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
+use crate::{GraceSender, KillReason, KillRequest, Pod, RuntimePod, StatusOverride};
 
 /// The stage of a pod's life. A pod moves down this list and never back; leaving `Finished` means
 /// that the record is removed and the UID is unknown again.
@@ -98,6 +98,8 @@ pub(super) struct Pending {
 pub(super) struct Ending {
     pub(super) since: Instant,
     pub(super) reason: Option<KillReason>,
+    /// Whether the node waits for the end, for that reason or a later one.
+    pub(super) node_waits: bool,
     /// `None` when the pod completed by itself.
     pub(super) grace: Option<Duration>,
     /// When `grace` was set to its present length.
@@ -125,6 +127,7 @@ impl Ending {
         Self {
             since,
             reason,
+            node_waits: reason.is_some_and(KillReason::node_waits),
             grace: None,
             grace_since: since,
             kill_at: None,
@@ -233,6 +236,19 @@ impl Record {
         };
         if let Some(in_flight) = &ending.in_flight {
             in_flight.shorten_to(end);
+        }
+        true
+    }
+
+    /// Takes note of who else requested the termination. Returns whether it is the first for which the node waits.
+    pub(super) fn join(&mut self, request: &KillRequest) -> bool {
+        let Some(ending) = self.ending.as_mut() else { return false };
+        if ending.node_waits || !request.is_waited_for() {
+            return false;
+        }
+        ending.node_waits = true;
+        if let Some(in_flight) = &ending.in_flight {
+            in_flight.node_waits();
         }
         true
     }

@@ -60,8 +60,9 @@ pub(super) type Wake = (PodUid, u64);
 pub(super) enum KillWait {
     /// The pod has already terminated.
     Done(Arc<PodStopped>),
-    /// The pod is terminating, with this effective grace period: whether this request began that, and shortened it.
-    Ending { done: EndReceiver, grace: Duration, began: bool, shortened: bool },
+    /// The pod is terminating, with this effective grace period: whether this request began that, and whether it shortened
+    /// it or is the first for which the node waits.
+    Ending { done: EndReceiver, grace: Duration, began: bool, tightened: bool },
 }
 
 /// One step for a task to carry out.
@@ -200,6 +201,7 @@ impl WorkersState {
         let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = request.left_of(by_known.min(by_asked), now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
+        let tightened = record.join(request) || shortened;
         let stayed = record.restarts_on_node();
         if let Some(ending) = record.ending.as_mut() {
             if request.replaces(ending.status.borrow().as_ref()) {
@@ -213,7 +215,7 @@ impl WorkersState {
             ending.is_held |= is_held;
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
-        let wait = ending_wait(record, grace, began, shortened);
+        let wait = ending_wait(record, grace, began, tightened);
         (wait, self.wake(&uid))
     }
 
@@ -273,12 +275,13 @@ impl WorkersState {
         let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
         let grace = request.left_of(grace, now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
+        let tightened = record.join(request) || shortened;
         if let Some(ending) = record.ending.as_mut() {
             ending.is_held |= began && !request.is_recorded;
         }
         record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();
-        let wait = ending_wait(record, grace, began, shortened);
+        let wait = ending_wait(record, grace, began, tightened);
         (wait, self.wake(&uid))
     }
 }
@@ -461,9 +464,9 @@ fn already_stopped(record: &Record) -> Option<KillWait> {
     Some(KillWait::Done(stopped.unwrap_or_default()))
 }
 
-fn ending_wait(record: &Record, grace: Duration, began: bool, shortened: bool) -> KillWait {
+fn ending_wait(record: &Record, grace: Duration, began: bool, tightened: bool) -> KillWait {
     match &record.ending {
-        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began, shortened },
+        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began, tightened },
         None => nothing_ran(),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Grace, KillReason};
+use winddown_shared::Grace;
 
 /// The longest time that a container has between the last call and SIGKILL, and the one that it has beyond the grace
 /// period if that was all waited for (the kubelet's `minimumGracePeriodInSeconds`).
@@ -11,14 +11,15 @@ const LONGEST_LAST_CALL: Duration = Duration::from_secs(2);
 
 /// When a container that still waits is sent its stop signal.
 ///
-/// Where the node waits for the pod's room or has to be down in time, SIGKILL comes at the end of the grace period, so
-/// the last call comes a quarter of it, at most 2 s, before that. Otherwise it comes at the end of the grace period, as
-/// with the kubelet, and SIGKILL 2 s later; but once that grace period is shortened, the node waits for its end.
+/// Where the node waits for the pod's room or has to be down in time, be it for a request that came during the stop,
+/// SIGKILL comes at the end of the grace period, so the last call comes a quarter of it, at most 2 s, before that.
+/// Otherwise it comes at the end of the grace period, as with the kubelet, and SIGKILL 2 s later; but once that grace
+/// period is shortened, the node waits for its end.
 #[derive(Clone, Copy)]
 pub(super) struct LastCall {
     before_end: Duration,
-    /// The end before which there is no last call.
-    whole_until: Option<Instant>,
+    /// The end before which there is no last call, unless the node waits for it.
+    whole_until: Instant,
 }
 
 impl LastCall {
@@ -26,7 +27,7 @@ impl LastCall {
     pub(super) fn of(grace: &Grace) -> Self {
         Self {
             before_end: (grace.remaining() / 4).min(LONGEST_LAST_CALL),
-            whole_until: may_exceed(grace.reason()).then(|| grace.kill_at()),
+            whole_until: grace.kill_at(),
         }
     }
 
@@ -36,11 +37,13 @@ impl LastCall {
     }
 
     /// Resolves at the last call, and follows every shortening. Cancel-safe.
-    pub(super) async fn wait(self, mut grace: Grace) {
+    pub(super) async fn wait(self, grace: Grace) {
+        let mut follower = grace.clone();
         loop {
             tokio::select! {
                 () = sleep_until(self.at(&grace)) => return,
-                () = grace.changed() => {}
+                () = follower.changed() => {}
+                () = grace.waited_for(), if self.is_whole(&grace) => {}
             }
         }
     }
@@ -66,27 +69,14 @@ impl LastCall {
     }
 
     fn is_whole(self, grace: &Grace) -> bool {
-        self.whole_until == Some(grace.kill_at())
-    }
-}
-
-/// Whether a container whose hook takes all of the grace period may run for longer than that: nothing on this node waits
-/// for its end.
-fn may_exceed(reason: Option<KillReason>) -> bool {
-    match reason {
-        None | Some(KillReason::Removed | KillReason::Operator) => true,
-        Some(
-            KillReason::Shutdown
-            | KillReason::Preemption
-            | KillReason::Eviction
-            | KillReason::Drain
-            | KillReason::Plugin(_),
-        ) => false,
+        !grace.node_waits() && self.whole_until == grace.kill_at()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use winddown_shared::KillReason;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -132,5 +122,16 @@ mod tests {
         };
         let (ends, ()) = tokio::join!(ends(grace.with_reason(KillReason::Removed)), shorten);
         assert_eq!(ends, (4.0, 6.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_removed_pod_for_which_the_node_begins_to_wait_does_not_exceed_the_same_grace() {
+        let (sender, grace) = Grace::until(Instant::now() + SECOND * 30);
+        let wait = async {
+            tokio::time::sleep(SECOND * 5).await;
+            sender.node_waits();
+        };
+        let (ends, ()) = tokio::join!(ends(grace.with_reason(KillReason::Removed)), wait);
+        assert_eq!(ends, (28.0, 30.0));
     }
 }

@@ -328,6 +328,9 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
 fn begin_grace(ending: &mut Ending, length: Duration, now: Instant) -> Grace {
     let end = *ending.kill_at.get_or_insert_with(|| instant_after(now, length));
     let (sender, grace) = Grace::until(end.max(now));
+    if ending.node_waits {
+        sender.node_waits();
+    }
     ending.in_flight = Some(sender);
     grace
 }

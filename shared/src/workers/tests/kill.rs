@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
@@ -190,6 +191,40 @@ async fn of_two_ends_that_were_promised_the_earlier_one_counts() {
         b.workers.kill_pod(pod("a"), with_grace(300)).await.unwrap();
         assert_eq!(begun.elapsed(), secs(20), "{ends:?}");
     }
+}
+
+/// Whether its node waits for the pod in the stop in flight, in one that is tried again, and in that of the next agent.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_deleted_before_its_node_shuts_down_is_waited_for_from_then_on() {
+    let deleted = || {
+        pod_with("a", "a", |p| {
+            p.metadata.deletion_grace_period_seconds = Some(60);
+            p.metadata.deletion_timestamp = Some(Time(crate::WallTime::UNIX_EPOCH));
+        })
+    };
+    for stop_fails in [0, 3] {
+        let b = bench();
+        b.syncer
+            .script(&uid("a"), Script { stop_fails, stop_takes: secs(50), ..Script::default() });
+        b.workers.update(UpdateKind::Create, deleted(), None);
+        settle().await;
+        let waits = || b.syncer.grace_of_stop(&uid("a")).unwrap().node_waits();
+        assert!(!waits(), "nothing waits for a deleted pod");
+        b.workers.request_kill(
+            deleted(),
+            &KillRequest { reason: KillReason::Shutdown, ..with_grace(60) },
+        );
+        settle().await;
+        tokio::time::sleep(secs(20)).await;
+        assert!(waits(), "{stop_fails}");
+    }
+    let b = bench();
+    b.syncer.script(&uid("a"), Script { stop_takes: secs(50), ..Script::default() });
+    let mut earlier = crate::EarlierKill::new(request(), secs(60));
+    earlier.node_waits = true;
+    b.workers.resume_kill(pod("a"), &earlier.request_at(Duration::ZERO));
+    settle().await;
+    assert!(b.syncer.grace_of_stop(&uid("a")).unwrap().node_waits());
 }
 
 #[tokio::test(start_paused = true)]
