@@ -378,6 +378,7 @@ impl<S: PodSyncer> WorkersShared<S> {
             }
             KillWait::Ending { grace, tightened: true, .. } => {
                 self.observer.stop_tightened(&label, *grace, request.is_waited_for());
+                wake = self.state.lock().recorded(&uid);
             }
             KillWait::Ending { .. } | KillWait::Done(_) => {}
         }

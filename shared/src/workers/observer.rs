@@ -20,7 +20,8 @@ pub trait WorkerObserver: Send + Sync + 'static {
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
 
     /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now, or is the
-    /// first for which the node waits ([`KillReason::node_waits`](crate::KillReason::node_waits)).
+    /// first for which the node waits ([`KillReason::node_waits`](crate::KillReason::node_waits)). That takes effect when
+    /// this returns.
     fn stop_tightened(&self, _pod: &PodRef, _grace: Duration, _node_waits: bool) {}
 }
 

@@ -112,8 +112,8 @@ pub(super) struct Ending {
     pub(super) acknowledged: bool,
     /// Whether an earlier agent has recorded that the pod has terminated.
     pub(super) is_recorded: bool,
-    /// Whether the request is being recorded: until then nothing is asked of the pod.
-    pub(super) is_held: bool,
+    /// How many requests are being recorded: until they are, nothing of them is asked of the pod.
+    pub(super) unrecorded: u32,
     /// Shortens the grace period of the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
     /// Notifies those that wait for the termination.
@@ -134,7 +134,7 @@ impl Ending {
             status: watch::Sender::default(),
             acknowledged: false,
             is_recorded: false,
-            is_held: false,
+            unrecorded: 0,
             in_flight: None,
             done: EndSender::new(),
         }
@@ -209,13 +209,25 @@ impl Record {
         self.ending = Some(Box::new(Ending::new(now, reason)));
     }
 
-    /// Whether its next step has to wait until the request to terminate it is recorded.
+    /// Whether its next step has to wait until a request to terminate it is recorded.
     pub(super) fn is_held(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.is_held)
+        self.ending.as_ref().is_some_and(|ending| ending.unrecorded > 0)
     }
 
-    /// Sets the grace period and passes an earlier end on to the stop call in flight. If the end was promised before, it
-    /// counts from now, and otherwise from the first stop. Returns whether the grace period is shorter now.
+    /// Passes the end of the grace period, and whether the node waits for it, on to the stop call in flight.
+    pub(super) fn pass_on(&self) {
+        let Some(ending) = self.ending.as_ref() else { return };
+        let Some(in_flight) = &ending.in_flight else { return };
+        if let Some(at) = ending.kill_at {
+            in_flight.shorten_to(at);
+        }
+        if ending.node_waits {
+            in_flight.node_waits();
+        }
+    }
+
+    /// Sets the grace period. If its end was promised before, it counts from now, and otherwise from the first stop.
+    /// Returns whether the grace period is shorter now, which the stop call in flight does not know yet.
     pub(super) fn shorten(&mut self, grace: Duration, is_promised: bool, now: Instant) -> bool {
         let Some(ending) = self.ending.as_mut() else { return false };
         let end = instant_after(now, grace);
@@ -234,9 +246,6 @@ impl Record {
             Some(at) => Some(at.min(end)),
             None => is_promised.then_some(end),
         };
-        if let Some(in_flight) = &ending.in_flight {
-            in_flight.shorten_to(end);
-        }
         true
     }
 
@@ -247,9 +256,6 @@ impl Record {
             return false;
         }
         ending.node_waits = true;
-        if let Some(in_flight) = &ending.in_flight {
-            in_flight.node_waits();
-        }
         true
     }
 

@@ -128,6 +128,7 @@ impl WorkersState {
         if record.lifecycle == Lifecycle::Terminating {
             let current = record.ending.as_ref().and_then(|e| e.grace);
             record.shorten(grace::effective(current, Some(&pod), None), false, now);
+            record.pass_on();
         }
         record.set_pending(Pending { kind, pod: Some(pod), mirror, since: Some(now) });
         self.wake(&uid)
@@ -149,8 +150,8 @@ impl WorkersState {
         self.wake(uid)
     }
 
-    /// Applies a request to terminate `pod`, whether it is known or not. If that begins the termination, nothing is asked
-    /// of the pod before [`recorded`](Self::recorded), unless the request is recorded already.
+    /// Applies a request to terminate `pod`, whether it is known or not. If that begins the termination, or leaves it less
+    /// time, nothing of it is asked of the pod before [`recorded`](Self::recorded), unless the request is recorded already.
     pub(super) fn kill(
         &mut self,
         pod: Pod,
@@ -189,8 +190,6 @@ impl WorkersState {
             }
             record.begin_ending(now, Some(request.reason));
         }
-        // What comes with an update, which has a time, is known to the pod's source, and recorded nowhere.
-        let is_held = began && since.is_none() && !request.is_recorded;
         let current = record.ending.as_ref().and_then(|e| e.grace);
         // The request's object may carry a newer deletion grace period than the consumed one. A
         // pod's own grace period counts only if neither has one: a deletion may grant more.
@@ -212,16 +211,26 @@ impl WorkersState {
             }
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;
-            ending.is_held |= is_held;
+            // What comes with an update, which has a time, is known to the pod's source, and recorded nowhere.
+            let is_news = if began { !request.is_recorded } else { tightened };
+            ending.unrecorded += u32::from(is_news && since.is_none());
+        }
+        if !record.is_held() {
+            record.pass_on();
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began, tightened);
         (wait, self.wake(&uid))
     }
 
-    /// Takes note that the request that began the termination of a pod is recorded: now the pod may be asked.
+    /// Takes note that a request to terminate a pod is recorded: now the pod may be asked.
     pub(super) fn recorded(&mut self, uid: &PodUid) -> Option<Wake> {
-        self.records.get_mut(uid)?.ending.as_mut()?.is_held = false;
+        let record = self.records.get_mut(uid)?;
+        let ending = record.ending.as_mut()?;
+        ending.unrecorded = ending.unrecorded.saturating_sub(1);
+        if !record.is_held() {
+            record.pass_on();
+        }
         self.wake(uid)
     }
 
@@ -277,7 +286,8 @@ impl WorkersState {
         let shortened = record.shorten(grace, request.until.is_some(), now);
         let tightened = record.join(request) || shortened;
         if let Some(ending) = record.ending.as_mut() {
-            ending.is_held |= began && !request.is_recorded;
+            let is_news = if began { !request.is_recorded } else { tightened };
+            ending.unrecorded += u32::from(is_news);
         }
         record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();

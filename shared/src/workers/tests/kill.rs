@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
-use crate::testing::{Script, SyncCall, SyncStep};
+use crate::testing::{FakeRecorder, Script, SyncCall, SyncStep};
 use crate::workers::grace::effective;
 use crate::{
     Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, PodStateProvider, RuntimePod,
@@ -303,4 +303,36 @@ async fn a_request_is_recorded_before_the_pod_is_asked_also_in_the_middle_of_a_s
         workers.kill_pod(pod("a"), request()).await.unwrap();
         assert_eq!(*recorder.0.lock().unwrap(), ["requested", "stopped"], "{sync_takes:?}");
     }
+}
+
+/// Reads what the stop in flight has when a request is recorded that leaves it less.
+struct Look(crate::testing::FakeSyncer, std::sync::Mutex<Vec<(Duration, bool)>>);
+
+impl crate::WorkerObserver for Look {
+    fn stop_tightened(&self, pod: &crate::PodRef, _: Duration, _: bool) {
+        let grace = self.0.grace_of_stop(&pod.uid).unwrap();
+        self.1.lock().unwrap().push((grace.remaining(), grace.node_waits()));
+    }
+}
+
+/// An agent that is killed in between leaves a stop that the next one goes on with as it is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_left_less_time_once_that_is_recorded() {
+    let (syncer, events) = (crate::testing::FakeSyncer::default(), FakeRecorder::default());
+    let look = std::sync::Arc::new(Look(syncer.clone(), std::sync::Mutex::default()));
+    let (events, resync) = (std::sync::Arc::new(events), secs(60));
+    let workers = super::PodWorkers::with_observer(syncer.clone(), events, resync, look.clone());
+    syncer.script(&uid("a"), Script { stop_takes: secs(900), ..Script::default() });
+    let begun = Instant::now();
+    workers.request_kill(pod("a"), &with_grace(60));
+    settle().await;
+    for (reason, grace) in [(KillReason::Operator, 40), (KillReason::Shutdown, 20)] {
+        workers.request_kill(pod("a"), &KillRequest { reason, ..with_grace(grace) });
+    }
+    let left = |seconds| begun + secs(seconds) - Instant::now();
+    let in_flight = syncer.grace_of_stop(&uid("a")).unwrap();
+    assert_eq!((in_flight.remaining(), in_flight.node_waits()), (secs(20), true));
+    assert_eq!(*look.1.lock().unwrap(), [(left(60), false), (secs(40), false)]);
+    workers.kill_pod(pod("a"), request()).await.unwrap();
+    assert_eq!(begun.elapsed(), secs(20) + Duration::from_millis(1));
 }
