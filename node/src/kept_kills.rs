@@ -44,8 +44,12 @@ struct KeptKill {
     unwritten: Option<PodRef>,
     /// Short name of the requester, see [`KillReason::as_str`].
     by: String,
-    /// The end of the grace period, in milliseconds since the boot.
+    /// The end of the grace period, in milliseconds since the boot, unless the machine is suspended meanwhile.
     until_boot_ms: u64,
+    /// For how many milliseconds the machine had been suspended by then; absent in files of older versions. The timers of
+    /// the agent that asked stand still meanwhile, and so does the rest of the grace period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    suspended_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<StatusOverride>,
     /// Whether the file stays when the pod has terminated.
@@ -79,7 +83,7 @@ impl KeptKills {
         let mut found = PodUidMap::default();
         let mut ending = PodUidMap::default();
         for path in records(&directory) {
-            let kept = match kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES) {
+            let mut kept = match kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES) {
                 Ok(kept) => kept,
                 Err(error) => {
                     tracing::warn!(
@@ -93,6 +97,7 @@ impl KeptKills {
             let is_ours = kept.is_of(boot_id, clock.system_start());
             match reason(&kept.by, plugins).filter(|_| is_ours) {
                 Some(by) => {
+                    kept.go_on(&clock);
                     found.insert(kept.uid.clone(), kept.kill(by));
                     ending.insert(kept.uid.clone(), kept);
                 }
@@ -128,6 +133,7 @@ impl KeptKills {
             unwritten: (by == KillReason::Shutdown).then(|| pod.clone()),
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
+            suspended_ms: Some(millis(self.clock.suspended())),
             status,
             is_kept_after_end: is_static && by.restart_condition().is_kept_after_end(),
             node_waits: by.node_waits(),
@@ -136,7 +142,8 @@ impl KeptKills {
         {
             let mut ending = self.ending.lock();
             // Requested again after a restart: the end does not move.
-            if let Some(before) = ending.get(&pod.uid) {
+            if let Some(before) = ending.get_mut(&pod.uid) {
+                before.go_on(&self.clock);
                 kept.until_boot_ms = before.until_boot_ms;
                 kept.node_waits |= before.node_waits;
                 kept.unwritten = kept.unwritten.filter(|_| before.unwritten.is_some());
@@ -187,14 +194,16 @@ impl KeptKills {
     /// waits for that. Does nothing if the kill is not recorded yet.
     pub(crate) fn tighten(&self, pod: &PodRef, grace: Duration, node_waits: bool) {
         let until = self.boot_ms_after(grace);
-        match self.ending.lock().get_mut(&pod.uid) {
-            Some(kept) if until < kept.until_boot_ms || node_waits && !kept.node_waits => {
-                kept.until_boot_ms = until.min(kept.until_boot_ms);
-                kept.node_waits |= node_waits;
-                kept.unwritten = None;
-            }
-            _ => return,
+        let mut ending = self.ending.lock();
+        let Some(kept) = ending.get_mut(&pod.uid) else { return };
+        kept.go_on(&self.clock);
+        if until >= kept.until_boot_ms && (!node_waits || kept.node_waits) {
+            return;
         }
+        kept.until_boot_ms = until.min(kept.until_boot_ms);
+        kept.node_waits |= node_waits;
+        kept.unwritten = None;
+        drop(ending);
         self.write(pod);
     }
 
@@ -234,9 +243,12 @@ impl KeptKills {
     }
 
     fn boot_ms_after(&self, grace: Duration) -> u64 {
-        let until = self.clock.now().saturating_add(grace).as_millis();
-        u64::try_from(until).unwrap_or(u64::MAX)
+        millis(self.clock.now().saturating_add(grace))
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Recorder for KeptKills {
@@ -261,6 +273,14 @@ impl KeptKill {
     fn is_of(&self, boot_id: &str, system_start: Duration) -> bool {
         let asked = self.asked_boot_ms.map(Duration::from_millis);
         self.boot_id == boot_id && asked.is_none_or(|asked| asked >= system_start)
+    }
+
+    /// Moves the end by the time for which the machine was suspended since it was last set.
+    fn go_on(&mut self, clock: &BootClock) {
+        let now = millis(clock.suspended());
+        let since = self.suspended_ms.map_or(0, |then| now.saturating_sub(then));
+        self.until_boot_ms = self.until_boot_ms.saturating_add(since);
+        self.suspended_ms = self.suspended_ms.and(Some(now));
     }
 
     fn kill(&self, by: KillReason) -> EarlierKill {
@@ -410,6 +430,34 @@ mod tests {
             kept.tighten(&label(uid), secs(1), true);
         }
         assert_eq!(std::fs::read_dir(state.path().join("kills")).unwrap().count(), 0);
+    }
+
+    /// As tokio's clock does, which the agent that asked goes by.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "it reads what it wrote")]
+    fn the_rest_of_a_grace_stands_still_while_the_machine_is_suspended() {
+        let state = tempfile::tempdir().unwrap();
+        let at = |boot, suspended| {
+            let clock = BootClock::new(move || secs(boot)).with_suspended(move || secs(suspended));
+            KeptKills::open(state.path().join("kills"), "boot", clock, &[])
+        };
+        let (kept, _) = at(150, 50);
+        kept.record(&asked("a", KillReason::Operator));
+        let left = |found: PodUidMap<EarlierKill>, now| {
+            found[&PodUid::new("a")].request_at(secs(now)).grace.unwrap()
+        };
+        let (kept, found) = at(7360, 7250);
+        assert_eq!(left(found, 7360), secs(20));
+        // Its requests are compared with what is left, too.
+        kept.tighten(&label("a"), secs(25), false);
+        assert_eq!(left(at(7361, 7250).1, 7361), secs(19));
+        kept.tighten(&label("a"), secs(5), false);
+        assert_eq!(left(at(8361, 8250).1, 8361), secs(4));
+
+        let file = state.path().join("kills/a.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("suspendedMs", "ofALaterVersion")).unwrap();
+        assert_eq!(left(at(8361, 9250).1, 7361), secs(4), "of an older version");
     }
 
     #[test]

@@ -81,6 +81,11 @@ pub fn boot_clock() -> BootClock {
         Ok(since) => since.into(),
         Err(_) => uptime().unwrap_or_default(),
     });
+    let clock = clock.with_suspended(|| {
+        let read = |id| clock_gettime(id).map_or(Duration::ZERO, Duration::from);
+        let (monotonic, all) = (read(ClockId::CLOCK_MONOTONIC), read(ClockId::CLOCK_BOOTTIME));
+        all.saturating_sub(monotonic)
+    });
     clock.with_system_start(system_start().unwrap_or_default())
 }
 

@@ -19,6 +19,7 @@ pub struct WallClock(Arc<dyn Fn() -> WallTime + Send + Sync>);
 #[derive(Clone)]
 pub struct BootClock {
     now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    suspended: Arc<dyn Fn() -> Duration + Send + Sync>,
     system_start: Duration,
 }
 
@@ -52,7 +53,14 @@ impl std::fmt::Debug for WallClock {
 impl BootClock {
     /// Creates a clock that returns what `read` returns.
     pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self { now: Arc::new(read), system_start: Duration::ZERO }
+        let suspended = Arc::new(|| Duration::ZERO);
+        Self { now: Arc::new(read), suspended, system_start: Duration::ZERO }
+    }
+
+    /// Sets how to read for how long of the time since boot the machine was suspended.
+    #[must_use]
+    pub fn with_suspended(self, suspended: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { suspended: Arc::new(suspended), ..self }
     }
 
     /// Sets how long after its kernel the system was started. In a container the boot ID is that of the host, and after
@@ -70,6 +78,11 @@ impl BootClock {
     /// The current time since boot.
     pub fn now(&self) -> Duration {
         (self.now)()
+    }
+
+    /// For how long of that the machine was suspended. tokio's clock stands still then.
+    pub fn suspended(&self) -> Duration {
+        (self.suspended)()
     }
 }
 
