@@ -1,9 +1,11 @@
 //! Kill requests to the pods, and their results.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, LateRemark, Pod, PodStopped};
@@ -150,7 +152,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         self.kill(due.place, due.pod, grace, until)
     }
 
-    /// Sends the request in its own task, so that a kill that panics does not affect others.
+    /// Sends the request, and waits in a task of its own, so that a kill that panics does not affect others.
     pub(super) fn kill(
         &mut self,
         place: ReportPosition,
@@ -167,7 +169,18 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             .with_status(if *stays { Some(status_of_staying()) } else { self.order.status.clone() })
             .with_deadline(self.order.started.checked_add(self.budget_of_pods().kills_until()));
         let (killer, asked) = (Arc::clone(self.killer), pod.clone());
-        let wait = self.kills.running.spawn(async move { killer.kill_pod(asked, request).await });
+        let kill = async move { killer.kill_pod(asked, request).await };
+        let mut kill = Box::pin(AssertUnwindSafe(kill).catch_unwind());
+        // The first poll makes the request. Here and not in the task, which is aborted before that if the run is cancelled
+        // now: the record says already that the pod was requested.
+        let answer = (&mut kill).now_or_never();
+        let wait = self.kills.running.spawn(async move {
+            let answer = match answer {
+                Some(answer) => answer,
+                None => kill.await,
+            };
+            answer.unwrap_or_else(|panic| resume_unwind(panic))
+        });
         let id = wait.id();
         self.kills.asked.insert(id, Asked { place, pod, wait });
         id

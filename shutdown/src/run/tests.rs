@@ -37,13 +37,17 @@ impl<K: EndingPods> Scene<K> {
     }
 
     async fn run(&self) -> RunReport {
+        self.run_with(Arc::new(self.recorder.clone())).await
+    }
+
+    async fn run_with(&self, recorder: Arc<dyn winddown_shared::Recorder>) -> RunReport {
         let budget = Budget::new(&self.policy, None);
         let order = RunOrder {
             reason: KillReason::Shutdown,
             status: Some(StatusOverride::failed("Terminated", "gone", None)),
             started: Instant::now(),
             budget,
-            recorder: Arc::new(self.recorder.clone()),
+            recorder,
             progress: self.progress.clone(),
         };
         let plan = plan(&self.killer.running().into_pods(), &self.policy, Some(budget.pods));
@@ -288,6 +292,27 @@ async fn cancelling_spares_the_groups_not_started() {
     assert_eq!(killer.running().pods.len(), 2);
     sleep(secs(9)).await;
     assert_eq!(killer.running().pods.len(), 1);
+}
+
+/// Cancels the run when its first group starts: its pods are in the record by then.
+struct CancelsAtStart(CancellationToken);
+
+impl winddown_shared::Recorder for CancelsAtStart {
+    fn record(&self, event: &Event) {
+        if matches!(event, Event::GroupStarted { .. }) {
+            self.0.cancel();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_cancelled_run_reports_as_terminating_was_requested() {
+    let killer = FakeKiller::with([pod("app", None, None)]);
+    killer.takes(pod("app", None, None).uid(), secs(5));
+    let scene = Scene::new(killer.clone(), two_fields(30, 10));
+    let report = scene.run_with(Arc::new(CancelsAtStart(scene.cancel.clone()))).await;
+    assert_eq!(of(&report, "app").end, PodEnd::Terminating);
+    assert_eq!(killer.calls().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
