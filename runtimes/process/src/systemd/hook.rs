@@ -116,8 +116,96 @@ mod tests {
     use serde_json::json;
     use winddown_shared::{WallClock, WallTime};
 
+    use std::io::Write as _;
+
+    use tokio::sync::broadcast;
+    use winddown_host::service_units::{UnitChange, UnitError, UnitPhase, UnitView};
+    use winddown_shared::Mutex;
+
     use super::*;
+    use crate::process::cgroup::Unenforced;
     use crate::programs::config::ShimCommand;
+    use crate::systemd::Services;
+
+    /// A service manager that answers the request to start a service only if it `accepts`, and ends none by itself.
+    struct Manager {
+        accepts: bool,
+        asked: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl ServiceUnits for Manager {
+        async fn start(&self, _: NewUnit) -> Result<(), UnitError> {
+            if !self.accepts {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+
+        async fn make_slice(&self, slice: &str, _: &str, _: u64) -> Result<(), UnitError> {
+            unreachable!("make {slice}")
+        }
+
+        async fn weigh_slice(&self, slice: &str, _: u64) -> Result<(), UnitError> {
+            unreachable!("weigh {slice}")
+        }
+
+        async fn signal(&self, _: &str, _: KillWhom, _: i32) -> Result<(), UnitError> {
+            self.asked.lock().push("signal");
+            Ok(())
+        }
+
+        async fn stop(&self, _: &str) -> Result<(), UnitError> {
+            self.asked.lock().push("stop");
+            Ok(())
+        }
+
+        async fn forget_failure(&self, unit: &str) -> Result<(), UnitError> {
+            unreachable!("forget {unit}")
+        }
+
+        async fn look(&self, unit: &str) -> Result<Option<UnitView>, UnitError> {
+            unreachable!("look at {unit}")
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(String, UnitView)>, UnitError> {
+            unreachable!("list {prefix}")
+        }
+
+        fn changes(&self) -> broadcast::Receiver<UnitChange> {
+            broadcast::channel(1).1
+        }
+    }
+
+    /// The launcher opens them by their paths, as root: a number that is free would go to a file of another pod.
+    #[tokio::test(start_paused = true)]
+    async fn the_files_of_an_abandoned_command_stay_open_until_nothing_of_its_unit_runs() {
+        for accepts in [true, false] {
+            let asked = Arc::<Mutex<Vec<_>>>::default();
+            let units = Manager { accepts, asked: Arc::clone(&asked) };
+            let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+            let config = ProcessConfig::new("/s", "/l", ShimCommand::subcommand("shim"), clock);
+            let driver = Services::new(units, Unenforced::default(), String::new(), None);
+            let alive = tokio::sync::watch::channel(()).1;
+            let context = Arc::new(Context::new(config, String::new(), alive, driver));
+            let meta = json!({"name": "web", "namespace": "default", "uid": "u"});
+            let object = json!({"metadata": meta, "spec": {"containers": [{"name": "main"}]}});
+            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let (held, mut near) = io::pipe().unwrap();
+            let files = CommandFiles { held: vec![held.into()], ..CommandFiles::default() };
+            let command = ExecCommand { argv: vec!["true".into()], ..ExecCommand::default() };
+            let running = exec(&context, (&pod, "main"), &command, files, KILL_PATIENCE);
+            let second = Duration::from_secs(1);
+            assert!(timeout(second, running).await.is_err(), "{accepts}");
+            tokio::time::sleep(second).await;
+            assert_eq!(*asked.lock(), ["signal", "stop"], "{accepts}: it must not begin");
+            assert!(near.write(b"x").is_ok(), "{accepts}: it may still open them");
+            let unit = names::hook(pod.uid(), "main", std::process::id(), 0);
+            let over = UnitView { phase: UnitPhase::Over, ..UnitView::default() };
+            context.driver.unit_cache.see(&unit, over);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(near.write(b"x").is_err(), "{accepts}: nothing of it runs any more");
+        }
+    }
 
     #[test]
     fn a_command_beside_a_container_has_its_limits() {
