@@ -10,6 +10,7 @@ mod store;
 mod tests;
 
 pub use containers::pending_containers;
+pub(crate) use containers::shows;
 pub use generate::{StatusInput, generate};
 pub use phase::{PodPhase, is_terminal};
 pub use store::{StatusEntry, StatusStore};

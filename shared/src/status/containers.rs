@@ -33,6 +33,30 @@ pub(super) fn listed(
     (!list.is_empty()).then_some(list)
 }
 
+/// Whether `status` shows each of these containers in its state, and as ready as it is.
+pub(crate) fn shows(status: &api::PodStatus, containers: &[ContainerStatus]) -> bool {
+    let lists = [
+        &status.init_container_statuses,
+        &status.container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let shown = lists.into_iter().flatten().flatten();
+    containers.iter().all(|one| shown.clone().any(|shown| is_shown(shown, one)))
+}
+
+fn is_shown(shown: &api::ContainerStatus, container: &ContainerStatus) -> bool {
+    let has_same_state = shown.state.as_ref().is_some_and(|state| match container.state {
+        ContainerState::Running { .. } => state.running.is_some(),
+        ContainerState::Exited(_) => state.terminated.is_some(),
+        // Its reason may be new.
+        ContainerState::Waiting { .. } => false,
+    });
+    has_same_state
+        && shown.name == *container.name
+        && shown.ready == container.ready
+        && shown.container_id.as_deref().unwrap_or_default() == container.id
+}
+
 fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
     let id = (!container.id.is_empty()).then(|| container.id.clone());
     // Until the next run exists, the ID is still that of the last one, of which nothing else is known.

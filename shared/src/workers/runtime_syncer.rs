@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::base::lock::Mutex;
 use crate::status::{
-    PodPhase, StatusInput, StatusStore, generate, lame_duck, pending_containers, phase,
+    PodPhase, StatusInput, StatusStore, generate, lame_duck, pending_containers, phase, shows,
 };
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{
@@ -193,13 +193,16 @@ impl<R: Runtime> RuntimeSyncer<R> {
     }
 
     /// Publishes what is known of a pod before its containers are started, which may fail, or take long: a container
-    /// that exited is not ready, whatever becomes of its next start.
+    /// that exited is not ready, whatever becomes of its next start. Mostly all are shown as they are.
     async fn publish_known(&self, pod: &Pod) {
         let has_completed = self.runtime.has_completed(pod);
         // A runtime that does not answer may run the pod already.
         let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
         if now.containers.is_empty() {
             now.containers = pending_containers(pod);
+        }
+        if self.statuses.probed(pod.uid()).is_some_and(|said| shows(&said, &now.containers)) {
+            return;
         }
         now.starts_over |= !has_completed;
         self.publish(pod, &now, false, None);
@@ -510,6 +513,34 @@ mod tests {
         }
         workers.shut_down().await;
         tokio::time::timeout(Duration::from_secs(1), forwarding).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_status_of_a_pod_is_made_once_in_a_sync_that_changes_nothing() {
+        let (runtime, made) = (FakeRuntime::default(), Arc::new(Mutex::new(0)));
+        let recorder = Arc::new(FakeRecorder::default());
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let count = Arc::clone(&made);
+        let shared = Arc::new(runtime.clone());
+        let syncer = RuntimeSyncer::new(shared, StatusStore::default(), recorder.clone(), wall);
+        // Asked for every status.
+        let syncer = syncer.with_host_ips(move || {
+            *count.lock() += 1;
+            Vec::new()
+        });
+        let workers = PodWorkers::new(syncer, recorder);
+        let settle = || tokio::time::sleep(Duration::from_millis(1));
+        let pod = pod_with("web", "web", |_| {});
+        workers.update(UpdateKind::Create, pod.clone(), None);
+        settle().await;
+        assert_eq!(*made.lock(), 2, "before its start, and after it");
+        workers.resync(pod.uid());
+        settle().await;
+        assert_eq!(*made.lock(), 3);
+        runtime.set_ready(pod.uid(), "main", false);
+        workers.resync(pod.uid());
+        settle().await;
+        assert_eq!(*made.lock(), 5, "before the sync too");
     }
 
     #[tokio::test(start_paused = true)]
