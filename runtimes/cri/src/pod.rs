@@ -28,6 +28,8 @@ pub(crate) struct Sandboxes {
     pub(crate) all: Vec<Sandbox>,
     /// Whether the runtime has reported that the newest one is on the host's network: its pod may not be known.
     pub(crate) is_on_host_network: bool,
+    /// The ID of the sandbox that this agent made when others had nothing of the pod: nor have they in it.
+    pub(crate) alone: Option<Arc<str>>,
     /// Whether a call that creates something was not answered, so that only a listing shows what exists.
     pub(crate) unsure: bool,
     /// Held while the runtime is asked about listed runs, because until it answers they do not count as running.

@@ -59,12 +59,14 @@ pub(super) async fn make(
         }
         error.during(format!("creating the sandbox of pod {}", pod.pod_ref()))
     })?;
-    let (id, handler) = (id.as_str().into(), handler.as_str().into());
+    let (id, handler): (Arc<str>, Arc<str>) = (id.as_str().into(), handler.as_str().into());
+    let alone = (after_others == 0).then(|| Arc::clone(&id));
     let sandbox = Sandbox { id, attempt, handler, ready: true, stopped: false };
     {
         let mut state = entry.lock();
         let all = state.own.all.iter().cloned().chain([sandbox]).collect();
         take(&mut state, all);
+        state.own.alone = alone;
         let now = context.config.wall.now();
         state.started_at.get_or_insert(now);
     }

@@ -194,7 +194,11 @@ async fn make(
     };
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
-    let after_others = name_conflict::after_containers_of_others(context, pod, name).await?;
+    let is_alone = entry.lock().own.alone.as_ref() == Some(&sandbox_id);
+    let after_others = match is_alone {
+        true => 0,
+        false => name_conflict::after_containers_of_others(context, pod, name).await?,
+    };
     // With 0, no run is known.
     let attempt = if attempt == 0 { first_attempt::of(context, pod, name).await? } else { attempt };
     let attempt = attempt.max(after_others);

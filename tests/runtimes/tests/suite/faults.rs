@@ -393,3 +393,16 @@ async fn an_image_that_takes_longer_than_any_other_call_may_is_pulled_once() {
     run(&runtime, &pod("web", &json!({"containers": [container]}))).await;
     assert_eq!(calls(&stage, "PullImage").len(), 1);
 }
+
+#[tokio::test]
+async fn what_others_have_made_of_a_pod_is_listed_once_for_each_sandbox() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    for number in 0..100 {
+        run(&runtime, &polite(&format!("web-{number}"))).await;
+    }
+    let [containers, sandboxes] =
+        ["ListContainers", "ListPodSandbox"].map(|n| calls(&stage, n).len());
+    // Both are listed now and then, together.
+    assert_eq!(sandboxes - containers, 100);
+}
