@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
+use winddown_host::PodFiles;
 use winddown_host::service_units::WayDown;
 use winddown_shared::critical::{self, TaskFailure};
 use winddown_shared::{Runtime, error_chain};
@@ -18,9 +19,9 @@ use crate::{Node, Product, ShutdownHandle};
 /// without the lock, which is still tried for.
 pub const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Number of threads for disk I/O. Each thread costs memory that the allocator does not return; with
-/// this many, a thread is left for the report even if several disks hang.
-const DISK_THREADS: usize = 8;
+/// Number of threads for disk I/O. Each thread that is used costs memory that the allocator does not return; with this
+/// many, some are left for the agent's own files even if all mounts of pods hang, and several disks.
+const DISK_THREADS: usize = PodFiles::MOST_THREADS + 6;
 
 /// How long the process waits at its exit for threads that are blocked on a disk.
 const LAST_THREADS: Duration = Duration::from_millis(500);

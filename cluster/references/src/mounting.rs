@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::Client;
+use winddown_host::PodFiles;
 use winddown_shared::{Mutex, Pod, WallTime};
 
 use super::allowance::Allowance;
@@ -128,7 +129,7 @@ pub(super) async fn write(
         new.iter().for_each(|volume| places.take_back(volume));
         Err(problem)
     };
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = PodFiles::Make.work(work).await;
     done.unwrap_or_else(|error| {
         let message = format!("cannot write volumes: {error}");
         Err(ReferenceProblem::Unreadable { message, after: None })

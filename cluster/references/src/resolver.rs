@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use winddown_host::PodFiles;
 use winddown_shared::{Pod, PodUid, WallClock, error_chain};
 
 use super::downward::NodeAmounts;
@@ -116,7 +117,7 @@ impl Prepare for Resolver {
             }
             places.remove(uid.as_str()).map_err(|error| (uid, error))
         };
-        if let Ok(Err((uid, error))) = tokio::task::spawn_blocking(work).await {
+        if let Ok(Err((uid, error))) = PodFiles::Remove.work(work).await {
             tracing::warn!(%uid, error = error_chain(&error), "volumes of a pod that is gone cannot be removed");
         }
     }

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_engine::disk_notes::RunNote;
 use winddown_engine::files;
+use winddown_host::PodFiles;
 use winddown_shared::{PodUid, RuntimeError, RuntimePod, error_chain};
 
 use super::client::CallError;
@@ -18,7 +19,8 @@ use super::config::CriConfig;
 use super::direct::HeldMounts;
 use super::pod::{self, Dead, PodEntry, PodState, Run, Sandbox};
 use super::{
-    CriContext, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
+    CriContext, api, blocking, blocking_on, caused, cgroup, dirs, failed, host_mount, list, shares,
+    volumes,
 };
 
 /// Number of sandboxes that are stopped at the same time.
@@ -70,7 +72,7 @@ async fn release(
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("unmounting the volumes of pod {}", pod::title(entry));
         // Without waiting for volumes that are still being created: their file system may hang.
-        blocking(move || {
+        blocking_on(PodFiles::Remove, move || {
             host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))
         })
@@ -83,12 +85,12 @@ async fn release(
     let work = async {
         let held = take_held(&mut entry.lock());
         if !held.is_empty() {
-            // Dropping each one waits for the kernel.
-            blocking(move || {
+            // Dropping each one waits for the kernel, so a task does it: this call may be given up.
+            let drop = blocking_on(PodFiles::Remove, move || {
                 drop(held);
                 Ok(())
-            })
-            .await?;
+            });
+            let _ = tokio::spawn(drop).await;
         }
         let stopped = stop_sandboxes(context, entry).await;
         stopped.map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))
@@ -173,7 +175,7 @@ pub(super) async fn forget(
         // Last: while it is there, the pod is listed.
         volumes::remove(&config, &uid)
     };
-    entry.with_files(removal).await
+    entry.with_files(PodFiles::Remove, removal).await
 }
 
 /// The pods of which the runtime has nothing, as CRI-O has of none when the machine has booted, and of which their
@@ -237,7 +239,7 @@ pub(super) async fn remove_run(
         remove_files(&config, &uid, &logs, (&name, attempt));
         Ok(())
     };
-    let _ = blocking(work).await;
+    let _ = blocking_on(PodFiles::Remove, work).await;
     Ok(())
 }
 
@@ -418,7 +420,7 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = entry.with_files(removal) => unreachable!("it is slow"),
+            _ = entry.with_files(PodFiles::Remove, removal) => unreachable!("it is slow"),
             told = begun => told.unwrap(),
         }
         runtime.forget_pod(entry.uid()).await.unwrap();

@@ -60,7 +60,7 @@ use winddown_engine::action_error::ActionError;
 use winddown_engine::disk_notes::{Notes, RunNote};
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
-use winddown_engine::failure::{blocking, caused, failed};
+use winddown_engine::failure::{blocking, blocking_on, caused, failed};
 use winddown_engine::machine_lock::MachineLock;
 use winddown_engine::pods::Pods;
 use winddown_engine::probe_client::ProbeHost;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use winddown_engine::container_plan::{self, SpecContainer};
 use winddown_engine::pod::{IMAGE_PULL_BACK_OFF, is_of_pull};
+use winddown_host::PodFiles;
 use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
@@ -18,7 +19,7 @@ use super::masked_paths::masked_paths;
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, ContainerStart};
 use super::{
-    CriContext, api, blocking, exits, health, name_conflict, observe, sandbox, shares, volumes,
+    CriContext, api, blocking_on, exits, health, name_conflict, observe, sandbox, shares, volumes,
 };
 
 mod attempt;
@@ -290,7 +291,7 @@ async fn prepare(
         all.extend(notice);
         Ok((all, variable))
     };
-    blocking(work).await.map_err(config_error)
+    blocking_on(PodFiles::Make, work).await.map_err(config_error)
 }
 
 fn config_error(error: RuntimeError) -> StartError {

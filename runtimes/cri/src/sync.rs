@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{stopping, sync};
+use winddown_host::PodFiles;
 use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::{self, PodEntry};
 use super::{
-    CriContext, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes,
+    CriContext, blocking_on, failed, garbage, sandbox, shares, start, stop, support, volumes,
 };
 
 /// Makes one pass over the pod.
@@ -56,7 +57,7 @@ async fn prepare(
         return Ok(());
     }
     let (config, owned) = (context.config.clone(), pod.clone());
-    entry.with_files(move || volumes::prepare(&config, &owned)).await?;
+    entry.with_files(PodFiles::Make, move || volumes::prepare(&config, &owned)).await?;
     entry.lock().own.prepared = true;
     Ok(())
 }
@@ -102,7 +103,7 @@ pub(super) async fn ensure_sandbox(
                 return Ok(false);
             }
             let (config, uid) = (context.config.clone(), entry.uid().clone());
-            blocking(move || volumes::remove_hosts(&config, &uid)).await?;
+            blocking_on(PodFiles::Make, move || volumes::remove_hosts(&config, &uid)).await?;
             let made = async {
                 shares::prepare(&context, &entry, &pod).await;
                 sandbox::make(&context, &entry, &pod).await?;
@@ -116,7 +117,7 @@ pub(super) async fn ensure_sandbox(
                 () = start::given_up(&context, &entry) => return Ok(false),
             }
             let (config, ips) = (context.config.clone(), entry.lock().ips.clone());
-            blocking(move || volumes::write_hosts(&config, &pod, &ips)).await?;
+            blocking_on(PodFiles::Make, move || volumes::write_hosts(&config, &pod, &ips)).await?;
             Ok(true)
         }
     };

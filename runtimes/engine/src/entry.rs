@@ -3,9 +3,10 @@
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{broadcast, watch};
+use winddown_host::PodFiles;
 use winddown_shared::{Mutex, PodUid, RuntimeError};
 
-use crate::failure::blocking;
+use crate::failure::blocking_on;
 
 /// A pod whose state is `S`. All waiters check the state after each change.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl<S> StateEntry<S> {
     /// Errors of `work`.
     pub async fn with_files<T: Send + 'static>(
         &self,
+        files: PodFiles,
         work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
     ) -> Result<T, RuntimeError> {
         let turn = Arc::clone(&self.files).lock_owned().await;
@@ -55,7 +57,7 @@ impl<S> StateEntry<S> {
             let _turn = turn;
             work()
         };
-        blocking(held).await
+        blocking_on(files, held).await
     }
 
     /// Wakes waiters within the runtime.
@@ -82,5 +84,53 @@ impl<S> StateEntry<S> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::failure::blocking;
+
+    /// With the threads of the agent, see `block_on` of the node.
+    #[test]
+    fn mounts_of_pods_that_hang_leave_threads_for_the_agents_own_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("hangs");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().max_blocking_threads(8).build().unwrap().block_on(async {
+            let changes = broadcast::Sender::new(1);
+            let mut hung = Vec::new();
+            for (count, files) in
+                [PodFiles::Remove, PodFiles::Make].into_iter().cycle().take(30).enumerate()
+            {
+                let entry = StateEntry::<()>::new(PodUid::new(count.to_string()), changes.clone());
+                let fifo = fifo.clone();
+                let work = move || {
+                    File::options()
+                        .read(true)
+                        .open(fifo)
+                        .map(drop)
+                        .map_err(|e| crate::failure::caused("a fifo", e))
+                };
+                hung.push(tokio::spawn(async move { entry.with_files(files, work).await }));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let kept = dir.path().join("kept");
+            let write = blocking(move || Ok(std::fs::write(kept, "").is_ok()));
+            let written = timeout(Duration::from_secs(5), write).await;
+            // Whoever opens it from now on, can.
+            let _open = File::options().read(true).write(true).open(&fifo).unwrap();
+            for work in hung {
+                work.await.unwrap().unwrap();
+            }
+            assert!(written.unwrap().unwrap());
+        });
     }
 }

@@ -40,7 +40,7 @@ mod streams;
 pub(crate) mod support;
 
 use config::ProcessConfig;
-pub(crate) use winddown_engine::failure::{blocking, caused, failed};
+pub(crate) use winddown_engine::failure::{blocking, blocking_on, caused, failed};
 
 use launcher_report::LauncherReport;
 use pod::{Boot, PodEntry, PodState, Run, Starting};

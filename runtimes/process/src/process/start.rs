@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 use winddown_engine::container_plan;
-use winddown_host::{ready::Ready, regular};
+use winddown_host::{PodFiles, ready::Ready, regular};
 use winddown_shared::{Pod, RuntimeError, error_chain};
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, RecordError};
@@ -28,7 +28,7 @@ use super::{Context, watcher};
 use crate::programs::config::SHIM;
 use crate::programs::draft::AttemptDraft;
 use crate::programs::pod::{self, PodEntry, Starting};
-use crate::programs::{blocking, caused, failed};
+use crate::programs::{blocking_on, caused, failed};
 
 /// What a pipe holds unless it is enlarged, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -45,7 +45,7 @@ pub(super) async fn start(
     next: (u32, Duration),
 ) -> Result<(), RuntimeError> {
     let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
-    blocking(move || {
+    blocking_on(PodFiles::Make, move || {
         let mut left = START_TRIES;
         loop {
             let attempt = Attempt::prepare(&context, &starting, &pod, &name, next)?;

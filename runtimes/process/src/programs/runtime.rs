@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::{self, refused_or_ignored};
 use winddown_engine::{stopping, sync};
-use winddown_host::{mount_table, removal};
+use winddown_host::{PodFiles, mount_table, removal};
 use winddown_shared::{
     Freed, Garbage, Grace, MemoryFigure, NodeEnding, Pod, PodRuntimeStatus, PodStats, PodStopped,
     PodUid, Recorder, Runtime, RuntimeError, RuntimePlaces, RuntimePod, SyncedPod,
@@ -16,7 +16,8 @@ use winddown_shared::{
 };
 
 use super::{
-    ProgramContext, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod, stats,
+    ProgramContext, ProgramDriver, ProgramRuntime, blocking, blocking_on, caused, failed, paths,
+    pod, stats,
 };
 
 /// How many times the removal of a directory is retried while files are still written to it.
@@ -60,7 +61,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        blocking(move || {
+        blocking_on(PodFiles::Remove, move || {
             mount_table::unmount_below(&proc_root, &path)
                 .map_err(|e| caused("unmounting the pod's volumes".to_owned(), e))
         })
@@ -73,7 +74,8 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::clean_up(&self.context, uid).await?;
-        entry.with_files(move || places.iter().try_for_each(|place| remove_all(place))).await?;
+        let removal = move || places.iter().try_for_each(|place| remove_all(place));
+        entry.with_files(PodFiles::Remove, removal).await?;
         self.context.pods.remove(uid);
         Ok(())
     }

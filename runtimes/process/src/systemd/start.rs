@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use winddown_host::PodFiles;
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
 use super::attempt::{Prepared, UnitAttempt};
@@ -15,7 +16,7 @@ use super::unit_cache::WatchedUnit;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
 use crate::programs::pod::{self, PodEntry, Starting};
-use crate::programs::{blocking, caused, failed};
+use crate::programs::{blocking, blocking_on, caused, failed};
 
 /// Waits until no start is in progress.
 ///
@@ -45,7 +46,7 @@ pub(super) async fn start<U: ServiceUnits>(
     attempt.survives = context.config.survivors.has(pod);
     let prepared = {
         let (attempt, context, pod) = (attempt.clone(), Arc::clone(context), pod.clone());
-        blocking(move || attempt.prepare(&context, &pod, backoff)).await?
+        blocking_on(PodFiles::Make, move || attempt.prepare(&context, &pod, backoff)).await?
     };
     let Some(prepared) = prepared else { return Ok(()) };
     if entry.lock().stopping {
