@@ -66,7 +66,14 @@ pub(crate) fn overdue(pod: &Pod, now: WallTime) -> api::PodStatus {
     generate(StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now })
 }
 
-/// Returns the final status of a pod that the node does not know and that may not run (again).
+/// Returns the final status of a pod that may not run (again), from what the runtime has of it.
+pub(crate) fn ended(pod: &Pod, runtime: &PodRuntimeStatus, now: WallTime) -> api::PodStatus {
+    let (previous, stopped, host_ips) = (pod.status.as_ref(), true, &[] as &[_]);
+    let ended_by_agent = None;
+    generate(StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now })
+}
+
+/// Returns the final status of a pod that may not run (again), and of which the runtime has nothing.
 ///
 /// A container that was running gets the exit code of an unobserved end; one that never ran is left as it is.
 pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::PodStatus {
@@ -89,9 +96,9 @@ pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::Pod
     } else {
         status.phase = Some("Failed".to_owned());
         let (reason, message) = if is_deleting {
-            ("Terminated", "The pod was deleted; the runtime of this node does not know it")
+            ("Terminated", "The pod was deleted, and its node's runtime has nothing of it")
         } else {
-            ("NotFound", "The pod ran on this node; whose runtime no longer knows it")
+            ("NotFound", "The pod ran on this node, whose runtime has nothing of it any more")
         };
         status.reason.get_or_insert_with(|| reason.to_owned());
         status.message.get_or_insert_with(|| message.to_owned());

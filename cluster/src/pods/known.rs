@@ -379,7 +379,8 @@ impl KnownPodsState {
         for (uid, known) in &self.pods {
             match &known.given {
                 Some(given) => all.pods.push(given.pod.clone()),
-                None if known.is_kept() => all.waiting.push(uid.clone()),
+                // How one ended that is deleted is read from what is left of it.
+                None if known.presence != ApiPresence::Gone => all.waiting.push(uid.clone()),
                 None => {}
             }
         }
@@ -440,12 +441,8 @@ impl KnownPod {
 
     /// Whether the API may have the pod, and neither deletes it nor considers it terminated.
     fn is_wanted(&self) -> bool {
-        self.is_kept() && !is_terminal(&self.pod)
-    }
-
-    /// Whether the API may have the pod and does not delete it, so that what is left of it stays.
-    fn is_kept(&self) -> bool {
-        self.presence != ApiPresence::Gone && !self.is_deleting()
+        let may_exist = self.presence != ApiPresence::Gone;
+        may_exist && !self.is_deleting() && !is_terminal(&self.pod)
     }
 
     /// Whether the node is to be given the pod and has not got it yet.

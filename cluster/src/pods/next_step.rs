@@ -56,8 +56,8 @@ pub(crate) enum PodAction {
     GiveTerminated,
     /// Wait until it is known whether it runs.
     Wait,
-    /// Report that its fate is unknown.
-    Lost,
+    /// Report how it ended, as far as the runtime still knows.
+    Conclude,
     /// Report that it has failed, because it waited for longer than it may be active.
     Overdue,
     /// Remove its object from the API.
@@ -137,7 +137,7 @@ fn when_deleting(view: PodView<'_>) -> PodAction {
 fn unless_it_runs(view: PodView<'_>, then: PodAction) -> PodAction {
     match view.runs {
         Some(true) => then,
-        Some(false) => PodAction::Lost,
+        Some(false) => PodAction::Conclude,
         None => PodAction::Wait,
     }
 }

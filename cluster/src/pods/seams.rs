@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{mpsc, watch};
 use winddown_shared::status::{StatusStore, is_terminal};
-use winddown_shared::{Pod, PodSyncer, PodUid, PodWorkers};
+use winddown_shared::{
+    Pod, PodRuntimeStatus, PodSyncer, PodUid, PodWorkers, Runtime, RuntimeError,
+};
 
 use crate::status::StatusUpdate;
 
@@ -174,10 +176,15 @@ pub struct NodeSide {
     pub(crate) ends: watch::Receiver<u64>,
     has_ended: Arc<dyn Fn(&PodUid) -> bool + Send + Sync>,
     runs: Runs,
+    remains: Remains,
 }
 
 /// Whether a pod runs; `None` while that is unknown.
 type Runs = Arc<dyn Fn(&PodUid) -> Option<bool> + Send + Sync>;
+
+/// What the runtime still has of a pod that does not run; no containers if that is nothing.
+type Remains =
+    Arc<dyn Fn(PodUid) -> BoxFuture<'static, Result<PodRuntimeStatus, RuntimeError>> + Send + Sync>;
 
 // === impl NodeSide ===
 
@@ -207,12 +214,30 @@ impl NodeSide {
         has_ended: impl Fn(&PodUid) -> bool + Send + Sync + 'static,
         runs: impl Fn(&PodUid) -> Option<bool> + Send + Sync + 'static,
     ) -> Self {
-        Self { statuses, ends, has_ended: Arc::new(has_ended), runs: Arc::new(runs) }
+        let remains = Arc::new(|_| ready(Ok(PodRuntimeStatus::default())).boxed());
+        let (has_ended, runs) = (Arc::new(has_ended), Arc::new(runs));
+        Self { statuses, ends, has_ended, runs, remains }
+    }
+
+    /// Asks this runtime how a pod ended that the node was not given and that may not be started again. By default, nothing
+    /// is known of it.
+    #[must_use]
+    pub fn with_remains<R: Runtime>(mut self, runtime: Arc<R>) -> Self {
+        self.remains = Arc::new(move |uid| {
+            let runtime = Arc::clone(&runtime);
+            async move { runtime.pod_status(&uid).await }.boxed()
+        });
+        self
     }
 
     /// Whether nothing of the pod runs or will run.
     pub(crate) fn has_ended(&self, uid: &PodUid) -> bool {
         (self.has_ended)(uid)
+    }
+
+    /// What the runtime still has of a pod that does not run.
+    pub(crate) async fn remains(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        (self.remains)(uid.clone()).await
     }
 
     /// Whether the pod runs; `None` while that is unknown.

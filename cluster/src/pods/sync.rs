@@ -90,12 +90,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 None
             }
             PodAction::Wait => Some(ItemOutcome::At(Instant::now() + HELD_BACK)),
-            PodAction::Lost => {
-                let status =
-                    controller_status::lost(&known.pod, known.is_deleting(), self.api_time());
-                self.submit(&known.pod, Arc::new(status), true);
-                None
-            }
+            PodAction::Conclude => self.conclude(&known).await,
             PodAction::Overdue => {
                 self.overdue(&known).await;
                 None
@@ -138,6 +133,24 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         if presence == ApiPresence::Present {
             self.submit(&given.pod, last, true);
         }
+    }
+
+    /// Reports how a pod ended that may not run again: by its containers, or, if the runtime has none of it any more, as
+    /// an end that nobody saw.
+    async fn conclude(&self, known: &KnownPod) -> Option<ItemOutcome> {
+        let pod = &known.pod;
+        let status = match self.node.remains(pod.uid()).await {
+            Ok(left) if left.containers.is_empty() => {
+                controller_status::lost(pod, known.is_deleting(), self.api_time())
+            }
+            Ok(left) => controller_status::ended(pod, &left, self.api_time()),
+            Err(error) => {
+                tracing::debug!(pod = %pod.pod_ref(), error = error_chain(&error), "a pod's end is not known yet");
+                return Some(ItemOutcome::At(Instant::now() + HELD_BACK));
+            }
+        };
+        self.submit(pod, Arc::new(status), true);
+        None
     }
 
     /// The rest of the time that a pod may be active which waits; the node counts that of the others.

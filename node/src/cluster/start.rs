@@ -89,7 +89,8 @@ impl PodsWork {
         let mut handle = self.controller.handle();
         let remove = remove_unknown_volumes(cluster.clone(), workers.clone());
         let until = stop.clone();
-        let run = self.controller.run(NodeSide::of_workers(workers, statuses), stop.clone());
+        let side = NodeSide::of_workers(workers, statuses).with_remains(Arc::clone(&core.runtime));
+        let run = self.controller.run(side, stop.clone());
         critical::spawn_stopping("pods of the API", until, async move {
             if let Err(error) = run.await {
                 tracing::error!(error = error_chain(&error), "cannot follow the pods of the API");

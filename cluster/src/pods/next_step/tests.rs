@@ -128,7 +128,7 @@ fn a_pod_that_is_wanted() {
     let rows = [
         ("unknown", Case::new("Pending"), PodAction::Give),
         ("unknown, ran, may run again", Case::new("Running"), PodAction::Give),
-        ("unknown, ran, may not", Case::never("Running"), PodAction::Lost),
+        ("unknown, ran, may not", Case::never("Running"), PodAction::Conclude),
         (
             "unknown, may not run again, and runs",
             Case::never("Running").with(|c| c.runs = Some(true)),
@@ -167,7 +167,7 @@ fn a_pod_that_is_wanted() {
             Case::new("Running").with(overdue).with(|c| c.runs = None),
             PodAction::Give,
         ),
-        ("overdue, ran, may not again", Case::never("Running").with(overdue), PodAction::Lost),
+        ("overdue, ran, may not again", Case::never("Running").with(overdue), PodAction::Conclude),
         (
             "overdue, and its end was said",
             Case::new("Running").with(overdue).with(|c| c.final_status = true),
@@ -222,7 +222,7 @@ fn a_pod_that_is_being_deleted() {
         ("runs, no status yet", Case::deleting("Pending").given(false), PodAction::End),
         ("runs though the API says Failed", Case::deleting("Failed").given(false), PodAction::End),
         ("has ended", Case::deleting("Running").given(true), PodAction::Remove),
-        ("unknown", Case::deleting("Pending"), PodAction::Lost),
+        ("unknown", Case::deleting("Pending"), PodAction::Conclude),
         (
             "unknown, and runs",
             Case::deleting("Pending").with(|c| c.runs = Some(true)),

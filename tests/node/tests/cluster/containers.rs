@@ -1,5 +1,6 @@
 //! The same with containers of containerd.
 
+use serde_json::json;
 use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{SOON, TestResult, seven_pods};
 
@@ -44,5 +45,36 @@ async fn containers_of_the_api_outlive_a_killed_agent_and_their_ends_are_known_b
     let (_, last_exit) = bed.scenario.assert_ended_in_order()?;
     bed.scenario.lock_outlived(last_exit).await?;
     assert_eq!(bed.scenario.newest_report()?["outcome"], "clean");
+    Ok(())
+}
+
+#[tokio::test]
+async fn after_a_power_loss_a_pod_fails_with_the_exit_that_containerd_has_of_it() -> TestResult {
+    let test = "after_a_power_loss_a_pod_fails_with_the_exit_that_containerd_has_of_it";
+    let once = TestPod::new("once", 0, 100).in_container();
+    let Some(mut bed) = Bed::joined_with_containerd(test, vec![once.clone()]).await? else {
+        return Ok(());
+    };
+    bed.bind_with(&once, &json!({"restartPolicy": "Never"}))?;
+    bed.pods_run(&[once]).await?;
+    bed.scenario.node.run(&["sync"]).await?;
+
+    bed.scenario.node.kill();
+    bed.scenario.node.start().await?;
+    bed.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
+    bed.connect().await?;
+    let failed = bed.server.within(SOON * 2, "the pod to fail", |all| {
+        let pod = all.get("pods/default/once")?;
+        (pod["status"]["phase"] == "Failed").then(|| pod["status"].clone())
+    });
+    let status = failed.await?;
+    let exit = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(
+        (&exit["exitCode"], &exit["reason"]),
+        (&json!(255), &json!("Unknown")),
+        "{status:#}"
+    );
+    assert!(status["reason"].is_null() && status["message"].is_null(), "{status:#}");
+    assert_eq!(bed.scenario.logs()["once"].starts.len(), 1);
     Ok(())
 }

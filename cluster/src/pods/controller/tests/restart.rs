@@ -162,6 +162,31 @@ async fn an_unknown_pod_that_ran_with_never_is_lost_and_not_started_again() {
     assert_eq!(state.terminated.unwrap().exit_code, 137);
 }
 
+/// As after a power loss: containerd still has the containers, and nothing else is known of the pod.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_exit_the_runtime_has_fails_with_that_exit_and_is_not_started_again() {
+    for is_deleting in [false, true] {
+        let world = World::new();
+        let mut api = once("a", "u1");
+        api.status = Some((*running()).clone());
+        world.found(api.clone(), Some(255));
+        world.with(|s| s.misses_kept = true);
+        world.apply(api);
+        if is_deleting {
+            // Its finalizer keeps it in the API.
+            world.edit("u1", |pod| pod.metadata.finalizers = Some(vec!["keeps.it".into()]));
+            world.delete("u1", 30);
+        }
+        world.start().ready().await;
+        world.until("that is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
+        world.holds_for(600 * S, "it is not started", |w| w.calls("create") == 0).await;
+        let status = world.object("u1").unwrap().status.unwrap();
+        let state = status.container_statuses.unwrap()[0].state.clone().unwrap();
+        assert_eq!(state.terminated.unwrap().exit_code, 255, "deleting: {is_deleting}");
+        assert_eq!((status.reason, status.message), (None, None), "deleting: {is_deleting}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ran_and_may_run_again_is_started_again() {
     let world = World::new();

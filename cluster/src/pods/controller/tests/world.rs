@@ -193,6 +193,7 @@ impl World {
         ];
 
         let side = NodeSide::of_workers(workers.clone(), statuses.clone());
+        let side = side.with_remains(Arc::new(self.clone()));
         let task = tokio::spawn(setup.run(self.clone(), side, cancel.clone()));
         Running { workers, wanted, statuses, node, handle, cancel, task }
     }
