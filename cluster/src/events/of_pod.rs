@@ -18,6 +18,13 @@ pub(super) fn draft(event: &PodEvent) -> EventDraft {
             (Normal, "Pulled", format!("Container image {image:?} {text}"))
         }
         H::Pulling { image } => (Normal, "Pulling", format!("Pulling image {image:?}")),
+        H::PullSecretsUnused(secrets) => {
+            let which = secrets.join(", ");
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({which}); attempting to pull the image may not succeed."
+            );
+            (Warning, "FailedToRetrieveImagePullSecret", message)
+        }
         H::Pulled { image, took: (pull, whole), size } => {
             let [pull, whole] = [pull, whole].map(|took| {
                 in_words(Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)))

@@ -71,6 +71,10 @@ pub(super) async fn ensure(
             return Err(ImageError::Trouble("ErrImageNeverPull", message));
         }
     }
+    let secrets = pull_secrets(entry);
+    if !secrets.is_empty() {
+        context.pods.record_event(entry, None, PodEventKind::PullSecretsUnused(secrets));
+    }
     tell(PodEventKind::Pulling { image: image() });
     let began = Instant::now();
     let pulled = pull(context, name, sandbox).await;
@@ -84,6 +88,14 @@ pub(super) async fn ensure(
     })?;
     tell(PodEventKind::Pulled { image: image(), took, size: found.image.size });
     Ok(found)
+}
+
+/// The pod's pull secrets, which are not read: the runtime has credentials of its own, or pulls without.
+fn pull_secrets(entry: &PodEntry) -> Vec<String> {
+    let state = entry.lock();
+    let spec = state.pod.as_ref().and_then(|pod| pod.spec.as_ref());
+    let secrets = spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    secrets.map(|secret| secret.name.clone()).collect()
 }
 
 /// Pulls the image. Returns how long that took, without the wait for a slot.

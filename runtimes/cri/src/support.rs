@@ -19,10 +19,6 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
 fn of_pod(spec: &k8s::PodSpec, found: &mut Findings) {
     let no_users = "user namespaces are not made: leave it out";
     found.refuse_if(spec.host_users == Some(false), "hostUsers", no_users);
-    let secrets = spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty());
-    let no_secrets = "credentials are not read from Secrets: give the container runtime those of \
-                      the registry, and leave it out of the pod and of its ServiceAccount";
-    found.refuse_if(secrets, "imagePullSecrets", no_secrets);
     let no_domain = "host names have no domain: leave it out";
     found.refuse_if(spec.set_hostname_as_fqdn == Some(true), "setHostnameAsFQDN", no_domain);
     let both = spec.host_pid == Some(true) && spec.share_process_namespace == Some(true);

@@ -30,6 +30,8 @@ pub enum PodEventKind {
         /// The image as the spec names it.
         image: String,
     },
+    /// Images of the pod are pulled without the credentials that these Secrets have.
+    PullSecretsUnused(Vec<String>),
     /// Its image was pulled.
     Pulled {
         /// The image as the spec names it.

@@ -60,7 +60,6 @@ fn what_a_pod_asks_in_vain_is_named() {
             json!({"containers": main, "volumes": [{"name": "v", "hostPath": {"path": "/a/../b"}}]}),
             "spec.volumes[0].hostPath.path",
         ),
-        (json!({"containers": main, "imagePullSecrets": [{"name": "s"}]}), "spec.imagePullSecrets"),
         (json!({"containers": main, "hostUsers": false}), "spec.hostUsers"),
         (
             json!({"containers": main, "resources": {"limits": {"memory": "1Gi"}}}),

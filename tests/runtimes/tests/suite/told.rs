@@ -168,6 +168,19 @@ async fn what_is_no_name_of_an_image_is_not_asked_for() {
 }
 
 #[tokio::test]
+async fn a_pod_with_pull_secrets_runs_and_is_told_that_they_are_not_read() {
+    let (_stage, runtime, told) = scene().await;
+    let pod = main_with(&json!({"image": "registry/app:9", "imagePullPolicy": "Always"}));
+    let mut object = pod.object().clone();
+    let secrets = json!([{"name": "registry"}, {"name": "mirror"}]);
+    object.spec.as_mut().unwrap().image_pull_secrets = serde_json::from_value(secrets).unwrap();
+    run(&runtime, &Pod::new(object).unwrap()).await;
+    let secrets = vec!["registry".to_owned(), "mirror".to_owned()];
+    assert_eq!(told.of("-"), [PodEventKind::PullSecretsUnused(secrets)]);
+    assert!(matches!(told.of("main")[..], [_, PodEventKind::Pulled { .. }, ..]));
+}
+
+#[tokio::test]
 async fn an_image_that_may_not_be_pulled_is_told_of() {
     let (_stage, runtime, told) = scene().await;
     let pod = main_with(&json!({"image": "registry/app:2", "imagePullPolicy": "Never"}));

@@ -27,7 +27,7 @@ pub(super) fn groups() -> Vec<Group> {
                 hostUsers = true => harmless("it is so by default").but(json!(false)), harmless("it is so by default").but(json!(false));
                 hostname = "web" => no(), yes("the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases").note("a pod on the host's network has the host's");
                 hostnameOverride = "web" => no(), yes("an_overriding_host_name_is_taken_whole_and_has_no_domain");
-                imagePullSecrets = [{"name": "registry"}] => harmless(NO_IMAGE), no();
+                imagePullSecrets = [{"name": "registry"}] => harmless(NO_IMAGE), harmless("the container runtime has the registry's credentials; an event says that the Secrets are not read");
                 initContainers = [{"name": "first", "image": "app:1", "command": ["true"]}] => yes("init_containers_come_first_and_sidecars_go_last"), yes("init_containers_come_first_and_sidecars_go_last");
                 nodeName = "node" => yes("fields_of_the_pod_and_the_node_have_values"), yes("fields_of_the_pod_and_the_node_have_values");
                 nodeSelector = {"disk": "fast"} => harmless(ADMISSION), harmless(ADMISSION);
