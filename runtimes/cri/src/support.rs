@@ -69,7 +69,7 @@ fn volume(volume: &k8s::Volume, found: &mut Findings) {
         // Those of a pod of the API server were resolved before it came here.
         "a manifest's own fields are not written to files: write `env` with `valueFrom`"
     } else {
-        "only hostPath and emptyDir volumes are mounted"
+        "volumes of this kind are not mounted: write hostPath or emptyDir"
     };
     found.refuse_if(true, &kind, why);
 }
