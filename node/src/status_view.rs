@@ -6,10 +6,9 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1 as kube;
 use winddown_host::pod_logs;
-use winddown_shared::status::{StatusEntry, is_terminal};
+use winddown_shared::status::{PodPhase, StatusEntry, is_terminal};
 use winddown_shared::{
     ContainerKind, Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
-    WAITING_FOR_PREEMPTION, WAITING_FOR_TURN,
 };
 
 use crate::metrics::{PodCounts, ScrapedNode};
@@ -120,7 +119,7 @@ impl<R: Runtime> Node<R> {
             .into_iter()
             .filter_map(|snapshot| one_pod(&snapshot, said.remove(&snapshot.uid).as_ref()))
             .collect();
-        // A pod with a status but without a worker was refused, or waits for room or its turn.
+        // A pod with a status but without a worker was refused, or waits.
         let (held, rest): (Vec<_>, Vec<_>) = said.into_values().partition(is_held);
         pods.extend(held.iter().map(waiting));
         let lifecycle = |uid: &PodUid| self.0.core.workers.lifecycle(uid);
@@ -156,9 +155,9 @@ fn name_logs(logs: &Path, pod: &mut api::PodStatus) {
     }
 }
 
-/// Whether the pod has no worker yet because it waits for room or for its turn.
+/// Whether the pod has no worker yet because it waits: for room, for its turn, or for what it refers to.
 fn is_held(entry: &StatusEntry) -> bool {
-    matches!(entry.status.reason.as_deref(), Some(WAITING_FOR_PREEMPTION | WAITING_FOR_TURN))
+    PodPhase::of(&entry.status) == Some(PodPhase::Pending)
 }
 
 fn waiting(entry: &StatusEntry) -> api::PodStatus {

@@ -46,6 +46,9 @@ pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
     {
         node.admitted.forget(&uid);
     }
+    if parts.known.mark(&uid, |known| known.is_waiting()) != Some(true) {
+        parts.node.statuses.waits_no_more(&uid);
+    }
     parts.unsettled.send_if_modified(|pods| pods.remove(&uid).is_some());
     outcome
 }
@@ -360,7 +363,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             let known = self.known.get(pod.uid());
             let started = known.as_ref().and_then(KnownPod::started).cloned();
             status.start_time = started.or(status.start_time);
-            self.submit(pod, Arc::new(status), false);
+            let status = Arc::new(status);
+            self.node.statuses.waits(pod.clone(), Arc::clone(&status));
+            self.submit(pod, status, false);
         }
     }
 

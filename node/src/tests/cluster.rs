@@ -11,7 +11,7 @@ use winddown_shutdown::Outcome;
 
 use machine::Machine;
 use winddown_control::StatusApi;
-use winddown_control::api::ApiState;
+use winddown_control::api::{ApiState, PodState, PodStatus};
 
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "nodes/n1";
@@ -294,6 +294,10 @@ async fn a_pod_that_waits_for_a_secret_does_not_fail_because_its_node_is_drained
     m.until_pod("early", "waits", |pod| waits_with(pod, "late")).await;
     // A pod that is looked at before the agent knows whether its node goes down is admitted at the next attempt.
     until("it is admitted", || agent.node.0.core.fit.admitted().has(&early)).await;
+    let shown = StatusApi::status(&agent.node).pods;
+    let waits = |pod: &PodStatus| (pod.state, pod.containers[0].reason.clone());
+    let expected = (PodState::Waiting, "ContainerCreating".to_owned());
+    assert_eq!(shown.iter().map(waits).collect::<Vec<_>>(), [expected]);
     agent.node.0.core.gate.shut(GateReason::Drain);
     m.until_pod("early", "waits for the node", |pod| waits_with(pod, "drained")).await;
     let late = json!({"apiVersion": "v1", "kind": "Secret",

@@ -15,10 +15,10 @@ use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime
 /// Readers wait on [`changes`](Self::changes), a counter, so that a slow reader sees many changes
 /// as one. [`changed_since`](Self::changed_since) returns what changed in between, so that no
 /// reader has to go through all pods because of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StatusStore(Arc<StoreShared>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct StoreShared {
     statuses: Mutex<Statuses>,
     version: watch::Sender<u64>,
@@ -33,6 +33,8 @@ struct Statuses {
     change: u64,
     /// The pods by the number of their last change, one entry each.
     by_change: BTreeMap<u64, PodUid>,
+    /// The pods that the node has not got yet, with why.
+    waiting: PodUidMap<StatusEntry>,
 }
 
 /// A pod and its last status.
@@ -54,12 +56,6 @@ struct StoredStatus {
     change: u64,
 }
 
-impl Default for StatusStore {
-    fn default() -> Self {
-        Self(Arc::new(StoreShared { statuses: Mutex::default(), version: watch::Sender::new(0) }))
-    }
-}
-
 impl StatusStore {
     /// The last status of a pod.
     pub fn get(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
@@ -73,9 +69,22 @@ impl StatusStore {
         Some(kept.probed.as_ref().unwrap_or(&kept.entry.status).clone())
     }
 
-    /// All pods, in no particular order.
+    /// All pods, also those that [wait](Self::waits), in no particular order.
     pub fn all(&self) -> Vec<StatusEntry> {
-        self.0.statuses.lock().pods.values().map(|kept| kept.entry.clone()).collect()
+        let Statuses { pods, waiting, .. } = &*self.0.statuses.lock();
+        let waiting = waiting.values().filter(|entry| !pods.contains_key(entry.pod.uid()));
+        waiting.chain(pods.values().map(|kept| &kept.entry)).cloned().collect()
+    }
+
+    /// Stores why a pod waits that the node has not got yet: only [`all`](Self::all) has it.
+    pub fn waits(&self, pod: Pod, status: Arc<api::PodStatus>) {
+        let entry = StatusEntry { pod, status };
+        self.0.statuses.lock().waiting.insert(entry.pod.uid().clone(), entry);
+    }
+
+    /// Removes what [`waits`](Self::waits) stored.
+    pub fn waits_no_more(&self, uid: &PodUid) {
+        self.0.statuses.lock().waiting.remove(uid);
     }
 
     /// Stores a status; returns whether it, or the generation of the spec that it is about, differs from the last one.
@@ -106,16 +115,14 @@ impl StatusStore {
     /// Watchers of the statuses are notified at once, and once. A pod that is not ready stays as it
     /// is. Takes time proportional to the number of pods; a repeated call changes nothing.
     pub fn lame_duck(&self, reason: GateReason, on: bool, now: WallTime) {
-        let changed = self.0.statuses.lock().lame_duck(reason, on, now);
-        if changed {
+        if self.0.statuses.lock().lame_duck(reason, on, now) {
             self.0.version.send_modify(|v| *v += 1);
         }
     }
 
     /// Removes a pod, so that the same UID can start again.
     pub fn remove(&self, uid: &PodUid) {
-        let removed = self.0.statuses.lock().remove(uid);
-        if removed {
+        if self.0.statuses.lock().remove(uid) {
             self.0.version.send_modify(|v| *v += 1);
         }
     }
@@ -124,15 +131,8 @@ impl StatusStore {
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         let fewer = {
             let Statuses { pods, by_change, .. } = &mut *self.0.statuses.lock();
-            let before = pods.len();
-            pods.retain(|uid, kept| {
-                let stays = keep(uid);
-                if !stays {
-                    by_change.remove(&kept.change);
-                }
-                stays
-            });
-            pods.len() < before
+            let gone = pods.extract_if(|uid, _| !keep(uid));
+            gone.filter(|(_, kept)| by_change.remove(&kept.change).is_some()).count() > 0
         };
         if fewer {
             self.0.version.send_modify(|v| *v += 1);

@@ -60,6 +60,13 @@ async fn whole(bench: &Bench, query: &str) -> Result<String, (u16, String)> {
 async fn the_run_that_is_meant_is_read_and_what_is_not_there_is_said_as_the_kubelet_says_it() {
     let bench = Bench::with(Cluster::default());
     assert_eq!(whole(&bench, "").await, Err((404, r#"pod "web" does not exist"#.to_owned())));
+    let pod = bench.pod(Err("CreateContainerConfigError"));
+    let status = bench.statuses.get(pod.uid()).unwrap();
+    bench.statuses.remove(pod.uid());
+    bench.statuses.waits(pod, status);
+    let unmade = r#"container "main" in pod "web" is waiting to start: CreateContainerConfigError"#;
+    let early = "the node has not got the pod, whose ConfigMap is missing";
+    assert_eq!(whole(&bench, "").await, Err((400, unmade.to_owned())), "{early}");
     bench.pod(Err("ContainerCreating"));
     let waiting = r#"container "main" in pod "web" is waiting to start: ContainerCreating"#;
     assert_eq!(whole(&bench, "").await, Err((400, waiting.to_owned())));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{ContainerStatus, Decision, ExitedRun, PodState, PodStatus, Status};
 
 /// Reasons with which containers normally wait.
-const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+const USUAL: [&str; 3] = ["ContainerCreating", "NodeNotReady", "PodInitializing"];
 /// A call that failed is shown for this long after it should have been repeated, in seconds.
 const SHOWN_AFTER_RETRY: f64 = 60.0;
 
