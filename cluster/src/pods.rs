@@ -28,7 +28,7 @@ pub use config::{PodControllerConfig, PodFilter};
 pub use controller::{
     EarlierPods, PodController, PodControllerHandle, PodQueues, RunError, RunState,
 };
-pub use judgement::{Judge, Judgement, NodeAdmission, RefusedPods, Resize};
+pub use judgement::{Judge, Judgement, NodeAdmission, RefusedPods, Resize, Supports};
 pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};

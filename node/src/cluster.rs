@@ -22,19 +22,20 @@ use tokio::sync::watch;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
-use winddown_cluster::events::{self, Events, NodeRef};
+use winddown_cluster::events::{self, EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
     NodeController, NodeControllerHandle, NodeFacts, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{
     Judgement, NodeAdmission, OrphanPolicy, PodController, PodControllerConfig,
-    PodControllerHandle, RefusedPods,
+    PodControllerHandle, PrepareError, RefusedPods,
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{
-    DesiredPods, Event, GateReason, Mutex, Outlook, Pod, Recorder, Runtime, WallClock, error_chain,
+    DesiredPods, Event, GateReason, Mutex, Outlook, Pod, Recorder, Runtime, RuntimeError,
+    WallClock, error_chain,
 };
 
 use crate::core::Core;
@@ -123,9 +124,10 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let core = Arc::clone(&node.core);
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
-        let (judging, resizing) = (Arc::clone(&core), Arc::clone(&core));
-        let admission = |node: NodeControllerHandle| NodeAdmission {
+        let [judging, supporting, resizing] = [(); 3].map(|()| Arc::clone(&core));
+        let admission = |node: NodeControllerHandle, events: Events| NodeAdmission {
             judge: Arc::new(move |pod| judge(pod, Arc::clone(&judging), node.clone()).boxed()),
+            supports: Arc::new(move |pod| supported(pod, &supporting, &events)),
             resize: Arc::new(move |pod| {
                 let Core { fit, workers, .. } = &*resizing;
                 fit.admitted().resize(pod, fit.check(None), workers)
@@ -199,6 +201,16 @@ async fn judge<R: Runtime>(pod: Pod, core: Arc<Core<R>>, node: NodeControllerHan
     }
 }
 
+/// Whether the runtime can run a pod whose references are resolved. An event says what it cannot do.
+fn supported<R: Runtime>(pod: &Pod, core: &Core<R>, events: &Events) -> Result<(), PrepareError> {
+    let Err(RuntimeError::Unsupported { field, why }) = core.runtime.supports(pod) else {
+        return Ok(());
+    };
+    let (about, message) = (Subject::pod(pod.pod_ref()), format!("{field}: {why}"));
+    events.send(EventDraft::warning(about, "PodFeatureUnsupported", message));
+    Err(PrepareError::Invalid { field, why })
+}
+
 /// Why it cannot be decided yet whether the pod is admitted. A refused pod has failed for good in the API, so none is
 /// judged before the machine is known, or by old labels.
 async fn held_back(pod: &Pod, fit: &Fit, node: &NodeControllerHandle) -> Option<&'static str> {
@@ -230,7 +242,7 @@ impl Membership {
         name: &str,
         boot_id: &str,
         ping: P,
-        admission: impl FnOnce(NodeControllerHandle) -> NodeAdmission,
+        admission: impl FnOnce(NodeControllerHandle, Events) -> NodeAdmission,
         wall: &WallClock,
         product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
@@ -247,7 +259,7 @@ impl Membership {
             .field_manager(product.name())
             .build()?;
         let config = PodControllerConfig {
-            admission: Some(admission(handle.clone())),
+            admission: Some(admission(handle.clone(), events.clone())),
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods

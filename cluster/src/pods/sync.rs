@@ -191,7 +191,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 return ItemOutcome::At(Instant::now());
             }
         }
-        match self.prepare.prepare(pod).await {
+        match self.resolve(pod).await {
             Ok(prepared) => {
                 let mut object = prepared.object().clone();
                 if let Some(started) = known.started() {
@@ -211,6 +211,18 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
             Err(error) => self.not_prepared(pod, &error),
         }
+    }
+
+    /// Resolves what a pod refers to, if its runtime can run it then. What runs may have been started by another agent.
+    async fn resolve(&self, pod: &Pod) -> Result<Pod, PrepareError> {
+        let prepared = self.prepare.prepare(pod).await?;
+        let node = self.config.admission.as_ref();
+        let node = node.filter(|_| self.node.runs(pod.uid()) == Some(false));
+        if let Some(Err(unsupported)) = node.map(|node| (node.supports)(&prepared)) {
+            self.prepare.forget(pod.uid()).await;
+            return Err(unsupported);
+        }
+        Ok(prepared)
     }
 
     /// Gives a pod to the node that had terminated before the node was given it. Its volumes are not needed any more.

@@ -310,6 +310,25 @@ async fn a_pod_that_waits_for_a_secret_does_not_fail_because_its_node_is_drained
     agent.stop().await;
 }
 
+/// If it failed, its controller would make another at once, and so on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_runtime_cannot_run_waits_and_the_status_says_why() {
+    let mut m = Machine::new().await;
+    m.has_labels = true;
+    let agent = m.agent().await;
+    let odd = m.bind_with("odd", &waits("1"));
+    m.runtime.refuse(&odd);
+    let late = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "late", "namespace": "default"}, "data": {"k": "eA=="}});
+    m.server.apply(late).unwrap();
+    let why = "spec.volumes: refused as scripted";
+    m.until_pod("odd", "says why", |pod| waits_with(pod, why)).await;
+    assert_eq!(m.server.get(&pod_path("odd")).unwrap()["status"]["phase"], "Pending");
+    let [shown] = &StatusApi::status(&agent.node).pods[..] else { panic!("one pod") };
+    assert_eq!(shown.containers[0].message, why);
+    agent.stop().await;
+}
+
 /// Nothing of it ran, so the API server let its owner resize it, and all others were refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_resized_only_to_what_fits_and_others_are_admitted_beside_what_it_was_given() {

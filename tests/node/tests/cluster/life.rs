@@ -115,10 +115,15 @@ async fn a_pod_with_a_token_that_the_runtime_cannot_mount_is_told_what_to_write(
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"},
     }))?;
     bed.bind_with(&pod, &json!({"serviceAccountName": "default", "volumes": [volume]}))?;
-    bed.pods_are(&[pod], "Failed").await?;
-    let status = bed.pod("with-a-token")?["status"].clone();
-    assert_eq!(status["reason"], "PodFeatureUnsupported", "{status:#}");
-    let message = status["message"].as_str().unwrap_or_default();
-    assert!(message.contains("write `automountServiceAccountToken: false`"), "{status:#}");
+    let advice = "write `automountServiceAccountToken: false`";
+    let told = bed.server.within(SOON, "the pod to wait and say why", |all| {
+        let status = &all.get("pods/default/with-a-token")?["status"];
+        let waits = &status["containerStatuses"][0]["state"]["waiting"];
+        let is_said = waits["message"].as_str().is_some_and(|message| message.contains(advice));
+        (is_said && status["phase"] == "Pending").then_some(())
+    });
+    told.await?;
+    let shown = bed.scenario.text(&["status"]).await?;
+    assert!(shown.contains(advice), "{shown}");
     Ok(())
 }

@@ -12,7 +12,7 @@ the tests check the runtimes against.
 
 * **done**, **yes**: as Kubernetes does it, except for the value that is named.
 * **accepted**: the runtime need not look at it, for the given reason.
-* **no**: the pod is refused with that sentence.
+* **no**: a manifest is refused with that sentence; a pod of the API server waits, and an event has it.
 
 *From the API server* means a pod of a cluster whose ConfigMaps, Secrets and other references the agent resolves
 first. Values without a meaning (a port of 70000, two handlers in one probe) are refused by the API server, and in a

@@ -74,6 +74,7 @@ async fn while_the_node_holds_back_no_pod_is_given_to_it_and_each_says_why_it_wa
             })
             .boxed()
         }),
+        supports: Arc::new(|_| Ok(())),
         resize: Arc::new(|_| Ok(())),
         admitted: AdmittedPods::default(),
     });

@@ -191,6 +191,7 @@ async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
     let refused = || Rejection::new("OutOfcpu", "no room");
     config.admission = Some(NodeAdmission {
         judge: Arc::new(move |_| ready(Judgement::Refused(refused())).boxed()),
+        supports: Arc::new(|_| Ok(())),
         resize: Arc::new(move |_| Err(refused())),
         admitted: AdmittedPods::default(),
     });
@@ -203,6 +204,47 @@ async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
     assert_eq!(kept.as_deref(), Some("Failed"), "the next agent knows that it is over");
     world.delete("u1", 30);
     world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+/// If it failed, a ReplicaSet would make the next one at once, and so on.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_runtime_cannot_run_waits_until_it_is_changed_and_does_not_fail() {
+    let world = World::new();
+    let prepare = OneConfigMap::new(None);
+    let mut config = world.config();
+    let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone();
+    config.admission = Some(NodeAdmission {
+        judge: Arc::new(|_| ready(Judgement::Resolve).boxed()),
+        supports: Arc::new(move |pod| match image(pod).as_deref() {
+            Some("image:1") => Err(PrepareError::Invalid {
+                field: "spec.volumes[0].nfs".into(),
+                why: "write hostPath".into(),
+            }),
+            _ => Ok(()),
+        }),
+        resize: Arc::new(|_| Ok(())),
+        admitted: AdmittedPods::default(),
+    });
+    let mut running = world.start_preparing(config, prepare.clone());
+    running.ready().await;
+    world.apply(pod("a", "u1"));
+    world
+        .until("it waits", |w| waiting_reason(w).as_deref() == Some("CreateContainerConfigError"))
+        .await;
+    let is_waiting = |w: &World| w.phase("u1").as_deref() == Some("Pending");
+    world.holds_for(1000 * S, "it waits", |w| is_waiting(w) && w.calls("create") == 0).await;
+    assert_eq!(prepare.logged(), ["prepare u1", "forget u1"], "once, and nothing is kept of it");
+    let shown = || running.statuses.all().pop().map(|entry| entry.status);
+    let state = shown().unwrap().container_statuses.clone().unwrap()[0].state.clone().unwrap();
+    let message = state.waiting.unwrap().message;
+    assert_eq!(message.as_deref(), Some("spec.volumes[0].nfs: write hostPath"));
+    world.edit("u1", |p| p.spec.as_mut().unwrap().containers[0].image = Some("image:2".into()));
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(running.statuses.all().len(), 1);
+    world.apply(pod("b", "u2"));
+    world.until("it waits too", |_| running.statuses.all().len() == 2).await;
+    world.delete("u2", 0);
+    world.until("it is gone", |_| running.statuses.all().len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
