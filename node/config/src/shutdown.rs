@@ -116,7 +116,7 @@ options! {
     pub struct GuardedNamespace {
         /// The namespace of the pods.
         namespace: String = String::new() => part("namespace").required().check(namespace);
-        /// How long a pod may, from when it first asks.
+        /// How long a pod and those that replace it may, from when the first asks.
         timeout: Duration = Duration::ZERO
             => part("timeout").duration("1s", MAX_GROUPS_TOTAL).required();
     }

@@ -15,10 +15,26 @@ pub const GUARD_LABEL: &str = "winddown.dev/shutdown-guard";
 pub type GuardPolicy = BTreeMap<String, Duration>;
 
 /// The pods that hold or have held shutdowns. A pod has one hold: once that is over, it gets no other while it runs.
+/// Pods that replace one another share the time of one, which begins anew as long again after its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Guard {
     /// The holds by pod UID.
     holds: BTreeMap<String, Hold>,
+    /// The times that pods share, by the UID of their controller; without one, by `namespace/name`.
+    #[serde(default)]
+    shared: BTreeMap<String, SharedTime>,
+}
+
+/// The time that the pods which replace one another share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SharedTime {
+    /// When the first of them was seen to ask for a hold.
+    #[serde(rename = "sinceSeconds", with = "Seconds")]
+    since: Duration,
+    /// When another begins.
+    #[serde(rename = "anewSeconds", with = "Seconds")]
+    anew: Duration,
 }
 
 /// The hold of one pod. The times count from the kernel's boot.
@@ -69,6 +85,8 @@ impl Guard {
         now: Duration,
     ) -> Self {
         let mut holds = if known { BTreeMap::new() } else { self.holds.clone() };
+        let mut shared = self.shared.clone();
+        shared.retain(|_, time| now < time.anew);
         for pod in pods {
             let most = policy.get(&**pod.namespace()).filter(|_| asks(pod));
             let before = self.holds.get(pod.uid().as_str());
@@ -79,20 +97,27 @@ impl Guard {
                     let state = before.state.asking();
                     Hold { until: before.since.saturating_add(*most), state, ..before.clone() }
                 }
-                (None, Some(most)) => Hold {
-                    pod: format!("{}/{}", pod.namespace(), pod.name()),
-                    priority: pod.priority_or_zero(),
-                    since: now,
-                    until: now.saturating_add(*most),
-                    state: HoldState::Holds,
-                },
+                (None, Some(most)) => {
+                    let since = shared.get(&sharers(pod)).map_or(now, |time| time.since);
+                    Hold {
+                        pod: full_name(pod),
+                        priority: pod.priority_or_zero(),
+                        since,
+                        until: since.saturating_add(*most),
+                        state: HoldState::Holds,
+                    }
+                }
             };
+            let anew = most.map(|most| hold.until.saturating_add(*most));
+            if let Some(anew) = anew.filter(|anew| now < *anew) {
+                shared.entry(sharers(pod)).or_insert(SharedTime { since: hold.since, anew });
+            }
             holds.insert(pod.uid().to_string(), hold);
         }
         for hold in holds.values_mut().filter(|hold| hold.until <= now) {
             hold.state = hold.state.expired();
         }
-        Self { holds }
+        Self { holds, shared }
     }
 
     /// Whether a change of this pod may change the guard: it asks for a hold, or has one.
@@ -110,6 +135,7 @@ impl Guard {
     #[must_use]
     pub(super) fn since(mut self, system_start: Duration) -> Self {
         self.holds.retain(|_, hold| hold.since >= system_start);
+        self.shared.retain(|_, time| time.since >= system_start);
         self
     }
 
@@ -158,6 +184,17 @@ impl Guard {
         let why = format!("must not be interrupted{until}; to shut down all the same: {next}");
         Some(ShutdownBlock { who, why })
     }
+}
+
+/// The key of the pods that share their time with this one.
+fn sharers(pod: &Pod) -> String {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    controller.map_or_else(|| full_name(pod), |owner| owner.uid.clone())
+}
+
+fn full_name(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace(), pod.name())
 }
 
 fn asks(pod: &Pod) -> bool {

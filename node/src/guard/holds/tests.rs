@@ -63,6 +63,42 @@ fn its_time_counts_from_the_first_look_and_ends_for_good() {
 }
 
 #[test]
+fn pods_that_replace_one_another_share_the_time_of_one() {
+    let of_controller = |name: &str| {
+        let owner = serde_json::json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+            "uid": "its-controller", "controller": true});
+        let owner = serde_json::from_value(owner).unwrap();
+        pod_with(name, name, |pod| {
+            pod.metadata = self::pod(name, "batch", "true").metadata.clone();
+            pod.metadata.owner_references = Some(vec![owner]);
+        })
+    };
+    let of_name = |uid: &str| {
+        pod_with(uid, "same", |pod| {
+            let name = pod.metadata.name.take();
+            pod.metadata = self::pod(uid, "batch", "true").metadata.clone();
+            pod.metadata.name = name;
+        })
+    };
+    let kinds: [&dyn Fn(&str) -> Pod; 2] = [&of_controller, &of_name];
+    for replica in kinds {
+        let guard = after(&Guard::default(), &[replica("a")], 0);
+        // None runs for a moment.
+        let guard = after(&after(&guard, &[], 49), &[replica("b")], 50);
+        assert_eq!((holding(&guard), guard.next_end()), (vec!["b"], Some(secs(60))));
+        let text = serde_json::to_string(&guard).unwrap();
+        let read: Guard = serde_json::from_str(&text).unwrap();
+        let guard = after(&read, &[replica("b"), replica("c"), pod("other", "batch", "true")], 60);
+        assert_eq!(holding(&guard), ["other"]);
+        // As long again after its end, the time begins anew.
+        let guard = after(&guard, &[replica("b"), replica("c"), replica("d")], 119);
+        assert_eq!(holding(&guard), Vec::<&str>::new());
+        let guard = after(&guard, &[replica("d"), replica("e")], 120);
+        assert_eq!((holding(&guard), guard.next_end()), (vec!["e"], Some(secs(180))));
+    }
+}
+
+#[test]
 fn a_hold_that_an_operator_has_released_stays_released() {
     let pods = [pod("a", "batch", "true"), pod("b", "batch", "true")];
     let mut guard = after(&Guard::default(), &pods, 0);
