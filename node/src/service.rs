@@ -191,7 +191,7 @@ pub async fn end<R: Runtime>(notifier: &Notifier, node: &Node<R>, shutdown: &Shu
 async fn going_down() -> Option<WayDown> {
     shutdown_in_progress(SYSTEMD_PATIENCE).await.unwrap_or_else(|error| {
         let error = error_chain(&error);
-        tracing::warn!(error, "taken for a restart of the agent: the pods keep running");
+        tracing::warn!(error, "taken for a restart of the agent: no pod is asked to terminate");
         None
     })
 }

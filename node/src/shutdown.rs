@@ -324,7 +324,7 @@ impl ShutdownHandle {
         // For a notice.
         let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
         if !announced && !ends && unannounced.is_none() {
-            tracing::info!("the agent stops; the pods keep running");
+            tracing::info!("the agent stops, and asks no pod to terminate");
             return;
         }
         end_pods(unannounced).await;
