@@ -180,6 +180,18 @@ fn beside_a_kubelet_no_manifest_is_asked_for_and_no_shutdown_is_promised_that_th
     assert!(!text.contains("manifest") && !text.contains("a shutdown works"), "{text}");
 }
 
+#[test]
+fn a_deleted_node_object_is_a_problem_with_its_remedy() {
+    let mut node = fresh();
+    let api = ApiStatus { state: ApiState::Connected, ..ApiStatus::default() };
+    let cluster = ClusterStatus { api, registered: Some(false), ..ClusterStatus::default() };
+    for (mode, remedy) in [("cluster", "`recreateNode: true`"), ("companion", "the kubelet")] {
+        node.cluster = Some(ClusterStatus { mode: mode.to_owned(), ..cluster.clone() });
+        let text = status(&node, &View::default());
+        assert!(text.contains("! the Node object was deleted") && text.contains(remedy), "{text}");
+    }
+}
+
 /// Removes the colour codes that this module writes.
 fn anstream_free(text: &str) -> String {
     ["1", "2", "0", "31", "32", "33"]

@@ -240,6 +240,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     }
     if let Some(cluster) = &status.cluster {
         api_server(cluster, found);
+        found.extend(deleted(cluster));
         found.extend(certificate(cluster));
     }
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
@@ -274,6 +275,22 @@ fn runtime(status: &Status) -> Option<StatusProblem> {
         false => StatusProblem {
             text: format!("runtime {name}: {message}"),
             next: format!("running pods continue; `{DOCTOR}` checks the runtime"),
+        },
+    })
+}
+
+/// A Node object that was deleted, without which the control plane deletes the node's pods.
+fn deleted(cluster: &ClusterStatus) -> Option<StatusProblem> {
+    (cluster.registered == Some(false)).then(|| StatusProblem {
+        text: "the Node object was deleted: the cluster knows no such node, and deletes its pods"
+            .to_owned(),
+        next: match cluster.is_beside_kubelet() {
+            true => "restart the kubelet, which registers the node again".to_owned(),
+            false => {
+                "restart the agent, which registers the node again; with `recreateNode: true` it \
+                 does so by itself"
+                    .to_owned()
+            }
         },
     })
 }

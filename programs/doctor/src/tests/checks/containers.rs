@@ -5,7 +5,7 @@ use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_config::{Mode, WithoutApi};
 use winddown_control::api::{
-    ClosedBy, ContainerStatus, Decision, ExitedRun, LastState, PodState, PodStatus,
+    ClosedBy, ClusterStatus, ContainerStatus, Decision, ExitedRun, LastState, PodState, PodStatus,
 };
 
 /// The container runtime is Docker.
@@ -31,6 +31,21 @@ fn while_no_container_runs_nothing_is_concluded_from_the_lack_of_scopes() {
     assert_eq!(found.title, "containers' scopes would stop after the agent");
     known(&mut facts.files.installed).ordered_scopes.clear();
     assert_eq!(finding(&facts, "scopes").unwrap().severity, Warning);
+}
+
+#[test]
+fn a_deleted_node_object_is_named_with_its_remedy() {
+    let mut facts = healthy();
+    facts.api.rights = Fact::Unknown(NotObserved::NotLive, String::new());
+    let mut cluster = ClusterStatus { registered: Some(true), ..ClusterStatus::default() };
+    known(&mut facts.agent).cluster = Some(cluster.clone());
+    assert_eq!(finding(&facts, "api"), None);
+    cluster.registered = Some(false);
+    known(&mut facts.agent).cluster = Some(cluster);
+    let found = finding(&facts, "api").unwrap();
+    assert_eq!(found.severity, Warning);
+    assert!(found.title.starts_with("the Node object was deleted"), "{found:?}");
+    assert!(found.advice[0].contains("recreateNode"), "{found:?}");
 }
 
 #[test]
