@@ -54,6 +54,9 @@ use node_object::{NodePublisher, RuntimePing};
 use start::ClusterWork;
 pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
+/// The workers terminate the pods of the API server as at a shutdown.
+const UNASKED_BUDGETS: &str = "disruption budgets are not asked: `kubectl drain` of this node does";
+
 /// The plug-in that joins a node to a cluster.
 #[derive(Debug)]
 pub struct Cluster {
@@ -160,6 +163,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
             .push(Arc::new(view::ClusterView::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
             contributions.admission.push(Arc::new(side.refusals.clone()));
+            contributions.links.drain_remark = Some(UNASKED_BUDGETS);
             contributions
                 .links
                 .sources

@@ -15,7 +15,9 @@ pub(crate) struct Links {
     pub(crate) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// What speaks against a shutdown.
     pub(crate) objection: Option<Arc<dyn Objection>>,
-    /// The same for display, with its changes; `None` while nothing does.
+    /// What those who drain the node should know about pods that come from no manifest.
+    pub(crate) drain_remark: Option<&'static str>,
+    /// What speaks against a shutdown, for display, with its changes; `None` while nothing does.
     pub(crate) held: Option<Box<dyn Observe<Option<String>>>>,
     /// The pressure conditions that hold.
     pub(crate) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,

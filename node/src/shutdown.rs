@@ -79,6 +79,7 @@ struct Offered {
     /// The work at certain points.
     work: Vec<ShutdownWork>,
     objection: Option<Arc<dyn Objection>>,
+    drain_remark: Option<&'static str>,
 }
 
 /// The lock that delays the shutdown of the machine.
@@ -216,7 +217,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         node.start(move |links| {
             // Called once.
             let (work, objection) = (std::mem::take(&mut links.work), links.objection.take());
-            let _ = joined.offered.set(Offered { work, objection });
+            let drain_remark = links.drain_remark;
+            let _ = joined.offered.set(Offered { work, objection, drain_remark });
             joined.start();
             let ends = Arc::clone(&joined);
             let _ = end_pods.set(Box::new(move |unannounced| {

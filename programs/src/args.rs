@@ -285,6 +285,9 @@ can be given while a shutdown is under way, which then takes less time, and it
 stays in effect, even if the agent restarts, until `winddown undrain` or the
 node comes up again. The same is true of a drain.
 
+Beside a kubelet, a drain asks disruption budgets; with `mode: cluster` it does
+not: to have them asked, use `kubectl drain` first.
+
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods terminated in time, or only a shutdown terminates them;
 5 some were left running or needed SIGKILL, or it was cancelled; 6 refused, or

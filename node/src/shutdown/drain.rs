@@ -241,7 +241,8 @@ impl<R: Runtime> Joined<R> {
         };
         let running = self.core.workers.running();
         let pods_unknown = !running.known;
-        let planned = order.plan(&running.into_pods());
+        let pods = running.into_pods();
+        let planned = order.plan(&pods);
         // A missing listener is fine: the drain continues.
         let _ = events.send(DrainEvent::Started {
             groups: planned.groups.iter().filter(|g| !g.pods.is_empty()).count(),
@@ -250,6 +251,10 @@ impl<R: Runtime> Joined<R> {
             pods_unknown,
         });
         self.warn(events);
+        let remark = self.offered.get().and_then(|offered| offered.drain_remark);
+        if let Some(message) = remark.filter(|_| pods.iter().any(|pod| !pod.is_static())) {
+            let _ = events.send(DrainEvent::Warning { message: message.to_owned() });
+        }
         let whose_word = self.core.runtime_health().err();
         if let Some(message) = whose_word.clone() {
             let _ = events.send(DrainEvent::Warning { message });

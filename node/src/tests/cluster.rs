@@ -10,8 +10,8 @@ use winddown_shared::{GateReason, PodUid};
 use winddown_shutdown::Outcome;
 
 use machine::Machine;
-use winddown_control::StatusApi;
-use winddown_control::api::{ApiState, PodState, PodStatus};
+use winddown_control::api::{ApiState, DrainEvent, DrainRequest, PodState, PodStatus};
+use winddown_control::{ActApi, StatusApi};
 
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "nodes/n1";
@@ -68,6 +68,30 @@ async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_n
     m.until_phase("later", "Running").await;
     let late = m.server.get(&pod_path("late")).unwrap();
     assert_eq!(late["status"]["phase"], "Failed", "it is never run after that");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_of_the_apis_pods_says_that_no_disruption_budget_is_asked() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let warnings = async || {
+        let mut events = agent.node.drain(DrainRequest::default()).await.unwrap();
+        let mut warnings = Vec::new();
+        while let Some(event) = events.recv().await {
+            warnings.extend(match event {
+                DrainEvent::Warning { message } => Some(message),
+                _ => None,
+            });
+        }
+        warnings
+    };
+    assert_eq!(warnings().await, Vec::<String>::new(), "there are no pods");
+    assert!(agent.node.withdraw_notice().await.opened);
+    m.bind("web");
+    m.until_phase("web", "Running").await;
+    let [warning] = &warnings().await[..] else { panic!("one warning") };
+    assert!(warning.contains("budgets are not asked") && warning.contains("kubectl drain"));
     agent.stop().await;
 }
 
