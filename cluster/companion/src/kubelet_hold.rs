@@ -1,15 +1,16 @@
 //! Keeps the kubelet stopped while pods are stopped without it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use winddown_shared::Backoff;
+use winddown_shared::{Backoff, Mutex};
 
 use super::local_node::KubeletHost;
 
-/// The wait after a failed attempt to hold the kubelet, before its exit leads to another.
+/// The wait after a failed attempt to hold the kubelet, before the next one.
 const HOLD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether the kubelet is kept stopped.
@@ -25,6 +26,8 @@ pub(super) struct KubeletHold {
     state: watch::Sender<KubeletHoldState>,
     /// Whether the kubelet had exited before it was held.
     was_gone: AtomicBool,
+    /// Why it cannot be held, as last logged.
+    obstacle: Mutex<Option<Arc<str>>>,
 }
 
 /// Whether the kubelet is kept stopped.
@@ -125,6 +128,8 @@ impl KubeletHold {
                 Ok(()) = wanted.changed() => {
                     let is_wanted = *wanted.borrow_and_update();
                     match is_wanted {
+                        // Whoever wanted it may have waited while the shutdown was cancelled.
+                        true if !*going_down.borrow() => drop(self.wanted.send_replace(false)),
                         true if may => self.hold_back(node, Instant::now()).await,
                         true => self.must_not_hold(),
                         false => {}
@@ -147,6 +152,9 @@ impl KubeletHold {
                 },
                 () = exited(node, state), if is_needed => {
                     self.hold_gone(node, Instant::now()).await;
+                }
+                () = sleep(HOLD_AGAIN), if is_needed && state == KubeletHoldState::Impossible => {
+                    self.hold_back(node, Instant::now()).await;
                 }
                 // The sender of `going_down` is gone: the kubelet stays stopped.
                 else => return,
@@ -176,10 +184,13 @@ impl KubeletHold {
                 tracing::info!("stopped the kubelet so that it does not restart containers");
                 KubeletHoldState::Held(self.held_at().unwrap_or(since))
             }
-            Err(why) => {
-                tracing::warn!(
-                    "cannot stop the kubelet, which may restart containers; they will be terminated again: {why}"
-                );
+            Err(error) => {
+                let known = self.obstacle.lock().replace(Arc::clone(&error.why));
+                if known.is_none_or(|known| known != error.why) {
+                    tracing::warn!(
+                        "cannot stop the kubelet, which may restart containers; they will be terminated again: {error}"
+                    );
+                }
                 KubeletHoldState::Impossible
             }
         };
@@ -204,6 +215,7 @@ impl KubeletHold {
             }
         }
         self.was_gone.store(false, Ordering::Relaxed);
+        *self.obstacle.lock() = None;
         self.state.send_replace(KubeletHoldState::Free);
     }
 }

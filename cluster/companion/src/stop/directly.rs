@@ -200,12 +200,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
         let is_told = !runs_hooks(request.now().accepted, self.kubelet.held_at());
         let with_hook: Vec<_> = facts::with_pre_stop(pod).collect();
-        let is_concerned = is_first && !with_hook.is_empty();
+        let is_concerned = !request.now().is_instead && !with_hook.is_empty();
         let hooks = is_concerned && !grace.remaining().is_zero() && !is_told;
         request.runs_hooks(hooks && !self.kubelet.is_held());
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
         request.runs_hooks(false);
         if let Ok(stopped) = &stopped {
+            request.stopped_instead();
             request.remark_hooks(stopped);
             let is_cut = self.kubelet.is_held() || request.now().is_untold;
             if is_concerned && is_told && stopped.ran && is_cut {

@@ -40,9 +40,11 @@ pub(super) struct StopProgress {
     pub(super) stopping: Option<Instant>,
     /// When that was first done because the kubelet does not.
     pub(super) instead: Option<Instant>,
+    /// Whether the container runtime has answered such a request.
+    pub(super) is_instead: bool,
     /// Whether winddown runs the pod's hooks, and the kubelet, which would run them too, is not held.
     pub(super) runs_hooks: bool,
-    /// Whether the time is over in which a stop waits for the API server to accept a deletion, and to tell it.
+    /// Whether the time is over in which a stop waits for the API server to accept a deletion, and to tell an end.
     pub(super) is_late: bool,
     /// Whether it refuses to delete this pod, as its newest answer says, and not for want of a right.
     pub(super) is_denied: bool,
@@ -105,6 +107,11 @@ impl StopRequest {
     /// Records that they are stopped instead of by the kubelet. Returns whether this is the first time.
     pub(super) fn instead(&self) -> bool {
         self.first(|asked| &mut asked.instead)
+    }
+
+    /// Records that the container runtime has answered such a request.
+    pub(super) fn stopped_instead(&self) {
+        self.asked.send_modify(|asked| asked.is_instead = true);
     }
 
     /// Records whether winddown runs the pod's hooks beside a kubelet that would run them too.

@@ -128,6 +128,41 @@ async fn the_kubelet_is_not_stopped_while_it_runs_hooks_and_a_hook_that_it_loses
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_called_off_while_the_kubelets_hooks_are_awaited_leaves_the_kubelet_running() {
+    let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
+    world.state().takes = secs(100);
+    world.set_going_down();
+    for (name, away) in [("told", true), ("web", true)] {
+        let core = Arc::clone(&core);
+        tokio::spawn(async move { stop(&core, name, 60).await });
+        sleep(secs(1)).await;
+        world.set_api_away(away);
+    }
+    sleep(secs(5)).await;
+    world.set_staying_up();
+    sleep(secs(90)).await;
+    let log = world.log();
+    assert!(log.iter().all(|line| !line.ends_with("stop the kubelet")), "{log:?}");
+}
+
+/// The container runtime does not answer the first request.
+#[tokio::test(start_paused = true)]
+async fn hooks_run_though_the_container_runtime_fails_at_first() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.set_api_away(true);
+    world.state().runtime_away = true;
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(Duration::from_millis(1500)).await;
+    world.state().runtime_away = false;
+    stopping.await.unwrap().1.unwrap();
+    let log = world.log();
+    let hooks = log.iter().filter(|line| line.ends_with("run the hooks of uid-web")).count();
+    let stops = log.iter().filter(|line| line.contains("stop uid-web")).count();
+    assert!(hooks > 1 && hooks == stops, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_winddown_runs_hooks_a_kubelet_that_cannot_be_stopped_is_told_nothing() {
     let (world, core) = World::new([with_hook("web")]).await;
     world.state().kubelet_is_service = false;

@@ -66,13 +66,17 @@ pub(super) struct State {
     pub(super) silent: bool,
     /// How long the API server takes to answer a request that changes something.
     pub(super) answers_after: Duration,
-    /// How long after that the watches tell it, also to the kubelet; and the pods whose end that knows.
+    /// How long it takes to answer a probe.
+    pub(super) probe_takes: Duration,
+    /// How long after the answer to such a request the watches tell it, also to the kubelet; and the pods whose end that knows.
     pub(super) tells_end_after: Duration,
     learnt: HashSet<PodUid>,
     pub(super) kubelet_dead: bool,
     pub(super) runtime_away: bool,
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
+    /// How often the service manager fails to stop it before it does.
+    pub(super) stop_fails: usize,
     pub(super) kubelet_stopped: bool,
     pub(super) sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
@@ -94,6 +98,8 @@ pub(super) struct State {
     /// Whether the kernel reports the exits of containers.
     pub(super) kernel_tells: bool,
     pub(super) unused_volumes: Vec<String>,
+    /// How long a look at those takes.
+    pub(super) unused_take: Duration,
     pub(super) looks: usize,
     /// How long the container runtime takes to report how a pod ended.
     pub(super) exits_take: Duration,
@@ -492,9 +498,11 @@ impl EndPods for World {
     }
 
     async fn probe(&self) -> Result<(), RefusedRequest> {
+        let takes = self.state().probe_takes;
         if self.state().silent {
             std::future::pending::<()>().await;
         }
+        tokio::time::sleep(takes).await;
         let is_away = self.state().api_away;
         if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(()) }
     }
@@ -653,6 +661,8 @@ impl LocalHolds for World {
     }
 
     async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
+        let takes = self.state().unused_take;
+        tokio::time::sleep(takes).await;
         Ok(self.state().unused_volumes.clone())
     }
 }
@@ -677,6 +687,10 @@ impl LocalKubelet for World {
 
     async fn stop_kubelet(&self) -> Result<(), NodeError> {
         self.note("stop the kubelet");
+        if self.state().stop_fails > 0 {
+            self.state().stop_fails -= 1;
+            return Err(NodeError::because("the service manager did not answer"));
+        }
         if !self.state().kubelet_is_service {
             return Err(NodeError::because("it is part of k3s.service"));
         }
