@@ -91,6 +91,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 self.config.may_stop_kubelet.clone(),
             ),
             self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
+            self.hold_unaware_kubelet(),
         );
     }
 
@@ -198,6 +199,19 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 () = sleep(FIND_UNMIRRORED) => {}
                 // Before a shutdown comes to those of manifests.
                 Ok(()) = going_down.changed() => {}
+            }
+        }
+    }
+
+    /// Holds a kubelet that restarts a pod whose end it should have known: it may not know of the others either. Never
+    /// returns.
+    async fn hold_unaware_kubelet(&self) {
+        loop {
+            self.restart_guard.is_unaware.notified().await;
+            // Its exit would cut them short.
+            self.kubelets_hooks.closed().await;
+            if self.may_stop_containers() {
+                self.kubelet.hold().await;
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::Instant;
 use winddown_shared::{
     DesiredPods, FoundPod, Mutex, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError,
     RuntimePod, error_chain,
@@ -13,6 +15,7 @@ use winddown_shared::{
 use super::facts;
 use super::local_node::NodeError;
 use super::mirror::{self, Claim, ClaimVerdict};
+use super::stop::KUBELET_LEARNS;
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
@@ -32,6 +35,8 @@ pub(super) struct PodIndex {
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
     /// Whether the API server has listed the pods.
     listed: watch::Sender<bool>,
+    /// Whether a list is in progress.
+    is_listing: AtomicBool,
     /// Why the container runtime has not, when it was last asked.
     not_found: Mutex<Option<NodeError>>,
     /// What the API server says when it refuses to show the pods, if it does.
@@ -69,6 +74,8 @@ struct KnownEntry {
     stop_begun: bool,
     /// Whether the list in progress contains it, or the watch reported it since the list began.
     listed: bool,
+    /// When a list, and no event before it, showed that the pod is to end.
+    end_listed: Option<Instant>,
     /// Notified of every change; created by the first subscriber.
     news: Option<watch::Sender<()>>,
 }
@@ -91,6 +98,7 @@ impl PodIndex {
             changes: broadcast::Sender::new(CHANGES_CAPACITY),
             desired: watch::Sender::new(None),
             listed: watch::Sender::new(false),
+            is_listing: AtomicBool::new(false),
             not_found: Mutex::default(),
             refused: Mutex::default(),
             started: Notify::new(),
@@ -254,9 +262,12 @@ impl PodIndex {
     fn take(&self, pods: &mut PodUidMap<KnownEntry>, pod: Pod, found: bool) -> bool {
         let Some(entry) = pods.get_mut(pod.uid()) else {
             self.started.notify_one();
-            pods.insert(pod.uid().clone(), KnownEntry { found, ..KnownEntry::new(pod) });
+            let mut entry = KnownEntry { found, ..KnownEntry::new(pod) };
+            self.note_end(&mut entry, false);
+            pods.insert(entry.newest.uid().clone(), entry);
             return true;
         };
+        let was_ending = entry.is_ending();
         // A late event shows stopped containers as they were; a container started since has another ID.
         let runs_another = facts::runs_another(&entry.newest, &pod);
         let runs_again = entry.stopped && runs_another;
@@ -272,15 +283,28 @@ impl PodIndex {
         entry.free &= !runs_another;
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
         entry.found = found;
+        self.note_end(entry, was_ending);
         entry.notify();
         matters
+    }
+
+    /// Records whether a list shows that the pod is to end, of which nothing was known before.
+    fn note_end(&self, entry: &mut KnownEntry, was_ending: bool) {
+        if !was_ending && entry.is_ending() {
+            // That a pod has completed, the API server has from its kubelet.
+            let is_news = self.is_listing.load(Ordering::Relaxed)
+                && (entry.gone || !facts::has_completed(&entry.newest));
+            entry.end_listed = is_news.then(Instant::now);
+        }
     }
 
     /// Records that the API server no longer has the pod. Returns whether that is new.
     pub(super) fn gone(&self, uid: &PodUid) -> bool {
         let mut pods = self.pods.lock();
         let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.gone) else { return false };
+        let was_ending = entry.is_ending();
         entry.gone = true;
+        self.note_end(entry, was_ending);
         entry.notify();
         drop(pods);
         self.notify(uid.clone());
@@ -289,6 +313,7 @@ impl PodIndex {
 
     /// Records that a list begins.
     pub(super) fn begin_list(&self) {
+        self.is_listing.store(true, Ordering::Relaxed);
         self.pods.lock().values_mut().for_each(|entry| entry.listed = false);
     }
 
@@ -308,6 +333,7 @@ impl PodIndex {
         for uid in missing {
             self.gone(&uid);
         }
+        self.is_listing.store(false, Ordering::Relaxed);
     }
 
     /// Publishes the desired pods.
@@ -402,10 +428,14 @@ impl PodIndex {
         self.pods.lock().get(uid).is_some_and(KnownEntry::runs_on)
     }
 
-    /// Whether the API server says that the pod is to end, has completed, or is gone: a kubelet that it has told starts
-    /// nothing of the pod.
-    pub(super) fn is_ending(&self, uid: &PodUid) -> bool {
-        self.pods.lock().get(uid).is_none_or(KnownEntry::is_ending)
+    /// From when on a kubelet knows, as far as that can be told, that the pod is to end, has completed, or is gone, so that
+    /// it starts nothing of it; `None` while the API server does not say so. One that watches the API server as this agent
+    /// does has been told at the same time; one whose watch has broken lists somewhat later.
+    pub(super) fn end_known_at(&self, uid: &PodUid) -> Option<Instant> {
+        let pods = self.pods.lock();
+        let Some(entry) = pods.get(uid) else { return Some(Instant::now()) };
+        let listed = entry.end_listed.map(|at| at + KUBELET_LEARNS);
+        entry.is_ending().then(|| listed.unwrap_or_else(Instant::now))
     }
 
     /// Records whether the pod's stop has begun, or a run of it.
@@ -506,6 +536,7 @@ impl KnownEntry {
             free: false,
             stop_begun: false,
             listed: true,
+            end_listed: None,
             news: None,
         }
     }

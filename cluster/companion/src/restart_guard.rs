@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use winddown_shared::{LateRemark, PodRef, PodUid};
 
@@ -19,11 +19,17 @@ const BEING_STOPPED: &str = "it was being stopped again";
 
 /// The pods that were stopped while the node goes down, by the UID that the runtime knows.
 #[derive(Debug, Default)]
-pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, Guarded>>);
+pub(super) struct RestartGuard {
+    pods: watch::Sender<HashMap<PodUid, Guarded>>,
+    /// Notified when a kubelet restarts a pod whose end it should have known.
+    pub(super) is_unaware: Notify,
+}
 
 #[derive(Clone, Debug)]
 struct Guarded {
     pod: PodRef,
+    /// Whether the kubelet should know of its end.
+    is_known: bool,
     /// When it was last stopped.
     at: Instant,
     /// How often it has been stopped again.
@@ -33,10 +39,11 @@ struct Guarded {
 }
 
 impl RestartGuard {
-    /// Records that the pod was just stopped. `remark` takes what becomes of it.
-    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodRef, remark: LateRemark) {
-        let guarded = Guarded { pod, at: Instant::now(), again: 0, remark };
-        self.0.send_modify(|all| drop(all.insert(runtime_uid, guarded)));
+    /// Records that the pod was just stopped. `is_known`: whether the kubelet should know of its end. `remark` takes what
+    /// becomes of it.
+    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodRef, is_known: bool, remark: LateRemark) {
+        let guarded = Guarded { pod, is_known, at: Instant::now(), again: 0, remark };
+        self.pods.send_modify(|all| drop(all.insert(runtime_uid, guarded)));
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
@@ -46,7 +53,7 @@ impl RestartGuard {
         poller: &RuntimePoller,
         mut going_down: watch::Receiver<bool>,
     ) {
-        let mut ended = self.0.subscribe();
+        let mut ended = self.pods.subscribe();
         loop {
             // Without recorded pods the runtime is not polled. The sender lives as long as `self`.
             let _ = ended.wait_for(|ended| !ended.is_empty()).await;
@@ -64,7 +71,7 @@ impl RestartGuard {
                 }
                 let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
                 let runs_again: Vec<_> = {
-                    let ended = self.0.borrow();
+                    let ended = self.pods.borrow();
                     let again = ended.iter().filter(|(uid, guarded)| {
                         guarded.at < snapshot.begun
                             && snapshot.of(uid).is_ok_and(|now| !now.running.is_empty())
@@ -78,7 +85,7 @@ impl RestartGuard {
                 }
             }
             // The node stays up, so running pods are left alone.
-            self.0.send_modify(HashMap::clear);
+            self.pods.send_modify(HashMap::clear);
         }
     }
 
@@ -92,6 +99,9 @@ impl RestartGuard {
         let pod = &guarded.pod;
         tracing::warn!(%pod, "the kubelet restarted the pod's containers; terminating them again");
         guarded.remark.set(remark(guarded.again, Some(BEING_STOPPED)));
+        if guarded.is_known {
+            self.is_unaware.notify_one();
+        }
         let stopped = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await;
         let failed =
             stopped.err().map(|error| format!("its containers cannot be stopped: {error}"));
@@ -102,7 +112,7 @@ impl RestartGuard {
         guarded.remark.set(remark(guarded.again, failed.as_deref()));
         guarded.at = Instant::now();
         // The node may stay up meanwhile.
-        self.0.send_modify(|all| {
+        self.pods.send_modify(|all| {
             all.entry(runtime_uid.clone()).and_modify(|entry| *entry = guarded);
         });
         runtime_uid

@@ -47,8 +47,9 @@ pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_CONCURRENT_STOPS: usize = 100;
 /// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
-/// How long after the API server has accepted a pod's end a kubelet may take to learn of it, and starts nothing then.
-const KUBELET_LEARNS: Duration = Duration::from_secs(2);
+/// How long after the API server has accepted a pod's end, or has begun to list its pods anew, a kubelet may take to learn
+/// of that end, and starts nothing then.
+pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
 /// Why a mirror pod is not stopped while the node stays up.
 const STAYS: &str = "the kubelet runs it from a manifest file, and only removing that file \
                      terminates it while the node stays up";
@@ -68,7 +69,7 @@ pub(super) struct StopCore<A, N> {
     pub(super) poller: RuntimePoller,
     pub(super) kubelet: KubeletHold,
     /// Has a receiver for each pod whose hooks the kubelet may be running.
-    kubelets_hooks: watch::Sender<()>,
+    pub(super) kubelets_hooks: watch::Sender<()>,
     pub(super) restart_guard: RestartGuard,
     pub(super) unused_volumes: UnusedVolumes,
     /// Whether it was logged that the container runtime cannot be queried.
@@ -197,9 +198,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Records when the API server tells the pod's end: from then on it tells the kubelet as well. Never returns.
     async fn hear_end(&self, uid: &PodUid, request: &StopRequest) -> Infallible {
         let mut news = self.known.news(uid);
-        while !self.known.is_ending(uid) {
-            heard(&mut news).await;
-        }
+        let known_at = loop {
+            match self.known.end_known_at(uid) {
+                Some(at) => break at,
+                None => heard(&mut news).await,
+            }
+        };
+        sleep_until(known_at).await;
         request.told();
         pending().await
     }
@@ -332,7 +337,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         self.may_stop_containers() && self.known.is_found(uid)
     }
 
-    fn may_stop_containers(&self) -> bool {
+    pub(super) fn may_stop_containers(&self) -> bool {
         self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
     }
 
@@ -484,7 +489,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         self.known.stopped(pod.uid());
         if self.is_going_down() {
             let afterwards = request.afterwards.clone();
-            self.restart_guard.add(runtime_uid.clone(), pod.pod_ref().clone(), afterwards);
+            let is_known = request.now().is_told;
+            self.restart_guard.add(
+                runtime_uid.clone(),
+                pod.pod_ref().clone(),
+                is_known,
+                afterwards,
+            );
         }
     }
 

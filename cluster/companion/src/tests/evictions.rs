@@ -290,6 +290,24 @@ async fn a_kubelet_that_learns_late_of_a_pods_end_does_not_start_it_again() {
     }
 }
 
+/// A kubelet whose watch has broken lists later than the agent.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_a_new_list_tells_is_not_known_to_the_kubelet_yet() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes = secs(0);
+    world.state().tells_end_after = Duration::from_millis(1500);
+    world.state().kernel_tells = true;
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 30).await });
+    sleep(Duration::from_millis(100)).await;
+    world.break_watch();
+    assert_eq!(stopping.await.unwrap().0, 1);
+    sleep(secs(3)).await;
+    let log = world.log();
+    assert!(log.iter().all(|line| !line.contains("again")), "{log:?}");
+    assert!(log.iter().all(|line| !line.contains("stop the kubelet")), "{log:?}");
+}
+
 /// No watch tells the end: the kubelet, which may not learn of it either, is stopped before it can start the pod again.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_accepted_and_not_told_is_waited_for_a_third_of_the_grace() {

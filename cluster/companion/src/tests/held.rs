@@ -38,6 +38,7 @@ async fn a_network_that_the_container_runtime_does_not_show_is_unknown_and_given
     world.set_going_down();
     stop(&core, "web", 30).await.1.unwrap();
     core.kubelet.hold().await;
+    sleep(Duration::from_millis(1)).await;
     world.state().runtime_away = true;
     assert_eq!(core.held(&uid("web")).await.unwrap_err().to_string(), "no socket");
     assert!(core.give_network_back(&uid("web")).await.is_err());
