@@ -16,11 +16,11 @@ use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// The same for one that has just answered and has more than [`MANY`] requests of ours to work on.
+/// The same for one that has just answered, while more than [`MANY`] pods wait until it accepts and tells their ends.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long ago it may have answered.
 const JUST_NOW: Duration = Duration::from_secs(2);
-/// With at most this many requests that stop pods, any API server answers a probe in time.
+/// With at most this many pods to stop, any API server answers a probe in time.
 const MANY: usize = 8;
 /// The time between two probes; none is sent if the server has answered something else meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
@@ -90,31 +90,26 @@ impl ApiOutage {
         verdict
     }
 
-    /// Probes the server while there are receivers of the verdict. `in_flight`: how many requests that stop pods it has not
-    /// answered. Never returns.
-    pub(super) async fn keep_probing<A: EndPods>(
-        &self,
-        api: &A,
-        in_flight: impl Fn() -> usize,
-    ) -> Infallible {
+    /// Probes the server while there are receivers of the verdict. Never returns.
+    pub(super) async fn keep_probing<A: EndPods>(&self, api: &A) -> Infallible {
         loop {
             if self.verdict.receiver_count() == 0 {
                 self.verdict.send_replace(ApiVerdict::Unknown);
                 self.wanted.notified().await;
             }
             if !self.has_heard_since(Instant::now().checked_sub(PROBE_INTERVAL)) {
-                self.probe(api, &in_flight).await;
+                self.probe(api).await;
             }
             sleep(PROBE_INTERVAL).await;
         }
     }
 
-    async fn probe<A: EndPods>(&self, api: &A, in_flight: impl Fn() -> usize) {
+    async fn probe<A: EndPods>(&self, api: &A) {
         let sent = Instant::now();
         let mut answer = pin!(api.probe());
         let mut answered = timeout_at(sent + PROBE_TIMEOUT, &mut answer).await;
         let just_answered = self.has_heard_since(sent.checked_sub(JUST_NOW));
-        if answered.is_err() && just_answered && in_flight() > MANY {
+        if answered.is_err() && just_answered && self.verdict.receiver_count() > MANY {
             answered = timeout_at(sent + BUSY_TIMEOUT, answer).await;
         }
         match answered {

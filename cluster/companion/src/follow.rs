@@ -84,7 +84,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.follow_runtime(),
             self.follow_claims(),
             self.poller.keep_polling(&self.node, &self.known.started),
-            self.outage.keep_probing(&self.api, || self.stops_in_flight()),
+            self.outage.keep_probing(&self.api),
             self.kubelet.keep(
                 &self.node,
                 self.config.going_down.clone(),

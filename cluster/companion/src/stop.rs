@@ -97,11 +97,6 @@ impl<A, N> StopCore<A, N> {
         }
     }
 
-    /// The number of requests that stop pods and that the API server has not answered.
-    pub(super) fn stops_in_flight(&self) -> usize {
-        MAX_CONCURRENT_STOPS - self.turns.available_permits()
-    }
-
     pub(super) fn is_going_down(&self) -> bool {
         *self.config.going_down.borrow()
     }

@@ -193,7 +193,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let is_untold = is_sooner && costs_hooks && self.is_going_down();
             request.untold(is_untold);
             if is_sooner && !is_untold {
-                request.deleting();
                 match self.delete(pod, &grace, request, Retry::DELETION.delays()).await {
                     Ok(end) => ends = Some(end),
                     Err(error) => return error,
@@ -321,6 +320,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let begun = Instant::now();
         loop {
             let turn = self.turns.acquire().await;
+            request.deleting();
             let left = self.told(pod, grace);
             let now = Instant::now();
             let deleted = self.api.delete(pod.pod_ref(), left);

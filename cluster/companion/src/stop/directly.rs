@@ -175,7 +175,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 Some(text) => {
                     return format!("the API server refuses to delete it ({text})").into();
                 }
-                None => "the API server is unavailable",
+                None if self.outage.fails() => "the API server is unavailable",
+                None if request.now().accepted.is_some() => {
+                    "the API server accepted its deletion and did not show it in time"
+                }
+                None => "the API server did not accept its deletion in time",
             },
         };
         why.into()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use winddown_shared::display::in_seconds;
 use winddown_shared::{Grace, LateRemark, Mutex};
 
@@ -14,6 +14,8 @@ use crate::local_node::StoppedContainers;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
+/// How long containers that winddown stops beside the kubelet may take to be killed, on a busy machine.
+const OWN_KILL_LAG: Duration = Duration::from_secs(2);
 
 /// When the pod was asked to stop, and how.
 #[derive(Debug, Default)]
@@ -121,20 +123,33 @@ impl StopRequest {
 
     /// Records when the time of the API server and of the kubelet is over. Never returns.
     pub(super) async fn keep_time(&self, mut grace: Grace) -> Infallible {
-        let rest = grace.clone();
+        let mut rest = grace.clone();
         let late = async {
-            self.until(|asked| asked.deleting.is_some()).await;
-            sleep(patience(rest.remaining())).await;
+            self.until(|asked| asked.deleting.is_some() || asked.accepted.is_some()).await;
+            let mut late_at = Instant::now() + patience(rest.remaining());
+            loop {
+                tokio::select! {
+                    () = sleep_until(late_at) => break,
+                    () = rest.changed() => {
+                        late_at = late_at.min(Instant::now() + patience(rest.remaining()));
+                    }
+                }
+            }
             self.asked.send_modify(|asked| asked.is_late = true);
         };
         let over = async {
             loop {
-                let (end, is_untold) = (grace.kill_at(), self.now().is_untold);
-                let last_call = end.checked_sub(Grace::SHORTEST).filter(|_| is_untold);
+                let (end, now) = (grace.kill_at(), self.now());
+                let is_own = now.stopping.is_some();
+                let last_call = end.checked_sub(Grace::SHORTEST).filter(|_| now.is_untold);
+                let lag = if is_own { OWN_KILL_LAG } else { KUBELET_LAG };
+                let is_other = |asked: &StopProgress| {
+                    asked.is_untold != now.is_untold || asked.stopping.is_some() != is_own
+                };
                 tokio::select! {
-                    () = sleep_until(last_call.unwrap_or(end + KUBELET_LAG)) => break,
+                    () = sleep_until(last_call.unwrap_or(end + lag)) => break,
                     () = grace.changed() => {}
-                    () = self.until(|asked| asked.is_untold != is_untold) => {}
+                    () = self.until(is_other) => {}
                 }
             }
             self.asked.send_modify(|asked| asked.is_over = true);

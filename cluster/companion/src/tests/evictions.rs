@@ -235,6 +235,18 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_wait_for_a_turn_is_no_time_that_the_api_server_takes() {
+    let names: Vec<String> = (0..250).map(|number| format!("web-{number}")).collect();
+    let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;
+    world.set_budgets(json!([]));
+    world.state().takes = secs(0);
+    world.state().answers_after = Duration::from_millis(600);
+    world.set_going_down();
+    join_all(names.iter().map(|name| stop(&core, name, 3))).await;
+    assert_eq!(world.first_ms("stop the kubelet"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_going_down();
@@ -311,9 +323,11 @@ async fn an_end_that_a_new_list_tells_is_not_known_to_the_kubelet_yet() {
 /// No watch tells the end: the kubelet, which may not learn of it either, is stopped before it can start the pod again.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_accepted_and_not_told_is_waited_for_a_third_of_the_grace() {
-    for goes_away in [false, true] {
+    for (is_evicted, goes_away) in [(false, false), (false, true), (true, false), (true, true)] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_budgets(json!([]));
+        if !is_evicted {
+            world.set_budgets(json!([]));
+        }
         world.state().tells_end_after = secs(1000);
         world.set_going_down();
         let stopping = {

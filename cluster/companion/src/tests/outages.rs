@@ -165,6 +165,21 @@ async fn an_api_server_that_has_just_answered_and_has_many_pods_to_stop_has_a_se
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_api_server_that_has_accepted_many_ends_and_tells_them_late_is_no_silent_one() {
+    for (pods, is_taken_for_silent) in [(8, true), (9, false)] {
+        let names: Vec<String> = (0..pods).map(|number| format!("web-{number}")).collect();
+        let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;
+        world.set_budgets(json!([]));
+        world.state().probe_takes = Duration::from_millis(700);
+        world.state().tells_end_after = secs(2);
+        world.set_going_down();
+        join_all(names.iter().map(|name| stop(&core, name, 30))).await;
+        let held = world.first_ms("stop the kubelet");
+        assert_eq!(held.is_some(), is_taken_for_silent, "{pods}: {:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_third_of_the_grace() {
     // The kubelet, which knows of no end, would start the container again.
     for (grace, wanted, ended) in [(9, 3_u64, 4), (60, 10, 11), (2, 1, 2)] {
@@ -181,6 +196,21 @@ async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_th
         assert!(world.first_ms("start uid-web").is_none(), "{:?}", world.log());
         assert_eq!(took, ended, "{:?}", world.log());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_that_is_shortened_leaves_the_api_server_a_third_of_what_is_left() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_budgets(json!([]));
+    world.state().answers_after = secs(1000);
+    world.set_going_down();
+    let begun = Instant::now();
+    let (sender, grace) = Grace::until(begun + secs(30));
+    let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
+    sleep(secs(1)).await;
+    sender.shorten_to(begun + secs(4));
+    stopping.await.unwrap().unwrap();
+    assert_eq!(world.first_ms("stop the kubelet"), Some(2000), "{:?}", world.log());
 }
 
 #[tokio::test(start_paused = true)]
