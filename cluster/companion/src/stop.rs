@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -132,7 +133,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
         // The volumes are checked concurrently: their disk may hang.
-        tokio::join!(self.end(uid, pod, grace), self.look_at_volumes(uid)).0
+        let mut end = pin!(self.end(uid, pod, grace));
+        tokio::select! {
+            biased;
+            stopped = &mut end => stopped,
+            () = self.look_at_volumes(uid) => end.await,
+        }
     }
 
     async fn end(
@@ -211,7 +217,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// nothing ran has nothing to be stopped once the kubelet has learnt of the request.
     /// `ran`: whether a container of the pod ran before.
     async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, mut ran: bool, request: &StopRequest) {
-        let mut ran_when_accepted = false;
+        let (mut ran_when_accepted, mut had_sandbox) = (false, false);
         let mut snapshots = self.poller.subscribe();
         let mut news = self.known.news(uid);
         let mut said_at = None;
@@ -231,11 +237,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         let is_accepted = is_after(request.now().accepted);
                         let runs = !running.is_empty();
                         ran_when_accepted = runs || (ran_when_accepted && is_accepted);
-                        ran |= runs || has_sandbox;
+                        ran |= runs;
+                        had_sandbox |= has_sandbox;
                         let learnt = request.now().accepted.map(|at| at + KUBELET_LEARNS);
                         let was_none = !ran && self.is_going_down() && is_after(learnt);
                         let has_ended = ran_when_accepted && self.is_going_down();
-                        let is_taken_down = ran && !has_sandbox && is_accepted;
+                        let is_taken_down = (ran || had_sandbox) && !has_sandbox && is_accepted;
                         if !runs && (has_ended || is_taken_down || was_none || is_after(said_at)) {
                             return;
                         }

@@ -75,6 +75,17 @@ async fn a_volume_that_no_pod_had_when_a_pods_end_began_is_waited_for_ten_second
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_at_volumes_on_a_disk_that_hangs_delays_no_pods_end() {
+    let claim = json!({"spec": {"volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]}});
+    let (world, core) = World::new([pod("web", claim)]).await;
+    world.state().unused_take = secs(600);
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 30).await.0, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volume_that_became_unused_while_a_pod_ended_may_be_its_and_is_waited_for() {
     let claimed =
         json!({"spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}});
