@@ -36,6 +36,18 @@ pub(crate) struct Direct {
 #[must_use]
 pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);
 
+impl HeldMounts {
+    /// Holds the mount namespace of this process. Returns `None` if it has exited, or if the agent lacks
+    /// `CAP_SYS_PTRACE`: then its exit is reported later. Reads no file; blocks for no longer than opening one in /proc
+    /// does.
+    pub(super) fn of(pid: i32, process: &Ready) -> Option<Self> {
+        let held = kernel::open(format!("/proc/{pid}/ns/mnt")).ok()?;
+        // If the process has exited, the PID may be another process's by now.
+        let is_over = process.is_readable();
+        (!is_over).then_some(Self(held))
+    }
+}
+
 impl Direct {
     /// `process` is an ordinary one, and `signal` the container's stop signal as written in specs and images. Returns
     /// `None` if the runtime has to be asked. Reads one small file of /proc.
@@ -59,14 +71,9 @@ impl Direct {
         Ok(pidfd_send_signal(&*self.process, self.stop)?)
     }
 
-    /// Holds the process's mount namespace. Returns `None` if the process has exited, or if this process lacks
-    /// `CAP_SYS_PTRACE`: then its exit is reported later. Reads no file; blocks for no longer than opening
-    /// one in /proc does.
+    /// Holds the process's mount namespace, if it has not exited ([`HeldMounts::of`]).
     pub(super) fn hold_mounts(&self) -> Option<HeldMounts> {
-        let held = kernel::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;
-        // If the process has exited, the PID may be another process's by now.
-        let is_over = self.process.is_readable();
-        (!is_over).then_some(HeldMounts(held))
+        HeldMounts::of(self.pid, &self.process)
     }
 
     /// Kills the process, and with it everything in its PID namespace.

@@ -11,6 +11,7 @@ use winddown_host::{cgroups_of, ready::Ready};
 use winddown_shared::{Mutex, PodUid};
 
 use super::client::{CriClient, MAX_CONCURRENT_QUERIES};
+use super::direct::HeldMounts;
 use super::{api, labels, observe};
 
 #[derive(Debug)]
@@ -18,20 +19,32 @@ pub(super) struct FirstProcesses {
     /// By container ID.
     all: Mutex<HashMap<String, Followed>>,
     turns: Semaphore,
+    /// One at a time lets go of a namespace: each waits for the kernel on a thread that disks need as well.
+    release: Semaphore,
 }
 
 #[derive(Debug)]
 struct Followed {
     pod: PodUid,
     /// `None` while it is being looked up, or if the kernel does not provide it.
-    process: Option<Arc<Ready>>,
+    process: Option<FirstProcess>,
+}
+
+#[derive(Clone, Debug)]
+struct FirstProcess {
+    pid: i32,
+    exit: Arc<Ready>,
 }
 
 // === impl FirstProcesses ===
 
 impl Default for FirstProcesses {
     fn default() -> Self {
-        Self { all: Mutex::default(), turns: Semaphore::new(MAX_CONCURRENT_QUERIES) }
+        Self {
+            all: Mutex::default(),
+            turns: Semaphore::new(MAX_CONCURRENT_QUERIES),
+            release: Semaphore::new(1),
+        }
     }
 }
 
@@ -54,18 +67,37 @@ impl FirstProcesses {
 
     /// Whether the kernel reports that the container has exited.
     pub(super) fn has_ended(&self, id: &str) -> bool {
-        let process = self.all.lock().get(id).and_then(|followed| followed.process.clone());
-        process.is_some_and(|process| process.is_readable())
+        self.process(id).is_some_and(|process| process.exit.is_readable())
+    }
+
+    /// Has the kernel report the container's exit before it tears down the container's mounts. A container that exits by
+    /// itself meanwhile, or whose process is not known, is left as it is.
+    pub(super) fn hold_mounts(self: &Arc<Self>, id: &str) {
+        let Some(process) = self.process(id) else { return };
+        let Some(held) = HeldMounts::of(process.pid, &process.exit) else { return };
+        let all = Arc::clone(self);
+        tokio::spawn(async move {
+            // Fails only when the agent itself exits.
+            let _ = process.exit.readable().await;
+            // The semaphore is never closed.
+            let _turn = all.release.acquire().await;
+            // Whoever lets go of a namespace last tears it down.
+            let _ = tokio::task::spawn_blocking(move || drop(held)).await;
+        });
+    }
+
+    fn process(&self, id: &str) -> Option<FirstProcess> {
+        self.all.lock().get(id).and_then(|followed| followed.process.clone())
     }
 
     pub(super) fn ends(&self, pod: &PodUid) -> Vec<BoxFuture<'static, ()>> {
         let all = self.all.lock();
         let of_pod = all.values().filter(|followed| followed.pod == *pod);
         let processes: Option<Vec<_>> = of_pod.map(|followed| followed.process.clone()).collect();
-        let end = |process: Arc<Ready>| -> BoxFuture<'static, ()> {
+        let end = |process: FirstProcess| -> BoxFuture<'static, ()> {
             Box::pin(async move {
                 // Fails only when the agent itself exits.
-                if process.readable().await.is_err() {
+                if process.exit.readable().await.is_err() {
                     std::future::pending::<()>().await;
                 }
             })
@@ -86,7 +118,7 @@ impl FirstProcesses {
             Ok(answer) => {
                 let process = observe::process(&answer.info).and_then(|told| open(told.pid, &id));
                 if let Some(followed) = all.get_mut(&id) {
-                    followed.process = process.map(Arc::new);
+                    followed.process = process;
                 }
             }
             // The next listing asks again.
@@ -96,7 +128,8 @@ impl FirstProcesses {
 }
 
 /// Opens the process if it is the container's: PIDs are reused, and differ between PID namespaces.
-fn open(pid: i32, id: &str) -> Option<Ready> {
+fn open(pid: i32, id: &str) -> Option<FirstProcess> {
     let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    cgroups_of(pid)?.contains(id).then(|| Ready::new(opened).ok()).flatten()
+    let exit = cgroups_of(pid)?.contains(id).then(|| Ready::new(opened).ok()).flatten()?;
+    Some(FirstProcess { pid, exit: Arc::new(exit) })
 }

@@ -250,6 +250,7 @@ impl PodContainers {
         }
         let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
+        self.processes.hold_mounts(&container.id);
         self.stop_until(&container.id, begun + grace).await?;
         Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
     }
