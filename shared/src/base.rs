@@ -1,6 +1,5 @@
 //! What everything here is made of: clocks, text for people, locks, tasks that must not die.
 
-pub(crate) mod clock;
 pub mod critical;
 pub(crate) mod lock;
 pub(crate) mod plugin_name;

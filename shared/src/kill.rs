@@ -17,7 +17,6 @@ pub(crate) mod eviction_constraints;
 pub(crate) mod gate_reason;
 pub(crate) mod grace;
 pub(crate) mod node_ending;
-pub(crate) mod retry;
 
 /// Why a pod is requested to terminate. Names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

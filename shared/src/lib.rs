@@ -40,7 +40,6 @@ pub use admission::{
     HostPorts, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, PreemptionOutcome, Rejection,
     Verdict, Victim, VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
-pub use base::clock::{BootClock, WallClock, WallTime};
 pub use base::critical;
 pub use base::lock::Mutex;
 pub use base::plugin_name::PluginName;
@@ -52,7 +51,6 @@ pub use kill::eviction_constraints::{DisruptionBudget, EvictionConstraints};
 pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};
 pub use kill::node_ending::NodeEnding;
-pub use kill::retry::{Retries, Retry};
 pub use kill::{
     EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, PodKiller, PodStateProvider,
     PodStopped, RestartCondition, RunningPods, StatusOverride, StoppedContainer,
@@ -85,6 +83,8 @@ pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;
 pub use shutdown::work::{LateRemark, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 pub use winddown_quantities::backoff::{Backoff, doubled, fraction};
+pub use winddown_quantities::clock::{BootClock, WallClock, WallTime};
+pub use winddown_quantities::retry::{Retries, Retry};
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
     QuantityFormat, ResourceFieldError, parse_duration, seconds_up,

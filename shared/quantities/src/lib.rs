@@ -2,18 +2,21 @@
 //!
 //! # Overview
 //!
-//! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go, and the delays between retries.
+//! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go, the clocks, and the delays between
+//! retries.
 //! [`printable`] makes text of others safe to print; [`error_chain`] has an error on one line.
 //!
 //! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
 
 pub mod backoff;
+pub mod clock;
 mod error_chain;
 mod go_duration;
 pub mod printable;
 mod quantity;
 pub mod readable;
 mod resource_field;
+pub mod retry;
 mod seconds_up;
 pub mod text;
 

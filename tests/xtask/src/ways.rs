@@ -40,7 +40,7 @@ const WAYS: [Way; 3] = [
 ];
 
 /// How stops are retried: a row for each kind of failure.
-const RETRIES: &str = "shared/src/kill/retry.rs";
+const RETRIES: &str = "shared/quantities/src/retry.rs";
 /// The words of another back-off, which a file that takes delays from the rows must not have.
 const BACKOFFS: [&str; 6] = ["{Backoff", "::Backoff", " Backoff", "doubled(", " in 0..", "_ROUNDS"];
 

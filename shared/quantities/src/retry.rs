@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{doubled, fraction};
+use crate::backoff::{doubled, fraction};
 
 #[cfg(test)]
 mod tests;
