@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
+use winddown_shared::{
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, WallClock,
+};
 
 use super::judgement::NodeAdmission;
 use super::next_step::OrphanPolicy;
@@ -55,8 +57,22 @@ impl PodControllerConfig {
         }
     }
 
+    /// Takes an object of the API server, without what it may not say of itself: where a pod comes from. Of a mirror pod that
+    /// stays.
+    pub(crate) fn received(&self, mut object: api::Pod) -> Result<(Whose, Pod), IdentityError> {
+        // Not used here, and often the larger half of an object.
+        object.metadata.managed_fields = None;
+        let whose = self.whose(&object);
+        if whose != Whose::Mirror
+            && let Some(annotations) = &mut object.metadata.annotations
+        {
+            annotations.remove(CONFIG_SOURCE_ANNOTATION);
+        }
+        Ok((whose, Pod::new(object)?))
+    }
+
     /// Who is responsible for this pod.
-    pub(crate) fn whose(&self, pod: &api::Pod) -> Whose {
+    fn whose(&self, pod: &api::Pod) -> Whose {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let annotations = pod.metadata.annotations.as_ref();
         if node != Some(&self.node_name) {

@@ -7,9 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
 use winddown_api_client::node_pods::PodApi;
 use winddown_shared::status::is_terminal;
-use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, Pod, PodUid, Rejection, error_chain, instant_after,
-};
+use winddown_shared::{Pod, PodUid, Rejection, error_chain, instant_after};
 
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
@@ -318,9 +316,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
         };
         self.api_outage.worked();
-        let found = found.and_then(|object| Pod::new(object).ok());
+        let found = found.and_then(|object| self.config.received(object).ok());
         match found {
-            Some(pod) if pod.uid() == &label.uid && self.config.whose(&pod) == Whose::Ours => {
+            Some((Whose::Ours, pod)) if pod.uid() == &label.uid => {
                 if self.known.found(&pod, Instant::now(), self.api_time()) {
                     self.statuses.api_saw(&pod);
                 }
@@ -392,11 +390,6 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
 /// Removes what only the API server needs: the pod is kept in memory for as long as it runs.
 fn lean(mut object: api::Pod, otherwise: &Pod) -> Pod {
-    object.metadata.managed_fields = None;
-    // The pod comes from the API, whatever its annotations say.
-    if let Some(annotations) = &mut object.metadata.annotations {
-        annotations.remove(CONFIG_SOURCE_ANNOTATION);
-    }
     // A pod is as old as the API says, also after a boot.
     let start_time = object.status.and_then(|status| status.start_time);
     object.status =
@@ -415,14 +408,9 @@ mod tests {
     fn what_only_the_api_server_needs_is_not_kept_in_memory() {
         let object = json!({"metadata": {
             "name": "web", "namespace": "default", "uid": "u1",
-            "annotations": {CONFIG_SOURCE_ANNOTATION: "file", "own": "stays"},
-            "managedFields": [{"manager": "kubectl"}],
         }, "status": {"phase": "Running", "startTime": "2026-01-02T03:04:05Z"}});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let lean = lean(pod.object().clone(), &pod);
-        assert_eq!(lean.metadata.managed_fields, None);
-        assert!(!lean.is_static(), "what is written does not make it a static pod");
-        assert_eq!(lean.metadata.annotations.as_ref().unwrap()["own"], "stays");
         let status = lean.status.as_ref().unwrap();
         assert!(status.start_time.is_some() && status.phase.is_none(), "{status:?}");
     }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use winddown_shared::{Pod, PodUid, PodUidMap, error_chain};
+use winddown_shared::{PodUid, PodUidMap, error_chain};
 
 use super::config::Whose;
 use super::known::ObjectChange;
@@ -88,12 +88,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     /// Handles an object that the API has.
-    fn applied(&self, mut object: api::Pod) -> Option<(Whose, PodUid)> {
-        // Not used here, and often the larger half of an object.
-        object.metadata.managed_fields = None;
-        let whose = self.config.whose(&object);
-        let pod = match Pod::new(object) {
-            Ok(pod) => pod,
+    fn applied(&self, object: api::Pod) -> Option<(Whose, PodUid)> {
+        let (whose, pod) = match self.config.received(object) {
+            Ok(received) => received,
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
@@ -127,8 +124,8 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     fn deleted(&self, object: api::Pod) {
-        let Ok(pod) = Pod::new(object) else { return };
-        if self.config.whose(&pod) == Whose::Mirror {
+        let Ok((whose, pod)) = self.config.received(object) else { return };
+        if whose == Whose::Mirror {
             return self.mirrors.gone(pod.uid());
         }
         if self.known.get(pod.uid()).is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::mpsc;
-use winddown_shared::{Pod, PodUid, Rejection};
+use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, Rejection};
 
 use super::world::{World, pod};
 use crate::pods::{AdmittedPods, Judgement, NodeAdmission, Prepare, PrepareError};
@@ -263,6 +263,41 @@ async fn a_pod_whose_variables_find_no_room_waits_and_holds_nothing_until_there_
     world.with(|s| s.keeps_nothing = true);
     world.delete("u1", 10);
     world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
+/// The kubelet overwrites the annotation before anything looks at the pod: pkg/kubelet/config/config.go.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_says_it_comes_from_a_file_is_judged_as_one_of_the_api_server() {
+    let world = World::new();
+    let mut config = world.config();
+    let judged = Arc::new(Mutex::new(Vec::new()));
+    let seen = judged.clone();
+    config.admission = Some(NodeAdmission {
+        judge: Arc::new(move |pod| {
+            seen.lock().unwrap().push((pod.is_static(), pod.is_critical()));
+            ready(Judgement::Resolve).boxed()
+        }),
+        resize: Arc::new(|_| Ok(())),
+        admitted: AdmittedPods::default(),
+    });
+    world.start_with(config).ready().await;
+    let mut says = pod("a", "u1");
+    let annotations = [(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())];
+    says.metadata.annotations = Some(annotations.into());
+    says.metadata.managed_fields = Some(Vec::new());
+    world.apply(says);
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    assert_eq!(*judged.lock().unwrap(), [(false, false)]);
+    let prepared = world.calls("update u1");
+    world.relist();
+    world.holds_for(60 * S, "it is no change", |w| w.calls("update u1") == prepared).await;
+    // It was looked up, as a list did not have it.
+    world.with(|s| s.empty_lists = true);
+    world.relist();
+    world.holds_for(60 * S, "it is no change", |w| w.calls("update u1") == prepared).await;
+    assert_ne!(world.calls("get u1"), 0);
+    let given = world.with(|s| s.running["u1"].pod.clone());
+    assert!(!given.is_static() && given.metadata.managed_fields.is_none());
 }
 
 #[tokio::test(start_paused = true)]
