@@ -20,7 +20,7 @@ pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;
 pub struct PodControllerConfig {
     /// The name of this node's Node object.
     pub node_name: String,
-    /// How many pods are handled concurrently. Default: 16.
+    /// How many pods are prepared for their start at a time, and how many are removed. Default: 16.
     pub workers: usize,
     /// The timeout of one request to the API server. Default: ten seconds.
     pub request_deadline: Duration,

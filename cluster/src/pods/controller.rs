@@ -202,6 +202,7 @@ impl<T: StatusSide, R: Prepare> Setup<T, R> {
     ) -> Result<(), RunError> {
         let state = self.state;
         let parts = Arc::new(Parts {
+            preparing: Semaphore::new(self.config.workers.max(1)),
             removals: Semaphore::new(self.config.workers.max(1)),
             config: self.config,
             api,

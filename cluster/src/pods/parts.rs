@@ -26,6 +26,8 @@ pub(crate) struct Parts<A, T, R> {
     pub(crate) known: Arc<KnownPods>,
     pub(crate) queues: Queues,
     pub(crate) cancel: CancellationToken,
+    /// Limits how many pods are prepared at a time. Ends of pods do not wait for that.
+    pub(crate) preparing: Semaphore,
     /// Limits the concurrent requests that remove objects.
     pub(crate) removals: Semaphore,
     /// Pods that ran here at the start, that the API was not seen to have, and that were not handled yet.

@@ -189,7 +189,14 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 return ItemOutcome::At(Instant::now());
             }
         }
-        match self.resolve(pod).await {
+        let Ok(turn) = self.preparing.acquire().await else { return ItemOutcome::Done };
+        if self.known.mark(pod.uid(), |known| known.is_waiting()) != Some(true) {
+            // It was deleted while it waited for its turn.
+            return ItemOutcome::At(Instant::now());
+        }
+        let prepared = self.resolve(pod).await;
+        drop(turn);
+        match prepared {
             Ok(prepared) => {
                 let mut object = prepared.object().clone();
                 if let Some(started) = known.started() {

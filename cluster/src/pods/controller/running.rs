@@ -126,13 +126,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
 
     fn work(&mut self) {
         let parts = &self.parts;
-        let workers = parts.config.workers.max(1);
         let (queues, cancel) = (parts.queues.clone(), parts.cancel.clone());
         let look = {
             let (parts, cancel) = (parts.clone(), cancel.clone());
             async move {
+                // What is slow, the preparation of pods, is limited separately.
                 let handle = |uid| sync::look(parts.clone(), uid);
-                queues.sync.run("sync", workers, cancel, handle).await
+                queues.sync.run("sync", usize::MAX, cancel, handle).await
             }
         };
         let queues = parts.queues.clone();

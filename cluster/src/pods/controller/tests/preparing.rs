@@ -182,6 +182,26 @@ async fn a_pod_that_is_deleted_while_it_is_prepared_never_starts() {
     assert_eq!(world.calls("create"), 0);
 }
 
+/// virtual-kubelet: a hung call pins one worker. The kubelet has a goroutine for each pod.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_pod_does_not_wait_for_what_other_pods_refer_to() {
+    let world = World::new();
+    world.start_preparing(world.config(), Slow).ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    for n in 0..40 {
+        world.apply(pod(&format!("b{n}"), &format!("b{n}")));
+    }
+    tokio::time::sleep(S).await;
+    world.delete("u1", 30);
+    tokio::time::sleep(S).await;
+    assert_eq!(world.calls("delete u1 30s"), 1);
+    // One that waits for its turn is not prepared when it is deleted meanwhile.
+    world.delete("b39", 30);
+    world.until("the others run", |w| w.calls("create b") == 39).await;
+    world.until("it is removed", |w| w.object("b39").is_none()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn for_a_pod_that_the_node_refuses_nothing_is_resolved_nor_kept() {
     let world = World::new();
@@ -247,24 +267,6 @@ async fn a_pod_that_the_runtime_cannot_run_waits_until_it_is_changed_and_does_no
     world.until("it is gone", |_| running.statuses.all().len() == 1).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_pod_whose_variables_find_no_room_waits_and_holds_nothing_until_there_is() {
-    let world = World::new();
-    world.with(|s| s.keeps_nothing = true);
-    let prepare = OneConfigMap::new(None);
-    world.start_preparing(world.config(), prepare.clone()).ready().await;
-    world.apply(pod("a", "u1"));
-    world.until("it waits", |w| waiting_reason(w).as_deref() == Some("ContainerCreating")).await;
-    world.holds_for(60 * S, "it waits", |w| w.calls("create") == 0).await;
-    assert_eq!(prepare.logged().last().unwrap(), "forget u1");
-    world.with(|s| s.keeps_nothing = false);
-    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
-    // What runs is told that it has to terminate, recorded or not.
-    world.with(|s| s.keeps_nothing = true);
-    world.delete("u1", 10);
-    world.until("it goes", |w| w.object("u1").is_none()).await;
-}
-
 /// The kubelet overwrites the annotation before anything looks at the pod: pkg/kubelet/config/config.go.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_says_it_comes_from_a_file_is_judged_as_one_of_the_api_server() {
@@ -277,6 +279,7 @@ async fn a_pod_that_says_it_comes_from_a_file_is_judged_as_one_of_the_api_server
             seen.lock().unwrap().push((pod.is_static(), pod.is_critical()));
             ready(Judgement::Resolve).boxed()
         }),
+        supports: Arc::new(|_| Ok(())),
         resize: Arc::new(|_| Ok(())),
         admitted: AdmittedPods::default(),
     });
@@ -298,6 +301,24 @@ async fn a_pod_that_says_it_comes_from_a_file_is_judged_as_one_of_the_api_server
     assert_ne!(world.calls("get u1"), 0);
     let given = world.with(|s| s.running["u1"].pod.clone());
     assert!(!given.is_static() && given.metadata.managed_fields.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_variables_find_no_room_waits_and_holds_nothing_until_there_is() {
+    let world = World::new();
+    world.with(|s| s.keeps_nothing = true);
+    let prepare = OneConfigMap::new(None);
+    world.start_preparing(world.config(), prepare.clone()).ready().await;
+    world.apply(pod("a", "u1"));
+    world.until("it waits", |w| waiting_reason(w).as_deref() == Some("ContainerCreating")).await;
+    world.holds_for(60 * S, "it waits", |w| w.calls("create") == 0).await;
+    assert_eq!(prepare.logged().last().unwrap(), "forget u1");
+    world.with(|s| s.keeps_nothing = false);
+    world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
+    // What runs is told that it has to terminate, recorded or not.
+    world.with(|s| s.keeps_nothing = true);
+    world.delete("u1", 10);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
