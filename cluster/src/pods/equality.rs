@@ -54,9 +54,23 @@ pub fn with_changes(ours: &api::Pod, api: &api::Pod) -> api::Pod {
     spec.active_deadline_seconds = new.active_deadline_seconds;
     spec.termination_grace_period_seconds = new.termination_grace_period_seconds;
     spec.tolerations.clone_from(&new.tolerations);
-    spec.ephemeral_containers.clone_from(&new.ephemeral_containers);
+    spec.ephemeral_containers = with_new(spec.ephemeral_containers.take(), new);
     for_each_container(spec, new, |ours, new| ours.image.clone_from(&new.image));
     pod
+}
+
+/// The ephemeral containers of `api`: those of `ours` as they are, because they cannot be changed, only added.
+fn with_new(
+    ours: Option<Vec<api::EphemeralContainer>>,
+    api: &api::PodSpec,
+) -> Option<Vec<api::EphemeralContainer>> {
+    let mut all = api.ephemeral_containers.clone()?;
+    for own in ours.into_iter().flatten() {
+        if let Some(one) = all.iter_mut().find(|one| one.name == own.name) {
+            *one = own;
+        }
+    }
+    Some(all)
 }
 
 /// Returns the node's copy with the resources of the API's object; `None` if it has them.

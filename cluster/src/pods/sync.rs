@@ -245,18 +245,15 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
     async fn change(&self, pod: &Pod, given: &GivenPod) -> ItemOutcome {
         let count = |pod: &Pod| pod.spec.as_ref()?.ephemeral_containers.as_ref().map(Vec::len);
-        let mut changed = equality::with_changes(&given.pod, pod);
+        let mut resolved = pod.clone();
         if count(pod) > count(&given.pod) {
             // New containers may refer to objects that have not been resolved yet.
             match self.prepare.prepare(pod).await {
-                Ok(prepared) => {
-                    let new = prepared.spec.as_ref().and_then(|s| s.ephemeral_containers.clone());
-                    changed.spec.get_or_insert_default().ephemeral_containers = new;
-                }
+                Ok(prepared) => resolved = prepared,
                 Err(error) => return self.not_prepared(pod, &error),
             }
         }
-        let mut changed = lean(changed, &given.pod);
+        let mut changed = lean(equality::with_changes(&given.pod, &resolved), &given.pod);
         let mut not_resized = None;
         if let Some(resized) = equality::resized(&changed, pod) {
             let resized = lean(resized, &changed);

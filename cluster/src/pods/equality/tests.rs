@@ -61,6 +61,25 @@ fn spec(pod: &mut api::Pod) -> &mut api::PodSpec {
 
 type Row = (&'static str, fn(&mut api::Pod));
 
+/// Its references are resolved when it is given to the node, and it cannot be changed.
+#[test]
+fn an_ephemeral_container_stays_as_it_was_resolved_when_anything_else_changes() {
+    let debugger = |name: &str, variable: Option<&str>| api::EphemeralContainer {
+        name: name.into(),
+        env: variable.map(|value| vec![env("A", value)]),
+        ..api::EphemeralContainer::default()
+    };
+    let (mut ours, mut other) = (pod(), pod());
+    spec(&mut ours).ephemeral_containers = Some(vec![debugger("one", Some("resolved"))]);
+    let list = vec![debugger("one", None), debugger("two", Some("new"))];
+    spec(&mut other).ephemeral_containers = Some(list);
+    other.metadata.labels = None;
+    let taken = with_changes(&ours, &other);
+    let list = vec![debugger("one", Some("resolved")), debugger("two", Some("new"))];
+    assert_eq!(taken.spec.as_ref().unwrap().ephemeral_containers, Some(list));
+    assert!(is_up_to_date(&taken, &other));
+}
+
 #[test]
 fn t10_t12_t23_t31_t32_what_makes_no_difference() {
     let rows: &[Row] = &[
