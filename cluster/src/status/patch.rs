@@ -30,6 +30,7 @@ mod tests;
 pub(crate) use conditions::{BY_NODE, DISRUPTION_TARGET};
 pub(super) use containers::any_running;
 pub(crate) use containers::end_unseen;
+pub(super) use difference::undoes;
 
 /// What the node reports about a pod.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use winddown_shared::{Pod, PodRef, WallClock};
 
 use super::entry::LastReported;
-use crate::status::patch::{ReportedStatus, patch};
+use crate::status::patch::{ReportedStatus, patch, undoes};
 use winddown_api_client::refusal::{self, Refusal};
 
 #[cfg(test)]
@@ -43,6 +43,8 @@ pub(super) struct Job {
     /// Whether the API does not have it yet; otherwise it is only checked.
     pub(super) news: bool,
     pub(super) in_api: Option<Pod>,
+    /// The pod as the API had it after the last attempt.
+    pub(super) as_written: Option<Pod>,
     pub(super) not_taken: Option<Value>,
     pub(super) host_ips: Arc<[String]>,
 }
@@ -55,6 +57,8 @@ pub(super) struct Told {
     /// The patch that the server accepted but did not apply.
     pub(super) not_taken: Option<Value>,
     pub(super) patches: u64,
+    /// Whether others had changed what was written.
+    pub(super) is_disputed: bool,
 }
 
 /// The result of an attempt.
@@ -72,7 +76,7 @@ pub(super) async fn attempt(
         Some(pod) => pod.clone(),
         None => the_same(job, in_time(deadline, get(client, &job.pod)).await?)?,
     };
-    let mut patches = 0;
+    let (mut patches, mut is_disputed) = (0, false);
     loop {
         let reported = ReportedStatus {
             status: &job.said.status,
@@ -86,10 +90,12 @@ pub(super) async fn attempt(
         let refused = needed.is_some() && needed == job.not_taken;
         match needed {
             Some(needed) if !refused && patches < MOST_PATCHES => {
+                let written = job.as_written.as_ref();
+                is_disputed |= written.is_some_and(|written| undoes(&needed, written, &in_api));
                 in_api = the_same(job, in_time(deadline, send(client, &job.pod, &needed)).await?)?;
                 patches += 1;
             }
-            not_taken => return Ok(Told { in_api, not_taken, patches }),
+            not_taken => return Ok(Told { in_api, not_taken, patches, is_disputed }),
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct OutboxEntry {
     pub(super) said: Option<LastReported>,
     /// The pod as the API last had it, as far as is known.
     pub(super) in_api: Option<Pod>,
+    /// The pod as the API had it when the node last wrote to it, or had nothing to write.
+    pub(super) as_written: Option<Pod>,
     /// Whether a list has begun that will show the pod as it is now.
     pub(super) is_listed_anew: bool,
     /// The turn of the latest status that the API has.
@@ -105,6 +107,7 @@ impl OutboxEntry {
             pod,
             said: None,
             in_api: None,
+            as_written: None,
             is_listed_anew: false,
             told: 0,
             place: OutboxPosition::Idle,

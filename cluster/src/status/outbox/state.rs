@@ -246,6 +246,7 @@ impl OutboxState {
                 news: !entry.is_delivered(),
                 said,
                 in_api: entry.in_api.clone(),
+                as_written: entry.as_written.clone(),
                 not_taken: entry.not_taken.clone(),
                 host_ips: self.host_ips.clone(),
             });
@@ -311,13 +312,14 @@ impl OutboxState {
 
     /// Takes the answer to a status that the API server accepted. Returns whether the record on disk is no longer needed.
     fn delivered(&mut self, job: &Job, told: Told, now: Instant) -> bool {
-        let Told { in_api, not_taken, patches } = told;
+        let Told { in_api, not_taken, patches, is_disputed } = told;
         let Some(entry) = self.entries.get_mut(&job.pod.uid) else { return false };
         self.sent += patches;
         entry.backoff.reset();
         entry.not_taken = not_taken;
         entry.note_answer(&in_api, job.in_api.as_ref());
-        if !job.news && patches > 0 {
+        entry.as_written = Some(in_api);
+        if !job.news && is_disputed {
             self.reasserted += patches;
             entry.has_reasserted(now);
         }

@@ -1,6 +1,6 @@
 //! The strategic-merge patch from one status to another.
 
-use k8s_openapi::api::core::v1::PodStatus;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Map, Value, json};
 
 /// Returns the fields of `status` to send; `None` if there are none.
@@ -26,6 +26,24 @@ pub(super) fn difference(before: &PodStatus, after: &PodStatus) -> Option<Map<St
         (name, news)
     }));
     if changes.is_empty() { None } else { Some(changes) }
+}
+
+/// Whether `patch` changes back what is in `found` otherwise than it was `written`. It also changes what follows from
+/// others' fields: `Ready` from readiness gates.
+pub(in crate::status) fn undoes(patch: &Value, written: &Pod, found: &Pod) -> bool {
+    let of = |pod: &Pod| pod.status.as_ref().map(fields).unwrap_or_default();
+    let (written, found) = (of(written), of(found));
+    let changes = patch["status"].as_object().into_iter().flatten();
+    changes.into_iter().any(|(name, change)| match (name.as_str(), change) {
+        ("conditions", Value::Array(changed)) => changed.iter().any(|one| {
+            let of = |all: &Map<String, Value>| {
+                let all = all.get("conditions").and_then(Value::as_array);
+                all.and_then(|all| all.iter().find(|has| has["type"] == one["type"])).cloned()
+            };
+            of(&written) != of(&found)
+        }),
+        _ => written.get(name) != found.get(name),
+    })
 }
 
 /// The change of one field: by key if the API merges the list, otherwise as a whole.

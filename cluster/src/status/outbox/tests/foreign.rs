@@ -91,6 +91,41 @@ async fn a_fight_over_a_field_becomes_ever_slower() {
     assert!((8..40).contains(&written), "{written} times in an hour");
 }
 
+/// As the kubelet does: HandlePodReconcile, pkg/kubelet/kubelet.go.
+#[tokio::test(start_paused = true)]
+async fn ready_follows_a_readiness_gate_however_often_that_changes() {
+    let server = ApiServer::in_memory().unwrap();
+    let put =
+        |gate: bool| {
+            let status = if gate { "True" } else { "False" };
+            let before = server.get(&path("a")).map(|pod| pod["status"]["conditions"].clone());
+            let ready = before
+                .and_then(|all| all.as_array()?.iter().find(|c| c["type"] == "Ready").cloned());
+            let conditions = ready.into_iter().chain([json!({ "type": "gate", "status": status })]);
+            to_pod(&server.apply(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "uid": "a" },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "main" }],
+                "readinessGates": [{ "conditionType": "gate" }] },
+            "status": { "phase": "Running", "conditions": conditions.collect::<Vec<_>>() },
+        })).unwrap())
+        };
+    put(true);
+    let agent = Agent::start(&server, None);
+    let ready =
+        json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
+    agent.outbox.submit(says("a", ready));
+    agent.delivered("a").await;
+    for round in 0..20 {
+        let gate = round % 2 == 1;
+        agent.outbox.api_saw(&put(gate));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let conditions = there(&server, "a").status.clone().unwrap().conditions.unwrap();
+        let ready = conditions.iter().find(|c| c.type_ == "Ready").unwrap();
+        assert_eq!(ready.status == "True", gate, "change {round}");
+    }
+    assert_eq!(agent.outbox.stats().reasserted, 0, "nobody disputes it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_server_does_not_take_over_is_not_sent_for_ever() {
     let server = with(&["a"]);
