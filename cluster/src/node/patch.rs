@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::conditions::{agree, find, stamp};
+use super::conditions::{agree, find, of, stamp};
 use super::desired::NodeFacts;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved};
 use crate::pods::equality::same_amount;
@@ -64,13 +64,7 @@ pub(super) fn status(
     insert_unless_empty(&mut status, "capacity", capacity);
     let allocatable = quantities(&facts.allocatable, has.allocatable.as_ref(), &record.allocatable);
     insert_unless_empty(&mut status, "allocatable", allocatable);
-    let dropped: Vec<_> = record
-        .conditions
-        .iter()
-        .filter(|kind| !claims.conditions.contains(*kind) && find(conditions, kind).is_some())
-        .filter(|kind| find(wanted, kind).is_none())
-        .map(|kind| json!({ "type": kind, "$patch": "delete" }))
-        .collect();
+    let dropped = dropped(&record, wanted, conditions);
     let unrecorded = record.capacity != claims.capacity
         || record.allocatable != claims.allocatable
         || record.conditions != claims.conditions;
@@ -96,14 +90,37 @@ pub(super) fn status(
 }
 
 /// The patch of the conditions alone, for a Node object that another agent owns.
-pub(super) fn conditions(wanted: &[NodeCondition], node: &Node, now: &Time) -> Option<Value> {
-    let status = node.status.as_ref();
-    let has = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    if agree(wanted, has) {
+pub(super) fn conditions(
+    facts: &NodeFacts,
+    wanted: &[NodeCondition],
+    node: &Node,
+    now: &Time,
+) -> Option<Value> {
+    let has = of(node);
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
+    let dropped = dropped(&record, wanted, has);
+    let unrecorded = record.conditions != claims.conditions;
+    if agree(wanted, has) && dropped.is_empty() && !unrecorded {
         return None;
     }
-    let stamped: Vec<_> = stamp(wanted.to_vec(), has, now).iter().map(to_value).collect();
-    Some(json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": stamped } }))
+    let stamped = stamp(wanted.to_vec(), has, now).into_iter().map(|one| to_value(&one));
+    let all: Vec<_> = stamped.chain(dropped).collect();
+    let mut patch =
+        json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": all } });
+    if unrecorded {
+        record.conditions = claims.conditions;
+        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
+    }
+    Some(patch)
+}
+
+/// Takes off the conditions of the record that are not wanted any more.
+fn dropped(record: &ManagedKeys, wanted: &[NodeCondition], has: &[NodeCondition]) -> Vec<Value> {
+    let kinds = record.conditions.iter();
+    kinds
+        .filter(|kind| find(has, kind).is_some() && find(wanted, kind).is_none())
+        .map(|kind| json!({ "type": kind, "$patch": "delete" }))
+        .collect()
 }
 
 /// The differences in fields of the status that this agent owns as a whole.

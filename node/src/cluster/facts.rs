@@ -85,8 +85,7 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
         facts.images.clone_from(&runtime.images);
     }
     facts.conditions = vec![clean(&changing.clean), unprotected(changing.unprotected.as_deref())];
-    let held = changing.held.as_deref();
-    facts.conditions.extend(held.map(|why| condition(SHUTDOWN_HELD, true, "PodsHold", why)));
+    facts.conditions.push(held(changing.held.as_deref()));
     facts
 }
 
@@ -102,6 +101,14 @@ fn clean(clean: &Clean) -> NodeCondition {
         }
     };
     condition(CLEAN_SHUTDOWN, on, reason, message)
+}
+
+/// There whether a pod holds a shutdown or not, so that no earlier agent's stays true.
+fn held(why: Option<&str>) -> NodeCondition {
+    match why {
+        Some(why) => condition(SHUTDOWN_HELD, true, "PodsHold", why),
+        None => condition(SHUTDOWN_HELD, false, "NoPodHolds", "No pod holds a shutdown."),
+    }
 }
 
 fn unprotected(why: Option<&str>) -> NodeCondition {

@@ -217,7 +217,7 @@ impl<'a> NodeWriter<'a> {
                     patch::status(&facts, &wanted, node, &time, heartbeat),
                     patch::metadata(&facts, node),
                 ),
-                false => (patch::conditions(&wanted, node, &time), None),
+                false => (patch::conditions(&facts, &wanted, node, &time), None),
             }
         };
         let is_done =

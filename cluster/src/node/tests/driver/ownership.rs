@@ -124,6 +124,39 @@ async fn a_dispute_with_another_writer_is_carried_on_ever_more_slowly() {
     assert!((1..=8).contains(&writes), "{writes} writes in 5 s");
 }
 
+/// Beside a kubelet, too, and by the next agent.
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_the_facts_drop_is_taken_off_the_node_of_a_kubelet() {
+    for restarts in [false, true] {
+        let server = ApiServer::in_memory().unwrap();
+        apply(&server, json!({ "labels": { "theirs": "1" } }));
+        theirs(
+            &server,
+            &json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }),
+        );
+        let own = super::super::super::conditions::condition("Own", true, "Why", "because");
+        let facts = NodeFacts { conditions: vec![own], ..facts() };
+        let mut agent = Agent::start_with(&server, facts, NodeSettings::beside_kubelet());
+        agent.handle.set_ready(Ok(()));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(condition(&server, "Own")["status"], "True");
+        if restarts {
+            agent.stop.cancel();
+            let facts = super::super::facts();
+            agent = Agent::start_with(&server, facts, NodeSettings::beside_kubelet());
+        } else {
+            agent.facts.send_modify(|facts| facts.conditions.clear());
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(condition(&server, "Own"), Value::Null);
+        assert_eq!(condition(&server, "Ready")["status"], "True");
+        let node = there(&server);
+        assert_eq!(node["metadata"]["labels"], json!({ "theirs": "1" }));
+        assert_eq!(node["status"].get("addresses"), None);
+        drop(agent);
+    }
+}
+
 /// virtual-kubelet: TestUpdateNodeStatus.
 #[tokio::test(start_paused = true)]
 async fn the_status_is_as_it_has_to_be_before_and_after_and_not_written_to_a_node_that_is_gone() {
