@@ -48,6 +48,11 @@ impl WriteAttempt {
         self.not_before.is_none_or(|at| at <= now)
     }
 
+    /// Whether nothing but a dispute with another writer holds it back.
+    pub(super) fn is_disputed(&self, now: Instant) -> bool {
+        !self.is_due(now) && self.failures.failures() == 0
+    }
+
     /// When it may be attempted, if not now.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         self.not_before

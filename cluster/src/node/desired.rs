@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::conditions;
-use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, address_key, is_reserved};
 
 /// Facts about this machine that the Node object shows. Other fields are not touched.
 ///
@@ -26,7 +26,7 @@ pub struct NodeFacts {
     pub taints: Vec<Taint>,
     /// `spec.providerID`, set only when the node is registered.
     pub provider_id: Option<String>,
-    /// `status.addresses`. If there are any, this agent owns the whole list.
+    /// This agent's part of `status.addresses`. If there are none, the list stays as it is.
     pub addresses: Vec<NodeAddress>,
     /// This agent's part of `status.capacity`.
     pub capacity: BTreeMap<String, Quantity>,
@@ -99,6 +99,7 @@ impl NodeFacts {
             capacity: self.capacity.keys().cloned().collect(),
             allocatable: self.allocatable.keys().cloned().collect(),
             conditions: self.conditions.iter().map(|condition| condition.type_.clone()).collect(),
+            addresses: self.addresses.iter().map(address_key).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use serde::{Deserialize, Serialize};
 
 use super::cordon::{CORDONED_BY, TAINTED_BY};
@@ -29,6 +29,13 @@ pub(super) struct ManagedKeys {
     pub(super) allocatable: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) conditions: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) addresses: BTreeSet<String>,
+}
+
+/// An address in the record: it has no key but itself.
+pub(super) fn address_key(address: &NodeAddress) -> String {
+    format!("{}={}", address.type_, address.address)
 }
 
 /// Whether this module writes the annotation itself: it never belongs to the facts.

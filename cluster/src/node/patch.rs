@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::{agree, find, of, stamp};
 use super::desired::NodeFacts;
-use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved};
+use super::managed_keys::{LAST_APPLIED, ManagedKeys, address_key, is_reserved};
 use crate::pods::equality::same_amount;
 
 /// The patch of labels and annotations.
@@ -46,7 +46,7 @@ pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
     Some(json!({ "metadata": metadata }))
 }
 
-/// The patch of the status. With `heartbeat` there always is one; each has all conditions.
+/// The patch of the status, with all conditions. With `heartbeat` there always is one; conditions alone need none.
 pub(super) fn status(
     facts: &NodeFacts,
     wanted: &[NodeCondition],
@@ -56,51 +56,51 @@ pub(super) fn status(
 ) -> Option<Value> {
     let none = NodeStatus::default();
     let has = node.status.as_ref().unwrap_or(&none);
-    let conditions = has.conditions.as_deref().unwrap_or_default();
     let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
 
-    let mut status = differences(facts, has);
+    let mut status = differences(facts, has, &record);
     let capacity = quantities(&facts.capacity, has.capacity.as_ref(), &record.capacity);
     insert_unless_empty(&mut status, "capacity", capacity);
     let allocatable = quantities(&facts.allocatable, has.allocatable.as_ref(), &record.allocatable);
     insert_unless_empty(&mut status, "allocatable", allocatable);
-    let dropped = dropped(&record, wanted, conditions);
+    // Without addresses of its own, the Node object keeps those that it has.
+    let addresses = Some(claims.addresses).filter(|own| !own.is_empty());
+    let addresses = addresses.unwrap_or_else(|| record.addresses.clone());
     let unrecorded = record.capacity != claims.capacity
         || record.allocatable != claims.allocatable
-        || record.conditions != claims.conditions;
-
-    let nothing_new = status.is_empty() && dropped.is_empty() && !unrecorded;
-    if nothing_new && !heartbeat && agree(wanted, conditions) {
+        || record.addresses != addresses;
+    if status.is_empty() && !unrecorded && !heartbeat {
         return None;
     }
     // Sent only with other changes: API servers before 1.35 drop them, so they would always differ.
     if has.declared_features.as_deref().unwrap_or_default() != facts.declared_features {
         status.insert("declaredFeatures".to_owned(), to_value(&facts.declared_features));
     }
-    let stamped = stamp(wanted.to_vec(), conditions, now).into_iter().map(|one| to_value(&one));
-    status.insert("conditions".to_owned(), stamped.chain(dropped).collect());
-    let mut patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": status });
+    let mut patch = conditions(facts, wanted, node, now, true)?;
+    for (field, value) in status {
+        patch["status"][field] = value;
+    }
     if unrecorded {
-        record.capacity = claims.capacity;
-        record.allocatable = claims.allocatable;
-        record.conditions = claims.conditions;
+        (record.capacity, record.allocatable) = (claims.capacity, claims.allocatable);
+        (record.addresses, record.conditions) = (addresses, claims.conditions);
         patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
     }
     Some(patch)
 }
 
-/// The patch of the conditions alone, for a Node object that another agent owns.
+/// The patch of the conditions alone. With `heartbeat` there always is one.
 pub(super) fn conditions(
     facts: &NodeFacts,
     wanted: &[NodeCondition],
     node: &Node,
     now: &Time,
+    heartbeat: bool,
 ) -> Option<Value> {
     let has = of(node);
     let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let dropped = dropped(&record, wanted, has);
     let unrecorded = record.conditions != claims.conditions;
-    if agree(wanted, has) && dropped.is_empty() && !unrecorded {
+    if agree(wanted, has) && dropped.is_empty() && !unrecorded && !heartbeat {
         return None;
     }
     let stamped = stamp(wanted.to_vec(), has, now).into_iter().map(|one| to_value(&one));
@@ -124,11 +124,12 @@ fn dropped(record: &ManagedKeys, wanted: &[NodeCondition], has: &[NodeCondition]
 }
 
 /// The differences in fields of the status that this agent owns as a whole.
-fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
+fn differences(facts: &NodeFacts, has: &NodeStatus, record: &ManagedKeys) -> Map<String, Value> {
     let mut status = Map::new();
-    if !facts.addresses.is_empty() && has.addresses.as_ref() != Some(&facts.addresses) {
+    let there = has.addresses.as_deref().unwrap_or_default();
+    if let Some(addresses) = addresses(&facts.addresses, there, &record.addresses) {
         // Merged by type, a second address of one type would replace the first.
-        let addresses = facts.addresses.iter().map(to_value);
+        let addresses = addresses.into_iter().map(to_value);
         let replace = std::iter::once(json!({ "$patch": "replace" }));
         status.insert("addresses".to_owned(), addresses.chain(replace).collect());
     }
@@ -153,6 +154,24 @@ fn differences(facts: &NodeFacts, has: &NodeStatus) -> Map<String, Value> {
         status.insert("runtimeHandlers".to_owned(), to_value(handlers));
     }
     status
+}
+
+/// The addresses that the Node object should have, if it has others: `ours`, and those that others added, as a cloud's
+/// controller does, in whatever order. Until it is `recorded` which were ours, all were.
+fn addresses<'a>(
+    ours: &'a [NodeAddress],
+    has: &'a [NodeAddress],
+    recorded: &BTreeSet<String>,
+) -> Option<Vec<&'a NodeAddress>> {
+    let by_type = |mut all: Vec<&'a NodeAddress>| {
+        all.sort_by_key(|one| &one.type_);
+        all
+    };
+    let (own, others): (Vec<_>, Vec<_>) = has.iter().partition(|one| ours.contains(one));
+    let was_ours = |one: &&NodeAddress| recorded.is_empty() || recorded.contains(&address_key(one));
+    let (former, theirs): (Vec<_>, Vec<_>) = others.into_iter().partition(was_ours);
+    let is_same = former.is_empty() && by_type(own) == by_type(ours.iter().collect());
+    (!ours.is_empty() && !is_same).then(|| ours.iter().chain(theirs).collect())
 }
 
 /// The changes after which `has` contains all of `ours`, and nothing else of `managed`.

@@ -56,19 +56,23 @@ pub(super) enum Next {
 /// The node's writes, by importance. Each needs its own rights, and fails independently.
 #[derive(Clone, Copy, Debug)]
 enum WriteKind {
+    /// All of the status.
     Status,
+    /// The conditions alone, if nothing else differs, or another writer disputes it.
+    Conditions,
     Cordon,
     /// The taint of a node that goes down.
     OwnTaint,
     Metadata,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// The patches to write.
 #[derive(Debug, Default)]
 struct PlannedPatches {
     status: Option<Value>,
+    conditions: Option<Value>,
     cordon: Option<Value>,
     own_taint: Option<Value>,
     metadata: Option<Value>,
@@ -91,6 +95,7 @@ impl<'a> NodeWriter<'a> {
             told: None,
             registration: WriteAttempt::eager(),
             attempts: [
+                WriteAttempt::eager(),
                 WriteAttempt::eager(),
                 WriteAttempt::eager(),
                 WriteAttempt::eager(),
@@ -127,6 +132,7 @@ impl<'a> NodeWriter<'a> {
         let plan = self.plan(&node, &desired, heartbeat, now);
         for (kind, patch) in [
             (WriteKind::Status, plan.status),
+            (WriteKind::Conditions, plan.conditions),
             (WriteKind::Cordon, plan.cordon),
             (WriteKind::OwnTaint, plan.own_taint),
             (WriteKind::Metadata, plan.metadata),
@@ -136,9 +142,7 @@ impl<'a> NodeWriter<'a> {
             if let Some(patch) = patch {
                 let written = match kind {
                     WriteKind::Metadata => self.core.patch_metadata(patch).await,
-                    WriteKind::Status | WriteKind::Cordon | WriteKind::OwnTaint => {
-                        self.core.patch(kind, &patch).await
-                    }
+                    _ => self.core.patch(kind, &patch).await,
                 };
                 self.note(kind, written, &node, heartbeat).await;
                 return Next::Again;
@@ -208,21 +212,27 @@ impl<'a> NodeWriter<'a> {
         // Where this agent runs the pods itself it rejects new ones, so it needs no taint.
         let own_taint = barrier(Barrier::Taint, wanted_mark.as_ref().filter(|_| !whole));
         let time = Time(core.clock.now());
-        let (status, metadata) = {
+        let (status, conditions, metadata) = {
             // The facts must not be borrowed again in here: a change that waits for this read would
             // deadlock with it.
             let facts = core.facts.borrow();
+            let conditions = patch::conditions(&facts, &wanted, node, &time, heartbeat);
             match whole {
                 true => (
                     patch::status(&facts, &wanted, node, &time, heartbeat),
+                    conditions,
                     patch::metadata(&facts, node),
                 ),
-                false => (patch::conditions(&facts, &wanted, node, &time), None),
+                false => (None, conditions, None),
             }
         };
+        // A status has the conditions too. A dispute over the rest of it does not hold them back.
+        let disputed = self.attempts[WriteKind::Status as usize].is_disputed(now);
+        let conditions = conditions.filter(|_| status.is_none() || disputed);
         let is_done =
             |kind: WriteKind, patch: &Option<Value>| patch.is_none() || self.refused[kind as usize];
-        if status.is_none()
+        if (status.is_none() || disputed)
+            && conditions.is_none()
             && is_done(WriteKind::Cordon, &cordon)
             && is_done(WriteKind::OwnTaint, &own_taint)
         {
@@ -230,6 +240,7 @@ impl<'a> NodeWriter<'a> {
         }
         let mut plan = PlannedPatches::default();
         plan.status = self.due(WriteKind::Status, status, now, &mut plan.wake);
+        plan.conditions = self.due(WriteKind::Conditions, conditions, now, &mut plan.wake);
         plan.cordon = self.due(WriteKind::Cordon, cordon, now, &mut plan.wake);
         plan.own_taint = self.due(WriteKind::OwnTaint, own_taint, now, &mut plan.wake);
         plan.metadata = self.due(WriteKind::Metadata, metadata, now, &mut plan.wake);
@@ -269,7 +280,7 @@ impl<'a> NodeWriter<'a> {
                 }
                 core.server.offer(node, Some(before));
                 core.note_written(kind);
-                if matches!(kind, WriteKind::Status) {
+                if matches!(kind, WriteKind::Status | WriteKind::Conditions) {
                     self.reported = Some(now);
                 }
             }
@@ -329,7 +340,7 @@ impl Core {
         };
         let patch = Patch::Strategic(patch);
         match kind {
-            WriteKind::Status => {
+            WriteKind::Status | WriteKind::Conditions => {
                 self.bounded(self.api.patch_status(&self.name, &params, &patch)).await
             }
             _ => self.bounded(self.api.patch(&self.name, &params, &patch)).await,
@@ -419,7 +430,7 @@ impl Core {
 
     fn note_written(&self, kind: WriteKind) {
         self.state.send_modify(|state| match kind {
-            WriteKind::Status => {
+            WriteKind::Status | WriteKind::Conditions => {
                 state.outage = None;
                 state.status_writes += 1;
             }
@@ -431,7 +442,9 @@ impl Core {
     fn note_failed(&self, kind: WriteKind, fault: &Fault) {
         let refused = fault.is_for_good();
         self.state.send_modify(|state| match kind {
-            WriteKind::Status => state.outage = Some(fault.to_string().into()),
+            WriteKind::Status | WriteKind::Conditions => {
+                state.outage = Some(fault.to_string().into());
+            }
             _ if refused => state.refused = Some(fault.to_string().into()),
             _ => {}
         });
@@ -452,7 +465,7 @@ fn is_kept(node: &Node, boot: &str) -> bool {
 impl WriteKind {
     fn failed(self) -> &'static str {
         match self {
-            Self::Status => "the node's status could not be written",
+            Self::Status | Self::Conditions => "the node's status could not be written",
             Self::Cordon => "the node's cordon could not be changed",
             Self::OwnTaint => {
                 "the node could not be tainted, so DaemonSets may start pods while it goes down"
@@ -463,7 +476,7 @@ impl WriteKind {
 
     fn done(self) -> &'static str {
         match self {
-            Self::Status => "the node's status is written",
+            Self::Status | Self::Conditions => "the node's status is written",
             Self::Cordon => "the node's cordon is changed",
             Self::OwnTaint => "the node's own taint is changed",
             Self::Metadata => "the node's labels and annotations are written",

@@ -124,6 +124,49 @@ async fn a_dispute_with_another_writer_is_carried_on_ever_more_slowly() {
     assert!((1..=8).contains(&writes), "{writes} writes in 5 s");
 }
 
+fn addresses(all: &[(&str, &str)]) -> Value {
+    let all = all.iter().map(|(kind, address)| json!({ "type": kind, "address": address }));
+    json!({ "status": { "addresses": all.collect::<Vec<_>>() } })
+}
+
+/// A cloud's controller writes all addresses of the instance every five minutes: pkg/kubelet/nodestatus/setters.go.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_a_cloud_adds_stay_and_those_that_were_ours_go() {
+    let (server, agent) = ready().await;
+    let all = [("Hostname", "n1"), ("InternalIP", "10.0.0.1"), ("ExternalIP", "203.0.113.1")];
+    theirs(&server, &addresses(&all));
+    let before = server.count("patch", "nodes/status");
+    sleep(Duration::from_secs(60)).await;
+    let kept = there(&server)["status"]["addresses"].clone();
+    assert_eq!(kept.as_array().unwrap().len(), 3, "{kept}");
+    assert_eq!(server.count("patch", "nodes/status"), before);
+    agent.facts.send_modify(|facts| facts.addresses[0].address = "10.0.0.2".into());
+    sleep(Duration::from_secs(1)).await;
+    let addresses = there(&server)["status"]["addresses"].clone();
+    let is = [("InternalIP", "10.0.0.2"), ("Hostname", "n1"), ("ExternalIP", "203.0.113.1")];
+    assert_eq!(addresses, json!(is.map(|(kind, ip)| json!({ "type": kind, "address": ip }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispute_over_one_field_does_not_delay_the_conditions() {
+    let (server, _agent) = ready().await;
+    sleep(Duration::from_secs(1)).await;
+    for _ in 0..1500 {
+        theirs(&server, &addresses(&[("ExternalIP", "203.0.113.1")]));
+        sleep(Duration::from_secs(1)).await;
+    }
+    let unknown = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
+    theirs(&server, &json!({ "status": { "conditions": [unknown] } }));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(ready_is(&server).0, "True");
+    let internal = |one: &Value| one["type"] == "InternalIP";
+    let addresses = there(&server)["status"]["addresses"].clone();
+    assert!(
+        !addresses.as_array().unwrap().iter().any(internal),
+        "the dispute goes on: {addresses}"
+    );
+}
+
 /// Beside a kubelet, too, and by the next agent.
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_the_facts_drop_is_taken_off_the_node_of_a_kubelet() {
