@@ -29,9 +29,9 @@ pub(crate) struct RequestLimits {
 /// Whether a request may wait behind others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// Statuses of pods and of the node, its lease, deletions and evictions of pods.
+    /// Statuses of pods and of the node, its lease, deletions and evictions of pods, its list of pods, the server's version.
     Urgent,
-    /// Everything else: reads, watches, tokens.
+    /// Everything else: other reads and watches, tokens.
     Ordinary,
     /// Events. A hundred pods that stop cause as many, which would delay their other requests.
     Late,
@@ -60,7 +60,8 @@ struct Waiting<'a> {
 /// The urgency of a request, by its method and path.
 pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
     let urgent = match *method {
-        Method::GET => false,
+        // The probe, and the list and the watch of the node's pods: whoever waits for one takes its delay for an outage.
+        Method::GET => matches!(path, "/version" | "/api/v1/pods"),
         Method::DELETE => is_core(path, "pods", None),
         Method::POST => is_core(path, "pods", Some("eviction")) || is_lease(path),
         _ => {

@@ -7,6 +7,8 @@ fn what_the_nodes_state_depends_on_is_urgent_and_nothing_else() {
         (Method::PUT, "/api/v1/namespaces/shop/pods/web-0/status"),
         (Method::DELETE, "/api/v1/namespaces/shop/pods/web-0"),
         (Method::POST, "/api/v1/namespaces/shop/pods/web-0/eviction"),
+        (Method::GET, "/version"),
+        (Method::GET, "/api/v1/pods"),
         (Method::PATCH, "/api/v1/nodes/n1/status"),
         (Method::PATCH, "/api/v1/nodes/n1"),
         (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"),
@@ -16,7 +18,7 @@ fn what_the_nodes_state_depends_on_is_urgent_and_nothing_else() {
         assert_eq!(urgency(&method, path), Urgency::Urgent, "{method} {path}");
     }
     let ordinary = [
-        (Method::GET, "/api/v1/pods"),
+        (Method::GET, "/api/v1/nodes"),
         (Method::GET, "/api/v1/namespaces/shop/pods/web-0/status"),
         (Method::GET, "/api/v1/namespaces/shop/secrets/key"),
         (Method::POST, "/api/v1/namespaces/shop/pods"),
