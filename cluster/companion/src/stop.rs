@@ -35,6 +35,7 @@ use super::unused_volumes::UnusedVolumes;
 mod asking;
 mod consent;
 mod directly;
+mod exit_codes;
 mod plan;
 mod request;
 mod responders;
@@ -46,8 +47,6 @@ pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests that stop pods, each with a connection of its own: enough for a whole group on
 /// most nodes. While a kubelet stops the first pods of a group, requests for the others are delayed.
 const MAX_CONCURRENT_STOPS: usize = 100;
-/// With this much left of its grace period a container was not killed: the API takes whole seconds.
-const NOT_KILLED: Duration = Duration::from_secs(2);
 /// How long after the API server has accepted a pod's end, or has begun to list its pods anew, a kubelet may take to learn
 /// of that end, and starts nothing then.
 pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
@@ -182,14 +181,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 never = self.hear_end(uid, &request) => match never {},
             }
         }
+        let ended_at = Instant::now();
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
-        let mut containers = facts::stopped(&before, &after);
-        // While the node goes down, if SIGKILL was not due yet, the next group must not wait for exit codes.
-        let is_urgent = self.is_going_down() && self.ended_early(&after, &grace);
-        if containers.len() < before.len() && !is_urgent {
-            containers.extend(self.exits(&runtime_uid, &before, &containers).await);
-        }
-        let mut stopped = PodStopped::at(Instant::now(), containers);
+        let containers = self.how_they_ended(&after, &runtime_uid, &before, &grace).await;
+        let mut stopped = PodStopped::at(ended_at, containers);
         stopped.signalled_at = request.now().signalled_at().filter(|_| !before.is_empty());
         stopped.afterwards = request.afterwards.clone();
         stopped.remark = request.into_remark();
@@ -293,27 +288,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
         // Until now it may have.
         self.runs_nothing(runtime_uid).await
-    }
-
-    /// Whether so much of the pod's grace period is left that no container was killed because of it.
-    fn ended_early(&self, pod: &Pod, grace: &Grace) -> bool {
-        let now = Instant::now();
-        let ends = self.deletion_ends(pod).unwrap_or(now + grace.remaining());
-        ends.min(now + grace.remaining()) >= now + NOT_KILLED
-    }
-
-    /// The exits that the API server does not know yet, from the container runtime.
-    async fn exits(
-        &self,
-        runtime_uid: &PodUid,
-        before: &[Arc<str>],
-        known: &[StoppedContainer],
-    ) -> Vec<StoppedContainer> {
-        let is_new = |one: &StoppedContainer| {
-            before.contains(&one.name) && known.iter().all(|other| other.name != one.name)
-        };
-        let seen = self.node.exits(runtime_uid).await.unwrap_or_default();
-        seen.into_iter().filter(is_new).collect()
     }
 
     /// Whether the container runtime says that nothing of the pod runs now.

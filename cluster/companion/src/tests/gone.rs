@@ -57,7 +57,7 @@ async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nearly_over() {
     for (is_going_down, takes, wanted) in
-        [(true, 2, (2, false)), (true, 600, (35, true)), (false, 2, (7, false))]
+        [(true, 2, (2, false)), (true, 600, (30, true)), (false, 2, (7, false))]
     {
         let (world, core) = World::new([pod("web", json!({}))]).await;
         if is_going_down {
@@ -68,6 +68,19 @@ async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nea
         world.state().takes = secs(takes);
         let (took, stopped) = stop(&core, "web", 30).await;
         assert_eq!((took, stopped.unwrap().forced()), wanted);
+    }
+}
+
+/// The kernel reports the exit, and the container runtime has not handled it yet.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_outlives_its_grace_did_not_exit_by_itself_if_nobody_says_how_it_ended() {
+    for (takes, forced) in [(2, false), (600, true)] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_going_down();
+        world.set_api_away(true);
+        world.state().takes = secs(takes);
+        let stopped = stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!(stopped.forced(), forced, "{stopped:?}");
     }
 }
 
