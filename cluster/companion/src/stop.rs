@@ -40,6 +40,7 @@ mod plan;
 mod request;
 mod responders;
 
+use request::StopProgress;
 pub(crate) use request::StopRequest;
 
 /// The wait between two checks of the mounts.
@@ -181,11 +182,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 never = self.hear_end(uid, &request) => match never {},
             }
         }
-        let ended_at = Instant::now();
+        let (ended_at, has_hooks) = (Instant::now(), facts::has_pre_stop(&pod));
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
         let containers = self.how_they_ended(&after, &runtime_uid, &before, &grace).await;
         let mut stopped = PodStopped::at(ended_at, containers);
-        stopped.signalled_at = request.now().signalled_at().filter(|_| !before.is_empty());
+        stopped.signalled_at = request.now().signalled_at(has_hooks).filter(|_| !before.is_empty());
         stopped.afterwards = request.afterwards.clone();
         stopped.remark = request.into_remark();
         Ok(stopped)
@@ -257,7 +258,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when they were
     /// asked to end. A container runtime that stops many sandboxes reports them seconds later.
     async fn exited(&self, runtime_uid: &PodUid, request: &StopRequest) {
-        request.until(|asked| asked.signalled_at().is_some()).await;
+        request.until(StopProgress::is_asked).await;
         let mut snapshots = self.poller.subscribe();
         while self.is_going_down() {
             let mut ends = self.node.ends(runtime_uid);
@@ -465,7 +466,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         self.known.stopped(pod.uid());
         if self.is_going_down() {
             let afterwards = request.afterwards.clone();
-            let is_known = request.now().is_told;
+            let is_known = request.now().told.is_some();
             self.restart_guard.add(
                 runtime_uid.clone(),
                 pod.pod_ref().clone(),

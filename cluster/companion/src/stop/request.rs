@@ -34,8 +34,8 @@ pub(crate) struct StopRequest {
 pub(super) struct StopProgress {
     /// When the API server accepted a request.
     pub(super) accepted: Option<Instant>,
-    /// Whether the API server has told the pod's end to those that watch its pods, as the kubelet does.
-    pub(super) is_told: bool,
+    /// When the API server told the pod's end to those that watch its pods, as the kubelet does.
+    pub(super) told: Option<Instant>,
     /// When the API server was first asked to delete the pod, whatever else may object.
     pub(super) deleting: Option<Instant>,
     /// When the container runtime was first asked to stop the containers.
@@ -61,12 +61,19 @@ impl StopProgress {
     /// Whether the kubelet can be relied on to learn of the pod's end. One that runs hooks may have learnt of it as soon as
     /// it is accepted; of any other it has to have been told, before it sees an exit and starts the container again.
     pub(super) fn reaches_kubelet(&self, has_hooks: bool) -> bool {
-        self.is_told || (has_hooks && self.accepted.is_some())
+        self.told.is_some() || (has_hooks && self.accepted.is_some())
     }
 
-    /// When the containers were first asked to stop, as far as that can be known here.
-    pub(super) fn signalled_at(&self) -> Option<Instant> {
-        self.accepted.into_iter().chain(self.stopping).min()
+    /// Whether anyone was asked to stop the containers.
+    pub(super) fn is_asked(&self) -> bool {
+        self.accepted.is_some() || self.stopping.is_some()
+    }
+
+    /// When the containers were first asked to stop, as far as that can be known here. A kubelet runs their hooks before,
+    /// which the grace period includes; it may begin as soon as the request is accepted.
+    pub(super) fn signalled_at(&self, has_hooks: bool) -> Option<Instant> {
+        let by_kubelet = self.told.filter(|_| !has_hooks).or(self.accepted);
+        by_kubelet.into_iter().chain(self.stopping).min()
     }
 }
 
@@ -93,7 +100,7 @@ impl StopRequest {
 
     /// Records that the API server has told the pod's end.
     pub(super) fn told(&self) {
-        self.asked.send_modify(|asked| asked.is_told = true);
+        self.first(|asked| &mut asked.told);
     }
 
     /// Records that the API server is asked to delete the pod. The first time counts.

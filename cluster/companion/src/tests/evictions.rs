@@ -283,6 +283,23 @@ async fn containers_are_stopped_when_the_api_server_tells_the_end_and_not_before
     }
 }
 
+/// A pod without hooks gets no signal before the kubelet has learnt of its end.
+#[tokio::test(start_paused = true)]
+async fn the_stop_signal_is_not_told_as_of_the_request_that_was_accepted() {
+    let hook =
+        json!({"containers": [{"name": "a", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}]});
+    for (more, wanted) in [(json!({}), 4), (json!({"spec": hook}), 0)] {
+        let (world, core) = World::new([pod("web", more)]).await;
+        world.set_budgets(json!([]));
+        world.state().tells_end_after = secs(4);
+        world.state().kernel_tells = true;
+        world.set_going_down();
+        let begun = Instant::now();
+        let stopped = stop(&core, "web", 30).await.1.unwrap();
+        assert_eq!((stopped.signalled_at.unwrap() - begun).as_secs(), wanted);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_learns_late_of_a_pods_end_does_not_start_it_again() {
     for (answer, lag) in [(0, 0), (5, 0), (0, 5), (4, 4)] {
