@@ -40,6 +40,7 @@ pub struct Shutdown {
     trigger: Trigger,
     refused_signals: RefusedSignals,
     kubelet_inspector: Option<Look>,
+    awaits_api_server: AwaitsApiServer,
     handle: ShutdownHandle,
 }
 
@@ -55,6 +56,7 @@ pub struct ShutdownHandle {
 }
 
 type EndPods = Box<dyn Fn(Option<WayDown>) -> BoxFuture<'static, ()> + Send + Sync>;
+type AwaitsApiServer = Box<dyn Fn() -> bool + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The shutdown of a node, once the plug-in has joined it.
@@ -72,6 +74,7 @@ struct Joined<R: Runtime> {
     drain: OperatorDrain,
     offered: OnceLock<Offered>,
     kubelet: LastKubeletLook,
+    awaits_api_server: AwaitsApiServer,
 }
 
 /// What other plug-ins offer to a shutdown, known when all have joined.
@@ -121,6 +124,7 @@ impl Shutdown {
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
             kubelet_inspector: None,
+            awaits_api_server: Box::new(|| false),
             handle: ShutdownHandle {
                 inhibitor,
                 policy,
@@ -173,6 +177,14 @@ impl Shutdown {
     #[must_use]
     pub fn refused_signals(mut self, refused: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.refused_signals = Box::new(refused);
+        self
+    }
+
+    /// Sets the function that returns whether a shutdown would wait for an API server that cannot be used, and the pods
+    /// not terminate meanwhile. By default that is never so.
+    #[must_use]
+    pub fn awaits_api_server(mut self, awaits: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.awaits_api_server = Box::new(awaits);
         self
     }
 
@@ -282,6 +294,7 @@ impl Shutdown {
             drain,
             offered: OnceLock::new(),
             kubelet: LastKubeletLook::new(self.kubelet_inspector, role(&core)),
+            awaits_api_server: self.awaits_api_server,
             core,
         };
         (joined, carried)

@@ -202,6 +202,24 @@ mod with_shutdown {
         login.modify(|state| state.lock = LockState::Waiting { why: "logind is away".into() });
         assert_eq!(verdict().await.reason, ProtectionReason::LockNotHeld);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_companion_that_would_wait_for_its_api_server_protects_no_pod_meanwhile() {
+        let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
+        let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
+        let is_away = watch::Sender::new(false);
+        let seen = is_away.subscribe();
+        let shutdown = Shutdown::new(Arc::new(login), policy, state.path())
+            .awaits_api_server(move || *seen.borrow());
+        let node = runs(|list| list.admits_all(true).plugin(shutdown)).await;
+        let verdict = || node.status().protection.unwrap();
+        assert_eq!(verdict().state, ProtectionState::Protected);
+        is_away.send_replace(true);
+        let told = verdict();
+        assert_eq!(told.state, ProtectionState::Unprotected, "{told:?}");
+        assert!(told.text.contains("waits for the API server"), "{told:?}");
+        assert!(node.metrics().contains("\nwinddown_protected 0\n"));
+    }
 }
 
 #[cfg(feature = "preemption")]

@@ -73,6 +73,11 @@ impl<A, N> StopCore<A, N> {
         };
         Some(format!("{trouble}; {then}"))
     }
+
+    /// Whether a shutdown now would wait for an API server that cannot be used.
+    pub(super) fn awaits_api_server(&self) -> bool {
+        self.config.without_api == WithoutApi::Wait && self.trouble().is_some()
+    }
 }
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {

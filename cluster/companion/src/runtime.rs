@@ -51,6 +51,12 @@ impl<N> KubeletRuntime<N> {
     pub fn trouble(&self) -> Option<String> {
         self.core.trouble()
     }
+
+    /// Whether a shutdown now would wait for an API server that cannot be used ([`WithoutApi::Wait`](crate::WithoutApi)),
+    /// and only the pods of manifests would be stopped meanwhile.
+    pub fn awaits_api_server(&self) -> bool {
+        self.core.awaits_api_server()
+    }
 }
 
 impl<N> std::fmt::Debug for KubeletRuntime<N> {

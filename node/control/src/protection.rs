@@ -25,6 +25,8 @@ pub struct ProtectionFacts {
     pub delay: Option<Duration>,
     /// Whether the agent rehearses: its lock is not the login manager's.
     pub is_rehearsal: bool,
+    /// Whether the agent would wait for an API server that it cannot use before it ends a pod.
+    pub awaits_api_server: bool,
     /// The node's kubelet.
     pub kubelet: KubeletFacts,
 }
@@ -99,7 +101,8 @@ fn state_of(reason: ProtectionReason) -> ProtectionState {
         | Why::None
         | Why::KubeletDisabled
         | Why::KubeletDelayTooShort
-        | Why::KubeletLockNotHeld => ProtectionState::Unprotected,
+        | Why::KubeletLockNotHeld
+        | Why::ApiServerAwaited => ProtectionState::Unprotected,
         Why::AgentUnknown
         | Why::LockUnknown
         | Why::DelayUnknown
@@ -142,6 +145,9 @@ impl ProtectionFacts {
         match self.kubelet.presence {
             Some(KubeletPresence::Absent | KubeletPresence::Enabled) => ProtectionReason::NoKubelet,
             _ if self.kubelet_ends_too() => ProtectionReason::KubeletTerminatesToo,
+            Some(KubeletPresence::Runs) | None if self.awaits_api_server => {
+                ProtectionReason::ApiServerAwaited
+            }
             Some(KubeletPresence::Runs) | None => self.reason_of_agent(),
         }
     }

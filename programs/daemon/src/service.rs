@@ -298,11 +298,14 @@ impl Service {
         let notices = notices::listen(&config, &wall, &boot, &identity.boot_id, &stop);
         let logind = Arc::clone(&inhibitor);
         let volatile = config.access.control_socket.parent().map(PathBuf::from);
+        let runtime = Arc::new(runs.runtime);
+        let kubelet = Arc::clone(&runtime);
         let plugin = configured
             .shutdown(Arc::clone(&inhibitor))
             .notices(notices.clone())
             .volatile_directory(volatile.clone())
             .kubelet_inspector(host::look_at_kubelet(&options.root))
+            .awaits_api_server(move || kubelet.awaits_api_server())
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
@@ -310,7 +313,7 @@ impl Service {
             let log = companion::log_going_down(shutdown.progress(), shutdown.lock(), going_down);
             critical::spawn("a shutdown's progress", log);
         }
-        let node = Node::builder(Arc::new(runs.runtime))
+        let node = Node::builder(runtime)
             .settings(configured.settings())
             .state_directory(cluster::volatile(&config))
             .runtime_health(ConfiguredRuntime::health)

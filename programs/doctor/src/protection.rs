@@ -88,6 +88,8 @@ impl Facts {
             Mode::Standalone | Mode::Cluster => AgentRole::Runtime,
         };
         let status = self.agent.known();
+        // What only the agent knows is as its own verdict says.
+        let told = status.and_then(|status| status.protection.as_ref()).map(|told| told.reason);
         ProtectionFacts {
             role,
             agent_runs: self.agent_runs(),
@@ -97,9 +99,8 @@ impl Facts {
                 false => Duration::ZERO,
             },
             delay: self.delay(),
-            is_rehearsal: status
-                .and_then(|status| status.protection.as_ref())
-                .is_some_and(|protection| protection.reason == ProtectionReason::Rehearsal),
+            is_rehearsal: told == Some(ProtectionReason::Rehearsal),
+            awaits_api_server: told == Some(ProtectionReason::ApiServerAwaited),
             kubelet: of_kubelet(&self.kubelet, &self.bus.login),
         }
     }

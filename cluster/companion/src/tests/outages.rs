@@ -312,9 +312,12 @@ async fn without_the_api_a_node_that_stays_up_waits_for_it_and_so_does_one_that_
         if going_down {
             world.set_going_down();
         }
+        let asked = Arc::clone(&core);
+        assert!(!asked.awaits_api_server(), "it has answered so far");
         let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
         sleep(secs(30)).await;
         assert!(!stopping.is_finished());
+        assert_eq!(asked.awaits_api_server(), choice == WithoutApi::Wait);
         world.set_api_away(false);
         let took = stopping.await.unwrap().0;
         assert!((30..=36).contains(&took), "{took}");

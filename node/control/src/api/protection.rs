@@ -93,6 +93,8 @@ pub enum ProtectionReason {
     KubeletDelayTooShort,
     /// The kubelet, which is alone, holds no shutdown lock.
     KubeletLockNotHeld,
+    /// The agent would wait for an API server that it cannot use (`companionWithoutApi: wait`).
+    ApiServerAwaited,
     /// The agent could not be asked.
     AgentUnknown,
     /// The login manager could not be asked.

@@ -40,6 +40,9 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         Why::KubeletLockNotHeld => {
             "a shutdown of this node kills its pods: the kubelet holds no shutdown lock"
         }
+        Why::ApiServerAwaited => {
+            "a shutdown kills the kubelet's pods: this agent waits for the API server, which it cannot use"
+        }
         Why::AgentUnknown => "whether the pods are protected is not known: the agent was not asked",
         Why::LockUnknown => {
             "whether a shutdown waits for the pods is not known: nothing lists the locks"
@@ -63,6 +66,9 @@ pub(super) fn next(reason: Why) -> &'static str {
         Why::Rehearsal => "an agent that is to protect the node needs logind, not a stand-in",
         Why::NotACompanion => {
             "`winddown doctor` has each step by which it terminates the kubelet's pods"
+        }
+        Why::ApiServerAwaited => {
+            "`winddown doctor` says why it cannot; without `companionWithoutApi: wait` the agent stops the containers itself"
         }
         _ => "`winddown doctor` says why, and what to do",
     }

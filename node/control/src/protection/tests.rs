@@ -13,6 +13,7 @@ fn alone() -> ProtectionFacts {
         agent_wants: LONG,
         delay: Some(LONG),
         is_rehearsal: false,
+        awaits_api_server: false,
         kubelet: seen(KubeletPresence::Absent, Duration::ZERO, false),
     }
 }
@@ -73,13 +74,14 @@ fn all() -> Vec<ProtectionFacts> {
     each(&mut all, &kubelets, |facts, kubelet| facts.kubelet.presence = kubelet);
     each(&mut all, &times, |facts, wants| facts.kubelet.wants = wants);
     each(&mut all, &seen, |facts, lock| facts.kubelet.lock = lock);
+    each(&mut all, &[false, true], |facts, awaits| facts.awaits_api_server = awaits);
     all
 }
 
 #[test]
 fn of_all_combinations_only_those_are_protected_whose_pods_somebody_ends_with_a_lock_and_time() {
     let all = all();
-    assert_eq!(all.len(), 3 * 3 * 3 * 2 * 4 * 4 * 4 * 3);
+    assert_eq!(all.len(), 3 * 3 * 3 * 2 * 4 * 4 * 4 * 3 * 2);
     for facts in &all {
         let verdict = protection(facts);
         let lock_and_time = |lock, wants: Option<Duration>| {
@@ -96,7 +98,8 @@ fn of_all_combinations_only_those_are_protected_whose_pods_somebody_ends_with_a_
             AgentRole::Companion => {
                 let might_be_there = matches!(presence, Some(KubeletPresence::Runs) | None);
                 let ends_too = facts.kubelet.wants > Some(Duration::ZERO);
-                agent_ends && might_be_there && facts.kubelet.lock != Some(true) && !ends_too
+                let can_end = agent_ends && !facts.awaits_api_server;
+                can_end && might_be_there && facts.kubelet.lock != Some(true) && !ends_too
             }
         };
         assert_eq!(verdict.state == ProtectionState::Protected, expected, "{facts:?}\n{verdict:?}");
@@ -150,6 +153,7 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
     let impatient = |facts| ProtectionFacts { delay: Some(SHORT), ..facts };
     let down = |facts| ProtectionFacts { agent_runs: Some(false), ..facts };
     let rehearsal = ProtectionFacts { is_rehearsal: true, ..alone() };
+    let awaits = |facts| ProtectionFacts { awaits_api_server: true, ..facts };
     let switched_off = ProtectionFacts { agent_wants: off, ..alone() };
     let cases = [
         (alone(), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),
@@ -197,6 +201,9 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
             TerminatedBy::Companion,
             Some(32.0),
         ),
+        (awaits(companion()), Why::ApiServerAwaited, TerminatedBy::None, Some(0.0)),
+        (awaits(impatient(companion())), Why::ApiServerAwaited, TerminatedBy::None, Some(0.0)),
+        (awaits(down(companion())), Why::NoAgent, TerminatedBy::None, Some(0.0)),
         (down(companion()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
         (down(alone()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
         (rehearsal, Why::Rehearsal, TerminatedBy::None, Some(0.0)),

@@ -65,6 +65,11 @@ impl ConfiguredRuntime {
             Self::Kubelet(kubelet) => kubelet.trouble().map_or(Ok(()), Err),
         }
     }
+
+    /// Whether a shutdown now would wait for an API server that cannot be used.
+    pub fn awaits_api_server(&self) -> bool {
+        matches!(self, Self::Kubelet(kubelet) if kubelet.awaits_api_server())
+    }
 }
 
 impl Runtime for ConfiguredRuntime {

@@ -479,7 +479,10 @@ pub(crate) fn is_going_down(status: &Status) -> bool {
 /// Whether nothing ends the pods, on whatever way the node goes down. Where only the lock is missing, the unit's stop
 /// still ends them.
 fn is_without_any_end(reason: ProtectionReason) -> bool {
-    matches!(reason, ProtectionReason::NoAgent | ProtectionReason::Disabled)
+    matches!(
+        reason,
+        ProtectionReason::NoAgent | ProtectionReason::Disabled | ProtectionReason::ApiServerAwaited
+    )
 }
 
 fn said_of_lock(status: &Status) -> String {
