@@ -316,6 +316,8 @@ pub struct PodStopped {
     pub stopped_at: Option<Instant>,
     /// The containers that were running when the stop began.
     pub containers: Vec<StoppedContainer>,
+    /// Whether it is known that none was: the pod was starting, or waited to be restarted.
+    pub nothing_ran: bool,
     /// A remark for people on how it was stopped: `its disruption budget refused for 6.5 s`.
     pub remark: Option<Arc<str>>,
     /// Takes a remark on what became of it since: `the kubelet started it again, and it was stopped again`.
@@ -326,6 +328,11 @@ impl PodStopped {
     /// These containers were running, and the last was gone at `stopped_at`.
     pub fn at(stopped_at: Instant, containers: Vec<StoppedContainer>) -> Self {
         Self { stopped_at: Some(stopped_at), containers, ..Self::default() }
+    }
+
+    /// No container was running.
+    pub fn of_nothing() -> Self {
+        Self { nothing_ran: true, ..Self::default() }
     }
 
     /// Whether any container had to be killed because its grace period ran out.

@@ -392,6 +392,11 @@ fn remaining(pod: &PodReport) -> Option<DrainEvent> {
             Some(DrainEvent::PodStillRunning { namespace, name, message })
         }
         PodEnd::NotDrainable => Some(DrainEvent::PodNotDrained { namespace, name, message }),
-        PodEnd::Exited | PodEnd::Killed | PodEnd::Gone | PodEnd::Spared | PodEnd::Survives => None,
+        PodEnd::Exited
+        | PodEnd::NotRunning
+        | PodEnd::Killed
+        | PodEnd::Gone
+        | PodEnd::Spared
+        | PodEnd::Survives => None,
     }
 }

@@ -265,7 +265,7 @@ impl Runtime for CriRuntime {
                 let _in_flight = self.context.cleaning.hold();
                 stopping::stop(&self.context, &entry, pod, grace).await
             }
-            None => Ok(PodStopped::default()),
+            None => Ok(PodStopped::of_nothing()),
         }
     }
 

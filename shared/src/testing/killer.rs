@@ -29,6 +29,7 @@ struct KillerState {
     more_known: watch::Sender<u64>,
     takes: HashMap<PodUid, Duration>,
     stuck: HashMap<PodUid, Duration>,
+    idle: HashSet<PodUid>,
     refused: HashSet<PodUid>,
     mounted: HashMap<PodUid, (Vec<String>, Option<Instant>)>,
     lame_duck: Vec<(GateReason, bool, Instant)>,
@@ -82,6 +83,11 @@ impl FakeKiller {
     /// Sets how long the pod needs after SIGTERM. It is killed if its grace period is shorter.
     pub fn takes(&self, uid: &PodUid, time: Duration) {
         self.0.lock().takes.insert(uid.clone(), time);
+    }
+
+    /// Makes nothing of the pod run when it is asked to stop.
+    pub fn runs_nothing(&self, uid: &PodUid) {
+        self.0.lock().idle.insert(uid.clone());
     }
 
     /// Makes the pod ignore its grace period and stop only after this time, as with a hung runtime.
@@ -166,6 +172,9 @@ impl PodKiller for FakeKiller {
         }
         self.0.lock().active.retain(|p| p.uid() != pod.uid());
         self.0.lock().runtime_only.retain(|p| p.uid != *pod.uid());
+        if self.0.lock().idle.contains(pod.uid()) {
+            return Ok(Arc::new(PodStopped::of_nothing()));
+        }
         Ok(Arc::new(PodStopped {
             signalled_at: Some(at),
             stopped_at: Some(done),

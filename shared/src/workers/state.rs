@@ -482,5 +482,5 @@ fn ending_wait(record: &Record, grace: Duration, began: bool, tightened: bool) -
 }
 
 fn nothing_ran() -> KillWait {
-    KillWait::Done(Arc::default())
+    KillWait::Done(Arc::new(PodStopped::of_nothing()))
 }

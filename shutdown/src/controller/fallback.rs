@@ -88,8 +88,7 @@ impl<K: EndingPods> ShutdownController<K> {
         let kill = AssertUnwindSafe(self.parts.killer.kill_pod(pod, request)).catch_unwind();
         match kill.await {
             Ok(Ok(stopped)) => {
-                let end = if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited };
-                Ok((end, stopped.stopped_at.unwrap_or_else(Instant::now)))
+                Ok((PodEnd::of(&stopped), stopped.stopped_at.unwrap_or_else(Instant::now)))
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(panic) => {

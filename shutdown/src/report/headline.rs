@@ -59,7 +59,7 @@ struct Tally {
     /// When the run was over, as a clause.
     when_over: &'static str,
     pods_unknown: bool,
-    /// All pods but those that survived or stay.
+    /// All pods but those that survived, stay or did not run.
     total: usize,
     killed: usize,
     ended: usize,
@@ -69,6 +69,7 @@ struct Tally {
     spared: usize,
     survived: usize,
     stay: usize,
+    idle: usize,
     /// How long the run took.
     took: String,
     /// The same, and the time that it had.
@@ -175,7 +176,11 @@ impl ShutdownReport {
     /// Decides the exit code of `winddown report --check`.
     pub fn is_graceful(&self) -> bool {
         let by_itself = |end| match end {
-            PodEnd::Exited | PodEnd::Survives | PodEnd::NotDrainable | PodEnd::Spared => true,
+            PodEnd::Exited
+            | PodEnd::NotRunning
+            | PodEnd::Survives
+            | PodEnd::NotDrainable
+            | PodEnd::Spared => true,
             PodEnd::Killed | PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Gone => false,
         };
         match self.outcome {
@@ -205,7 +210,7 @@ impl Tally {
     fn of(report: &ShutdownReport) -> Self {
         let (survived, stay) = (report.count(PodEnd::Survives), report.count(PodEnd::NotDrainable));
         let (killed, left) = (report.count(PodEnd::Killed), report.count(PodEnd::StillRunning));
-        let gone = report.count(PodEnd::Gone);
+        let (gone, idle) = (report.count(PodEnd::Gone), report.count(PodEnd::NotRunning));
         let took = in_seconds(report.took);
         Self {
             when_over: match report.trigger {
@@ -214,15 +219,16 @@ impl Tally {
                 Trigger::UnitStop | Trigger::Notice => "when its time was over",
             },
             pods_unknown: report.pods_unknown,
-            total: report.pods().count() - survived - stay,
+            total: report.pods().count() - survived - stay - idle,
             killed,
-            ended: report.count(PodEnd::Exited) + killed + gone,
+            ended: report.count(PodEnd::Exited) + idle + killed + gone,
             left,
             gone,
             ending: report.count(PodEnd::Terminating) + left,
             spared: report.count(PodEnd::Spared),
             survived,
             stay,
+            idle,
             time: format!("{took} (budget {})", in_seconds(report.budget.pods)),
             took,
         }
@@ -240,7 +246,7 @@ impl Tally {
     }
 
     fn clean(&self) -> String {
-        let Self { total, survived, stay, time, .. } = self;
+        let Self { total, survived, stay, idle, time, .. } = self;
         if *total == 0 && *survived > 0 {
             return format!(": {} survived it.", pod_count(*survived));
         }
@@ -249,7 +255,8 @@ impl Tally {
             _ => format!("; {} {what}", pod_count(count)),
         };
         let stay = of(*stay, if *stay == 1 { "stays" } else { "stay" });
-        let others = of(*survived, "survived it") + &stay;
+        let idle = of(*idle, if *idle == 1 { "was not running" } else { "were not running" });
+        let others = of(*survived, "survived it") + &stay + &idle;
         match total {
             0 => format!(": there were no pods to terminate{others}."),
             1 => format!(": 1 pod exited by itself in {time}{others}."),

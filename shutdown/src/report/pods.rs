@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::clean;
-use winddown_shared::{Grace, Pod};
+use winddown_shared::{Grace, Pod, PodStopped};
 
 use super::units::{OptionalMillis, OptionalSeconds, Seconds};
 use crate::{Group, Role};
@@ -108,6 +108,8 @@ pub enum PodEnd {
     Spared,
     /// It exited by itself within its grace period.
     Exited,
+    /// None of its containers ran when it was requested to stop: it was starting, or waited to be restarted.
+    NotRunning,
     /// It needed SIGKILL.
     Killed,
     /// It was requested to stop, and was still stopping when the run was cancelled.
@@ -162,9 +164,18 @@ impl GroupReport {
 // === impl PodEnd ===
 
 impl PodEnd {
+    /// How a pod terminated that stopped like this.
+    pub(crate) fn of(stopped: &PodStopped) -> Self {
+        match () {
+            () if stopped.forced() => Self::Killed,
+            () if stopped.nothing_ran => Self::NotRunning,
+            () => Self::Exited,
+        }
+    }
+
     /// Whether the pod was seen to stop.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Exited | Self::Killed)
+        matches!(self, Self::Exited | Self::NotRunning | Self::Killed)
     }
 
     /// Whether the pod has terminated, seen or not.

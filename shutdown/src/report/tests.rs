@@ -27,6 +27,15 @@ fn each_outcome_has_its_sentence() {
         one(Outcome::Clean, vec![]).headline(),
         "Clean shutdown: there were no pods to terminate."
     );
+    let idle = || PodReport { end: PodEnd::NotRunning, ..ended() };
+    assert_eq!(
+        one(Outcome::Clean, vec![ended(), idle()]).headline(),
+        "Clean shutdown: 1 pod exited by itself in 1.5 s (budget 30 s); 1 pod was not running."
+    );
+    assert_eq!(
+        one(Outcome::Clean, vec![idle(), idle()]).headline(),
+        "Clean shutdown: there were no pods to terminate; 2 pods were not running."
+    );
     let killed = PodReport { end: PodEnd::Killed, ..ended() };
     assert_eq!(
         one(Outcome::Forced, vec![ended(), killed]).headline(),

@@ -53,7 +53,9 @@ impl RunReport {
 /// pods ended, for each report and event.
 pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome {
     let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| match pod.end {
-        PodEnd::Exited | PodEnd::Survives | PodEnd::NotDrainable => Outcome::Clean,
+        PodEnd::Exited | PodEnd::NotRunning | PodEnd::Survives | PodEnd::NotDrainable => {
+            Outcome::Clean
+        }
         PodEnd::Killed => Outcome::Forced,
         PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Spared | PodEnd::Gone => {
             Outcome::Incomplete

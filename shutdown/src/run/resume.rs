@@ -236,7 +236,7 @@ impl PodReport {
     pub(super) fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
         let forced = stopped.containers.iter().filter(|container| container.forced);
         self.containers = forced.map(|container| container.name.to_string()).collect();
-        self.end = if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited };
+        self.end = PodEnd::of(stopped);
         (self.exit, self.error) = (exit, None);
     }
 }

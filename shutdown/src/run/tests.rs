@@ -403,6 +403,20 @@ fn scripted(pods: impl IntoIterator<Item = Pod>) -> Scripted {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_which_nothing_ran_is_not_said_to_have_exited() {
+    let pods = ["web", "never"].map(|name| pod(name, None, None));
+    let scene = Scene::new(FakeKiller::with(pods.clone()), two_fields(30, 10));
+    scene.killer.runs_nothing(pods[1].uid());
+    let report = scene.run().await;
+    assert_eq!(of(&report, "web").end, PodEnd::Exited);
+    assert_eq!(
+        (of(&report, "never").end, of(&report, "never").sigterm),
+        (PodEnd::NotRunning, None)
+    );
+    assert_eq!(report.outcome(), Outcome::Clean);
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     let pods = ["panics", "fails", "fine"].map(|name| pod(name, None, None));
     let last = pod("last", CRITICAL, None);

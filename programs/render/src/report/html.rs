@@ -100,6 +100,7 @@ impl Page<'_> {
     fn counts(&mut self) {
         let ways = [
             (PodEnd::Exited, "exited by themselves", "good"),
+            (PodEnd::NotRunning, "not running", "dim"),
             (PodEnd::Killed, "needed SIGKILL", "warn"),
             (PodEnd::StillRunning, "not seen to terminate", "bad"),
             (PodEnd::Terminating, "still terminating", "warn"),

@@ -21,7 +21,11 @@ impl BarTimes {
         let asked = pod.asked?;
         let term = pod.sigterm.unwrap_or(asked).max(asked);
         // A pod that exited unseen has no known exit time: no bar is drawn.
-        let unseen = if matches!(pod.end, PodEnd::Exited | PodEnd::Gone) { term } else { took };
+        let unseen = if matches!(pod.end, PodEnd::Exited | PodEnd::NotRunning | PodEnd::Gone) {
+            term
+        } else {
+            took
+        };
         let end = pod.exit.unwrap_or(unseen).max(term);
         // The report does not contain the time of SIGKILL, but it is sent when the grace is over.
         let over = asked.saturating_add(pod.grace).clamp(term, end);
@@ -33,7 +37,7 @@ impl BarTimes {
 /// The CSS class of the remark about a pod.
 pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
-        PodEnd::Exited if pod.mounts.is_empty() => "dim",
+        PodEnd::Exited | PodEnd::NotRunning if pod.mounts.is_empty() => "dim",
         PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => "dim",
         PodEnd::StillRunning | PodEnd::Gone => "bad",
         _ => "warn",
@@ -45,6 +49,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
     let mut said = match (pod.end, took) {
         (PodEnd::Exited, Some(took)) => took,
+        (PodEnd::NotRunning, _) => "was not running".to_owned(),
         (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
         (PodEnd::Killed, None) => "killed".to_owned(),
         (PodEnd::StillRunning, _) => "STILL RUNS".to_owned(),

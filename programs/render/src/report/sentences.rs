@@ -253,7 +253,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
         PodEnd::StillRunning => 0,
         PodEnd::Killed | PodEnd::Gone => 1,
         _ if !pod.mounts.is_empty() => 2,
-        PodEnd::Terminating => 3,
+        PodEnd::Terminating | PodEnd::NotRunning => 3,
         PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => FINE_SEVERITY,
     }
 }
@@ -291,6 +291,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
     };
     let end = match pod.end {
         PodEnd::Exited => String::new(),
+        PodEnd::NotRunning => "was not running".into(),
         PodEnd::Killed => format!("killed{containers}"),
         PodEnd::Terminating => "was still terminating".into(),
         PodEnd::Gone => "gone when the agent came back".into(),

@@ -46,10 +46,25 @@ impl StopRecord {
             self.stopped_at.get_or_insert_with(Instant::now);
         }
         let mut stopped = PodStopped::default();
+        stopped.nothing_ran = self.names.is_empty();
         (stopped.signalled_at, stopped.stopped_at) = (self.signalled_at, self.stopped_at);
         stopped.containers = self.names.iter().filter_map(end_of).collect();
         stopped.remark =
             (!self.failed_hooks.is_empty()).then(|| self.failed_hooks.join("; ").into());
         stopped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_of_which_nothing_ran_is_told_from_one_that_exited() {
+        let mut record = StopRecord::default();
+        assert!(record.finish(|_| None).nothing_ran);
+        record.add(&"main".into());
+        let exited = |name: &Arc<str>| Some(StoppedContainer::new(Arc::clone(name), 0, false));
+        assert!(!record.finish(exited).nothing_ran);
     }
 }

@@ -51,7 +51,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     ) -> Result<PodStopped, RuntimeError> {
         match self.context.pods.get(uid) {
             Some(entry) => stopping::stop(&self.context, &entry, pod, grace).await,
-            None => Ok(PodStopped::default()),
+            None => Ok(PodStopped::of_nothing()),
         }
     }
 

@@ -279,6 +279,7 @@ fn a_run_that_did_not_know_what_ran_was_not_graceful() {
 fn a_run_is_clean_only_if_the_end_of_each_pod_was_seen() {
     for (end, finished, recorded) in [
         (PodEnd::Exited, Outcome::Clean, Outcome::Clean),
+        (PodEnd::NotRunning, Outcome::Clean, Outcome::Clean),
         (PodEnd::Survives, Outcome::Clean, Outcome::Clean),
         (PodEnd::NotDrainable, Outcome::Clean, Outcome::Clean),
         (PodEnd::Killed, Outcome::Forced, Outcome::Forced),
