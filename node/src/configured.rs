@@ -24,6 +24,8 @@ pub struct Configuration {
     pub file: Option<PathBuf>,
     /// Warnings about the file, for display.
     pub warnings: Vec<String>,
+    /// The fields whose values in the file take effect when the agent is restarted.
+    pub at_restart: Vec<String>,
     /// When the file was read.
     pub loaded_at: WallTime,
 }
@@ -57,7 +59,13 @@ impl Configured {
     /// Uses a configuration that does not come from a file.
     pub fn of(config: Config, loaded_at: WallTime) -> Self {
         let config = Arc::new(config);
-        Self::new(Configuration { config, file: None, warnings: Vec::new(), loaded_at })
+        Self::new(Configuration {
+            config,
+            file: None,
+            warnings: Vec::new(),
+            at_restart: Vec::new(),
+            loaded_at,
+        })
     }
 
     /// The configuration in force.
@@ -140,13 +148,14 @@ impl Configured {
 }
 
 fn settings(configuration: &Configuration) -> Settings {
-    let Configuration { config, file, warnings, loaded_at } = configuration;
+    let Configuration { config, file, warnings, at_restart, loaded_at } = configuration;
     let addresses = Arc::clone(config);
     Settings {
         source: SettingsSource {
             file: file.clone(),
             loaded_at: Some(*loaded_at),
             warnings: warnings.clone(),
+            at_restart: at_restart.clone(),
             yaml: config.to_yaml(),
         },
         runtime: match config.node.mode {

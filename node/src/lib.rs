@@ -50,6 +50,8 @@ mod builder;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "config")]
+mod config_file;
+#[cfg(feature = "config")]
 mod configured;
 mod core;
 mod decisions;
@@ -109,6 +111,8 @@ use builder::NodeParts;
 pub use builder::NodeBuilder;
 #[cfg(feature = "cluster")]
 pub use cluster::Cluster;
+#[cfg(feature = "config")]
+pub use config_file::ConfigFile;
 #[cfg(feature = "config")]
 pub use configured::{Configuration, Configured, policy_of};
 pub use decisions::{Decisions, log_decision};

@@ -38,6 +38,8 @@ pub struct SettingsSource {
     pub file: Option<PathBuf>,
     /// When the file was read.
     pub loaded_at: Option<WallTime>,
+    /// The fields whose new values take effect when the agent is restarted.
+    pub at_restart: Vec<String>,
     /// Warnings about the file, for display.
     pub warnings: Vec<String>,
     /// The whole configuration as YAML.

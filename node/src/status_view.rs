@@ -19,7 +19,7 @@ impl<R: Runtime> Node<R> {
     pub(super) fn picture(&self) -> api::Status {
         let core = &*self.0.core;
         let Settings { source, runtime, manifests, .. } = self.0.settings.borrow().clone();
-        let SettingsSource { file, loaded_at, mut warnings, .. } = source;
+        let SettingsSource { file, loaded_at, at_restart, mut warnings, .. } = source;
         warnings
             .extend(core.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()));
         warnings.extend(self.0.metrics_problem.borrow().clone());
@@ -35,7 +35,9 @@ impl<R: Runtime> Node<R> {
         status.config = api::ConfigStatus {
             file: file.map(|f| f.display().to_string()).unwrap_or_default(),
             loaded_at,
+            at_restart,
             warnings,
+            ..api::ConfigStatus::default()
         };
         status.plugins = plugin::statuses(&self.0.plugin_notes);
         let reasons = core.gate.reasons();

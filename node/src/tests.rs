@@ -163,6 +163,7 @@ fn configuration(state: &tempfile::TempDir, total: Duration) -> Configuration {
         config: Arc::new(config),
         file: None,
         warnings: Vec::new(),
+        at_restart: Vec::new(),
         loaded_at: WallTime::UNIX_EPOCH,
     }
 }

@@ -512,6 +512,7 @@ async fn a_deadline_is_refused_where_it_would_end_no_pod() {
         config: Arc::new(off),
         file: None,
         warnings: Vec::new(),
+        at_restart: Vec::new(),
         loaded_at: WallTime::UNIX_EPOCH,
     });
     let error = b.node.give_notice(within(60)).await.unwrap_err();

@@ -38,8 +38,8 @@ use winddown_node::cluster::{Cluster, certificate_folder};
 use winddown_node::metrics;
 use winddown_node::service::kept_lock;
 use winddown_node::{
-    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError, PodSource,
-    Product, kept_directories, policy_of, trusted_paths,
+    ConfigFile, Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError,
+    PodSource, Product, kept_directories, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -326,6 +326,7 @@ impl Service {
             .plugin(guard)
             .plugin(configured.ordered_start())
             .plugin(host::disk_room(&config))
+            .plugin(ConfigFile::new(configured.clone(), config_file(&options)))
             .plugins(runs.plugins)
             .plugins(runs.node_api)
             .start()?;
@@ -395,6 +396,12 @@ fn make_way(socket: &Path, root: &Path) {
     }
 }
 
+/// The configuration file that `options` name, which need not exist.
+fn config_file(options: &ServiceOptions) -> PathBuf {
+    let usual = || options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
+    options.config.clone().unwrap_or_else(usual)
+}
+
 /// Reads the configuration that `options` name, and returns it with what was read. Nothing stands in for a file that
 /// `must_exist`.
 fn load(
@@ -402,8 +409,7 @@ fn load(
     now: WallTime,
     must_exist: bool,
 ) -> Result<(Configuration, Loaded), StartError> {
-    let usual = || options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
-    let named = options.config.clone().or_else(|| must_exist.then(usual));
+    let named = options.config.clone().or_else(|| must_exist.then(|| config_file(options)));
     let loaded = winddown_config::load(&options.root, named.as_deref())?;
     Ok((configuration(&loaded, options, now), loaded))
 }
@@ -438,7 +444,7 @@ fn configuration(loaded: &Loaded, options: &ServiceOptions, now: WallTime) -> Co
     warnings.extend(loaded.warnings.iter().map(ToString::to_string));
     let config = Arc::new(loaded.config.clone().rooted(&options.root));
     let file = (loaded.origin != Origin::Defaults).then(|| loaded.file.clone());
-    Configuration { config, file, warnings, loaded_at: now }
+    Configuration { config, file, warnings, at_restart: Vec::new(), loaded_at: now }
 }
 
 /// Keeps what is in force from now on for a start without its file. A disk that is full or hangs keeps no agent from

@@ -109,6 +109,8 @@ fixes! {
 
     /// The agent has not read the changed configuration.
     ConfigChanged,
+    /// The agent has read changes that take effect when it is restarted.
+    ConfigAtRestart,
     /// Users other than root can write manifests.
     ManifestsWritable,
     /// The state directory was removed under the agent.

@@ -134,6 +134,16 @@ fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
 }
 
 #[test]
+fn a_configuration_that_was_changed_and_not_read_is_a_problem() {
+    let mut node = fresh();
+    node.config.changed_at = Some("2026-11-20T07:00:05Z".parse().unwrap());
+    let text = status(&node, &View::default());
+    let line = text.lines().find(|line| line.contains("not in effect")).unwrap_or_default();
+    assert!(line.starts_with("! the configuration was changed at 2026-11-20T07:00:05Z"), "{text}");
+    assert!(text.contains("`systemctl reload winddown`"), "{text}");
+}
+
+#[test]
 fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_the_problems() {
     let mut node = fresh();
     let told = |node: &Status| status(node, &View::default());

@@ -463,9 +463,15 @@ pub struct RuntimeStatus {
 pub struct ConfigStatus {
     /// The file that it was read from; empty if the defaults are in effect.
     pub file: String,
-    /// When it was last read.
+    /// When it was last read, if perhaps in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_at: Option<WallTime>,
+    /// When the file was changed, if that was after it was last read: the change is not in effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<WallTime>,
+    /// Fields that were read with another value, which takes effect when the agent is restarted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_restart: Vec<String>,
     /// Warnings about it, human-readable.
     #[serde(default)]
     pub warnings: Vec<String>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use winddown_api_client::{ApiHealth, ConnectionState};
+use winddown_host::machine::wall_clock;
 use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
@@ -114,6 +115,7 @@ impl ControlLoop {
                     let warning = at_restart(field);
                     tracing::warn!(field, "reload: {warning}");
                     new.warnings.push(warning);
+                    new.at_restart.push(field.to_string());
                 }
                 if changes.is_empty() {
                     tracing::info!("reload: nothing has changed");
@@ -138,6 +140,7 @@ impl ControlLoop {
         };
         configuration.warnings.retain(|warning| !of_file(warning));
         configuration.warnings.push(format!("{KEPT}{error}"));
+        configuration.loaded_at = wall_clock().now();
         self.configured.replace(configuration);
     }
 }

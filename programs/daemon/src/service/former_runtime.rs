@@ -44,9 +44,12 @@ pub(super) fn kept(
     tracing::warn!(runtime = %kept, "pods of a runtime that is not the configured one run: {warning}");
     let mut config = Config::clone(config);
     config.node.runtime = kept;
-    let mut warnings = configuration.warnings.clone();
+    let Configuration { mut warnings, mut at_restart, .. } = configuration.clone();
     warnings.push(warning);
-    Ok(Configuration { config: Arc::new(config), warnings, ..configuration })
+    if kept != configured {
+        at_restart.push("runtime".to_owned());
+    }
+    Ok(Configuration { config: Arc::new(config), warnings, at_restart, ..configuration })
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -53,10 +53,13 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         }
         ConfigRead::Unread(kind, why) => return unread(&CHECK, facts, *kind, why),
     };
-    if let Some(changed) = changed_since(&CHECK, facts, warnings) {
+    if let Some(changed) = changed_since(CHECK, facts, warnings) {
         return Some(changed);
     }
     let warnings = with_those_of_agent(warnings, facts);
+    if let Some(waits) = at_restart(CHECK, facts, &warnings) {
+        return Some(waits);
+    }
     Some(if warnings.is_empty() {
         CHECK.ok("the configuration is valid").saw(file.to_string())
     } else {
@@ -87,8 +90,15 @@ fn last_in_force(check: Check, file: &Path, copy: &Path, wrong: &[String]) -> Fi
         .advise(format!("correct {shown}, then: `systemctl reload winddown`"))
 }
 
+/// Why a changed file matters that the agent has not taken over.
+const NOT_IN_EFFECT: &str = "a shutdown goes by the configuration that the agent has in effect";
+
+/// How an agent without a unit takes over a configuration.
+const NO_UNIT: &str = "no unit has started the agent: restart it, in a pod by a rollout";
+
 /// The finding that the file was changed after the agent had read it.
-fn changed_since(check: &Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {
+fn changed_since(check: Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {
+    let check = Check { why: NOT_IN_EFFECT, ..check };
     let loaded = facts.agent.known().and_then(|status| status.config.loaded_at)?;
     let changed = facts.config.changed.filter(|at| at.as_second() > loaded.as_second())?;
     let file = facts.config.file.display();
@@ -98,7 +108,26 @@ fn changed_since(check: &Check, facts: &Facts, warnings: &[String]) -> Option<Fi
         .saw_all(warnings);
     Some(match facts.unit_is_active() {
         true => found.fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
-        false => found.advise("no unit has started the agent: restart it, in a pod by a rollout"),
+        false => found.advise(NO_UNIT),
+    })
+}
+
+/// The finding that the agent has read changes that take effect when it is restarted.
+fn at_restart(check: Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {
+    let check = Check { why: NOT_IN_EFFECT, ..check };
+    let fields = &facts.agent.known()?.config.at_restart;
+    if fields.is_empty() {
+        return None;
+    }
+    let found = check
+        .warning("a part of the configuration is in effect only after a restart of the agent")
+        .saw_all(warnings);
+    Some(match facts.unit_is_active() {
+        _ if fields.iter().any(|field| field == "runtime") => {
+            found.advise("the commands for `runtime` bring all of it into effect")
+        }
+        true => found.fix(Fix::ConfigAtRestart, ["systemctl restart winddown"]),
+        false => found.advise(NO_UNIT),
     })
 }
 

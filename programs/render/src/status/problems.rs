@@ -73,10 +73,20 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
             next: format!("make room on the disk of the state directory; `{DOCTOR}` checks it"),
         });
     }
+    found.extend(changed_configuration(status));
     for warning in &status.config.warnings {
         found.push(StatusProblem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
+}
+
+/// A configuration file that was changed after the agent had read it.
+fn changed_configuration(status: &Status) -> Option<StatusProblem> {
+    let at = status.config.changed_at?;
+    Some(StatusProblem {
+        text: format!("the configuration was changed at {at:.0} and is not in effect"),
+        next: format!("`{RELOAD}` has the agent read it again"),
+    })
 }
 
 /// What to do about a pod that was rejected for this reason. Most are names of what the pod does not fit, which grow with

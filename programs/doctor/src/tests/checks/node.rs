@@ -58,6 +58,22 @@ fn what_is_wrong_with_the_node_is_found() {
             "systemctl reload winddown",
         ),
         (
+            "changed for the next start",
+            |f| known(&mut f.agent).config.at_restart.push("reportsKept".into()),
+            "config",
+            Warning,
+            "",
+            "systemctl restart winddown",
+        ),
+        (
+            "changed runtime",
+            |f| known(&mut f.agent).config.at_restart.push("runtime".into()),
+            "config",
+            Warning,
+            "",
+            "the commands for `runtime`",
+        ),
+        (
             "wrong manifest",
             |f| {
                 known(&mut f.agent).manifests.problems.push(ManifestProblem {

@@ -259,6 +259,11 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             // By the clock of files, which is a tick behind that of `date`.
             "cd /etc/winddown; now=$(date +%s); until [ $(stat -c %Y config.yaml) -gt $now ]; do touch config.yaml; done",
         ),
+        Fix::ConfigAtRestart => row(
+            Processes,
+            "config",
+            "echo 'reportsKept: 7' >>/etc/winddown/config.yaml; systemctl reload winddown",
+        ),
         Fix::ManifestsWritable => row(Processes, "manifest-writers", WRITTEN_BY_A_USER),
         Fix::StateGone => row(Services, "state", "rm -r /var/lib/winddown"),
         Fix::SocketOpen => row(Processes, "socket", "chmod 666 /run/winddown/winddown.sock"),
