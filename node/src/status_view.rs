@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1 as kube;
 use winddown_host::pod_logs;
 use winddown_shared::status::{PodPhase, StatusEntry, is_terminal};
 use winddown_shared::{
-    ContainerKind, Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
+    AdmissionFailure, ContainerKind, HostPorts, Lifecycle, LockState, Pod, PodKiller, PodSnapshot,
+    PodUid, Runtime, RuntimePod,
 };
 
 use crate::metrics::{PodCounts, ScrapedNode};
@@ -127,7 +128,9 @@ impl<R: Runtime> Node<R> {
         let lifecycle = |uid: &PodUid| self.0.core.workers.lifecycle(uid);
         let runtime_only = self.0.core.workers.running().runtime_only;
         pods.extend(runtime_only.iter().map(|pod| without_manifest(pod, lifecycle(&pod.uid))));
-        let mut rejected: Vec<api::RejectedPod> = rest.into_iter().map(refused).collect();
+        let running = || self.0.core.workers.running().into_pods();
+        let mut rejected: Vec<api::RejectedPod> =
+            rest.into_iter().map(|entry| refused(entry, running)).collect();
         pods.sort_unstable_by(|a, b| {
             (a.priority, &a.namespace, &a.name).cmp(&(b.priority, &b.namespace, &b.name))
         });
@@ -311,14 +314,24 @@ fn container(status: &kube::ContainerStatus, kind: &str) -> api::ContainerStatus
     told
 }
 
-fn refused(entry: StatusEntry) -> api::RejectedPod {
+/// A pod that was rejected while the pods of `running` used what they use.
+fn refused(entry: StatusEntry, running: impl Fn() -> Vec<Pod>) -> api::RejectedPod {
     let StatusEntry { pod, status, .. } = entry;
+    let lacks_port = status.reason == Some(AdmissionFailure::NODE_PORTS.reason().into_owned());
+    let used_by = |other: &Pod| {
+        let mut ports = HostPorts::default();
+        ports.add(other);
+        let port = ports.conflict(&pod)?;
+        Some(format!("port {port} is used by {}/{}", other.namespace(), other.name()))
+    };
+    let held_by = lacks_port.then(running).and_then(|running| running.iter().find_map(used_by));
     api::RejectedPod {
         namespace: pod.namespace().to_string(),
         name: pod.name().to_string(),
         uid: pod.uid().to_string(),
         reason: status.reason.clone().unwrap_or_default(),
         message: status.message.clone().unwrap_or_default(),
+        held_by,
         since: None,
     }
 }

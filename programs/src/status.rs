@@ -3,9 +3,8 @@
 use super::values::PodArgument;
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
-use winddown_control::api::{ApiAnswer, Envelope, PodStatus, RejectedPod, Status};
+use winddown_control::api::{ApiAnswer, Envelope, PodStatus, Status};
 use winddown_render::View;
-use winddown_shared::display::clean;
 
 /// The message while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";
@@ -32,15 +31,18 @@ fn select(
     args: &StatusArgs,
     wanted: &[PodArgument],
 ) -> Result<(), CommandError> {
+    let mut named = Vec::new();
     for pod in wanted {
-        if rejected(status, pod).is_none() {
-            find(status, pod)?;
-        }
+        let (namespace, name) = match status.rejected_pod(&pod.namespace, &pod.name) {
+            Some(pod) => (&pod.namespace, &pod.name),
+            None => find(status, pod).map(|pod| (&pod.namespace, &pod.name))?,
+        };
+        named.push((namespace.clone(), name.clone()));
     }
     let is_wanted = |namespace: &str, name: &str| {
-        let is_named = |pod: &PodArgument| pod.namespace == namespace && pod.name == name;
+        let is_named = |pod: &(String, String)| pod.0 == namespace && pod.1 == name;
         let of_namespace = args.namespace.as_ref().is_none_or(|one| one == namespace);
-        if wanted.is_empty() { of_namespace } else { wanted.iter().any(is_named) }
+        if named.is_empty() { of_namespace } else { named.iter().any(is_named) }
     };
     status.pods.retain(|pod| is_wanted(&pod.namespace, &pod.name));
     status.rejected.retain(|pod| is_wanted(&pod.namespace, &pod.name));
@@ -64,28 +66,13 @@ fn named(args: &StatusArgs) -> Result<Vec<PodArgument>, CommandError> {
     named.collect()
 }
 
-/// The pod of this name; without the node's name at its end, too, which manifests do not have.
+/// The pod of this name.
 pub(super) fn find<'s>(
     status: &'s Status,
     wanted: &PodArgument,
 ) -> Result<&'s PodStatus, CommandError> {
     let PodArgument { namespace, name, .. } = wanted;
-    let is_it = |pod: &&PodStatus| pod.namespace == *namespace && pod.name == *name;
-    if let Some(pod) = status.pods.iter().find(is_it) {
-        return Ok(pod);
-    }
-    if let Some(pod) = rejected(status, wanted) {
-        let (reason, message) = (clean(&pod.reason), clean(&pod.message));
-        let what = format!("{namespace}/{name} was rejected, {reason}: {message}");
-        return Err(CommandError::message(Exit::Failure, what)
-            .with_hint("`winddown status` says what to do about it"));
-    }
-    Err(status.no_pod(namespace, name).into())
-}
-
-fn rejected<'s>(status: &'s Status, wanted: &PodArgument) -> Option<&'s RejectedPod> {
-    let is_it = |pod: &&RejectedPod| pod.namespace == wanted.namespace && pod.name == wanted.name;
-    status.rejected.iter().find(is_it)
+    status.pod(namespace, name).ok_or_else(|| status.no_pod(namespace, name).into())
 }
 
 /// Prints an answer of the agent in any form.

@@ -69,7 +69,7 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
     assert!(!bed.log().contains("default/once-n1 re-created"), "{}", bed.log());
     assert!(said(&bed, &["status", "web-n1"]).contains("web-n1"));
     assert!(!said(&bed, &["status", "web-n1"]).contains("exits-n1"));
-    assert!(said(&bed, &["describe", "web"]).contains("did you mean default/web-n1?"));
+    assert!(said(&bed, &["describe", "web"]).contains("web-n1\n"));
     assert!(said(&bed, &["logs", "web-n1", "-c", "proxy"]).contains("\"proxy\" not found"));
     said(&bed, &["drain", "--timeout", "2s"]);
     let refused = said(&bed, &["restart", "web-n1"]);

@@ -134,6 +134,7 @@ async fn kill<A: AgentApi>(
     may_change(peer)?;
     let body: KillBody = body(shared, request).await?;
     at_least_one("graceSeconds", body.grace_seconds)?;
+    let name = &*whole_name(shared, namespace, name);
     tracing::info!(%peer, namespace, name, grace_seconds = body.grace_seconds, "kill requested");
     tokio::select! {
         // First, so that the pod has been asked before this says that it is.
@@ -157,8 +158,15 @@ async fn release<A: AgentApi>(
         return Ok(respond::wrong_method("POST"));
     }
     may_change(peer)?;
+    let name = &*whole_name(shared, namespace, name);
     tracing::info!(%peer, namespace, name, "release of a pod's hold requested");
     Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
+}
+
+/// The whole name of the pod that is called so: that of a static pod may lack the node's at its end.
+fn whole_name<A: AgentApi>(shared: &ServerShared<A>, namespace: &str, name: &str) -> String {
+    let status = shared.api.status();
+    status.pod(namespace, name).map_or_else(|| name.to_owned(), |pod| pod.name.clone())
 }
 
 /// Says of a pod that is not here, or not known yet, only that.
@@ -206,6 +214,7 @@ async fn log<A: AgentApi>(
         )
         .with_hint("stop following a log, or a `winddown status --watch`")
     })?;
+    let name = &*whole_name(shared, namespace, name);
     let blocks = shared.api.log(namespace, name, query).await;
     let blocks = blocks.map_err(|error| unless_no_pod(shared, error, namespace, name))?;
     let blocks = blocks.map(move |block| {

@@ -107,6 +107,24 @@ fn sample(b: &Bench, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_is_refused_for_a_port_is_told_of_with_the_pod_that_uses_it() {
+    let on_port = |name: &str| {
+        changed(&pod(name, 0, 30), |pod| {
+            let port = kube::ContainerPort { host_port: Some(8200), ..Default::default() };
+            pod.spec.as_mut().unwrap().containers[0].ports = Some(vec![port]);
+        })
+    };
+    let (first, second) = (from_api(&on_port("first")), from_api(&on_port("second")));
+    let b = small_node(|_| {});
+    b.want(&[&first]).await;
+    b.want(&[&first, &second]).await;
+    let refused = b.node.status().rejected.pop().unwrap();
+    assert_eq!((&*refused.name, &*refused.reason), ("second", "NodePorts"));
+    assert_eq!(refused.held_by.as_deref(), Some("port 8200 is used by default/first"));
+    assert!(!refused.message.contains("8200"), "the kubelet's words: {refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ordinary_pod_that_does_not_fit_is_refused_with_the_kubelets_words() {
     let b = small_node(|config| {
         config.node.system_reserved = [("cpu".into(), "250m".into())].into();

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
-use winddown_control::api::{ContainerStatus, ExitedRun, PodStatus, ShutdownPlan, Status};
+use winddown_control::api::{
+    ContainerStatus, ExitedRun, PodStatus, RejectedPod, ShutdownPlan, Status,
+};
 use winddown_shared::WallTime;
 use winddown_shared::display::{clean, seconds};
 
 use super::plan::group_title;
 use super::priority_of;
 use super::status::pod_state;
+use super::status::problems::next_for_rejected;
 use super::times::Times;
 use super::{View, hanging, wrap};
 
@@ -25,7 +28,23 @@ pub fn describe(status: &Status, pod: &PodStatus, plan: &ShutdownPlan, view: &Vi
         page.container(status, pod, container);
     }
     page.shutdown(pod, plan);
-    page.decisions(status, pod);
+    page.decisions(status, &format!("{}/{}", pod.namespace, pod.name));
+    page.text
+}
+
+/// All that is known of a pod that was rejected.
+pub fn describe_rejected(status: &Status, pod: &RejectedPod, view: &View) -> String {
+    let times = Times { status, now: status.time, clock: false, brief: false };
+    let mut page = Page { text: String::new(), view, times };
+    page.field(0, "Name", &pod.name);
+    page.field(0, "Namespace", &pod.namespace);
+    page.field(0, "UID", &pod.uid);
+    page.field(0, "Node", &status.node.name);
+    page.field(0, "Status", "Rejected");
+    page.field(0, "Reason", &pod.reason);
+    page.field(0, "Message", &pod.message);
+    page.field(0, "Next", &next_for_rejected(pod));
+    page.decisions(status, &format!("{}/{}", pod.namespace, pod.name));
     page.text
 }
 
@@ -142,8 +161,7 @@ impl Page<'_> {
         self.field(2, "Afterwards", afterwards);
     }
 
-    fn decisions(&mut self, status: &Status, pod: &PodStatus) {
-        let name = format!("{}/{}", pod.namespace, pod.name);
+    fn decisions(&mut self, status: &Status, name: &str) {
         let about: Vec<_> = status.decisions.iter().filter(|one| one.pod == name).collect();
         if about.is_empty() {
             self.text

@@ -35,7 +35,7 @@ mod text;
 mod times;
 
 pub use changes::changes;
-pub use describe::describe;
+pub use describe::{describe, describe_rejected};
 pub use eviction::{eviction, why_it_stays};
 pub use line::{Line, Span, painted};
 pub use live::{PodOrder, Scene, Screen, counts_down, live};

@@ -10,7 +10,7 @@ use fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use winddown_control::api::{
     ApiState, ApiStatus, ClosedBy, ClusterStatus, ContainerStatus, DrainStatus, ExitedRun,
     LastState, LockState, NoticeStatus, PodState, Protection, ProtectionReason, ProtectionState,
-    Status, TerminatedBy,
+    RejectedPod, Status, TerminatedBy,
 };
 
 #[test]
@@ -131,6 +131,26 @@ fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
     assert!(line.contains("cannot be started as it is written"), "{line}");
     assert_eq!(problem("ErrImagePull", PodState::Terminating), None, "it is on its way out");
     assert_eq!(problem("ContainerCreating", PodState::Syncing), None);
+}
+
+#[test]
+fn a_pod_that_lacks_a_port_is_shown_with_who_uses_it() {
+    let mut node = fresh();
+    let refused = RejectedPod {
+        namespace: "default".to_owned(),
+        name: "second".to_owned(),
+        reason: "NodePorts".to_owned(),
+        held_by: Some("port 8200 is used by default/first".to_owned()),
+        ..RejectedPod::default()
+    };
+    node.rejected = vec![refused.clone()];
+    for text in [
+        status(&node, &View::default()),
+        crate::describe_rejected(&node, &refused, &View::default()),
+    ] {
+        let next = "port 8200 is used by default/first: correct either manifest";
+        assert!(text.contains(next) && text.contains("NodePorts"), "{text}");
+    }
 }
 
 #[test]

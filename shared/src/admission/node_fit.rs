@@ -75,7 +75,7 @@ pub fn fit_failures(pod: &Pod, node: &NodeView, used: &NodeUse) -> FitFailures {
     let predicates = [
         (!affinity::matches(pod, node), AdmissionFailure::NODE_AFFINITY),
         (!is_on(pod, node), AdmissionFailure::NODE_NAME),
-        (used.ports.conflict(pod), AdmissionFailure::NODE_PORTS),
+        (used.ports.conflict(pod).is_some(), AdmissionFailure::NODE_PORTS),
         (!pod.is_static() && !taints::tolerates(pod, node), AdmissionFailure::TAINT_TOLERATION),
     ];
     let failed = predicates.into_iter().filter_map(|(fails, failure)| fails.then_some(failure));

@@ -49,14 +49,11 @@ impl HostPorts {
         }
     }
 
-    /// Whether a port that the pod requests is in use: the same port and protocol, on the same
+    /// The first port that the pod requests and that is in use: the same port and protocol, on the same
     /// address or on all of them.
     #[must_use]
-    pub fn conflict(&self, pod: &Pod) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
-        wanted(pod).any(|wanted| {
+    pub fn conflict(&self, pod: &Pod) -> Option<i32> {
+        let is_taken = |wanted: &WantedPort<'_>| {
             let taken = self.0.get(&wanted.port).map(Vec::as_slice).unwrap_or_default();
             taken.iter().any(|bound| {
                 *bound.protocol == *wanted.protocol
@@ -64,7 +61,8 @@ impl HostPorts {
                         || &*bound.address == ANY
                         || wanted.address == ANY)
             })
-        })
+        };
+        wanted(pod).find(is_taken).map(|wanted| wanted.port)
     }
 }
 

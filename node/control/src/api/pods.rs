@@ -177,6 +177,9 @@ pub struct RejectedPod {
     /// Human-readable details.
     #[serde(default)]
     pub message: String,
+    /// Which pod has what it lacks, human-readable: `port 8200 is used by default/web`. Known of ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
     /// When the pod was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,

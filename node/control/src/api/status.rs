@@ -494,8 +494,30 @@ impl Status {
         is_later.then(|| boot.text.clone())
     }
 
+    /// The pod of this name. That of a static pod may lack the node's at its end, as in its manifest.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&PodStatus> {
+        let of_node = format!("{name}-{}", self.node.name);
+        let here = || self.pods.iter().filter(|pod| pod.namespace == namespace);
+        let is_static = |pod: &&PodStatus| pod.source != "api" && pod.name == of_node;
+        here().find(|pod| pod.name == name).or_else(|| here().find(is_static))
+    }
+
+    /// The rejected pod of this name, or of this name and the node's at its end.
+    pub fn rejected_pod(&self, namespace: &str, name: &str) -> Option<&RejectedPod> {
+        let of_node = format!("{name}-{}", self.node.name);
+        let here = || self.rejected.iter().filter(|pod| pod.namespace == namespace);
+        here().find(|pod| pod.name == name).or_else(|| here().find(|pod| pod.name == of_node))
+    }
+
     /// The answer if no pod of this name is listed. There may be one until the runtime has listed its pods.
     pub fn no_pod(&self, namespace: &str, name: &str) -> ApiError {
+        if let Some(RejectedPod { namespace, name, reason, message, .. }) =
+            self.rejected_pod(namespace, name)
+        {
+            let text = format!("{namespace}/{name} was rejected, {reason}: {message}");
+            return ApiError::new(ErrorCode::NotFound, text)
+                .with_hint("`winddown status` says what to do about it");
+        }
         let alike = self.similar_pods(namespace, name);
         let (code, text) = match self.pods_unknown {
             true => (

@@ -254,7 +254,7 @@ impl ReportApi for FakeAgent {
         if name == "starting" {
             tokio::time::sleep(LogQuery::START_TIMEOUT).await;
         }
-        if name != "web" {
+        if name != "web-edge-1" {
             return Err(ApiError::new(ErrorCode::NotFound, format!("no pod {namespace}/{name}")));
         }
         let broken = std::io::Error::other("the disk is gone");

@@ -143,11 +143,22 @@ async fn a_kill_reaches_the_agent_with_its_grace_and_answers_when_the_pod_is_gon
 }
 
 #[tokio::test]
-async fn a_static_pods_name_without_the_nodes_name_is_met_with_the_right_one() {
+async fn a_static_pod_is_known_by_the_name_in_its_manifest_unless_another_pod_has_that() {
     let running = serve(Limits::default()).await;
-    let error = running.client.kill("default", "web", &KillBody::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "there is no pod default/web on this node");
+    let killed = running.client.kill("default", "web", &KillBody::default()).await.unwrap();
+    assert_eq!(killed.name, "web-edge-1");
+    let error = running.client.kill("shop", "web", &KillBody::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no pod shop/web on this node");
     assert_eq!(error.hint(), "did you mean default/web-edge-1?");
+    let here = running.agent.status.lock().pods.first().cloned().unwrap();
+    for other in [
+        PodStatus { name: "web".to_owned(), ..here.clone() },
+        PodStatus { source: "api".to_owned(), ..here },
+    ] {
+        running.agent.change(|status| status.pods = vec![other.clone()]);
+        let whole = running.agent.status.lock().pod("default", "web").cloned();
+        assert_eq!(whole.map(|pod| pod.name), (other.name == "web").then_some("web".to_owned()));
+    }
     let error = running.client.kill("pod", "api", &KillBody::default()).await.unwrap_err();
     assert_eq!(error.hint(), "write NAME or NAMESPACE/NAME: `pod/` is read as a namespace");
     let error = running.client.kill("shop", "web-edge-1", &KillBody::default()).await.unwrap_err();

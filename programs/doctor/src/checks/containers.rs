@@ -428,7 +428,8 @@ pub(super) fn rejected(facts: &Facts) -> Option<Finding> {
         pods => format!("{pods} pods were rejected"),
     };
     let line = |pod: &&RejectedPod| {
-        format!("{}/{}: {}: {}", pod.namespace, pod.name, pod.reason, pod.message)
+        let held_by = pod.held_by.as_ref().map(|held| format!(": {held}")).unwrap_or_default();
+        format!("{}/{}: {}: {}{held_by}", pod.namespace, pod.name, pod.reason, pod.message)
     };
     Some(CHECK.warning(title).saw_each(rejected.iter().map(line)).advise(
         "correct its manifest, or make room: `winddown plan preemption` shows who has what it lacks",

@@ -7,7 +7,7 @@ use super::pod_state;
 use crate::rows::being_drained;
 use winddown_control::api::{
     ApiState, ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState, LockStatus,
-    ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
+    ManifestProblem, PodStatus, PodTrouble, RejectedPod, Status, TroubleKind,
 };
 
 /// A problem, and what to do next. Both are safe to print.
@@ -50,7 +50,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
                 clean(&pod.reason),
                 clean(&pod.message)
             ),
-            next: next_for_rejected(&pod.reason),
+            next: next_for_rejected(pod),
         });
     }
     for pod in &status.pods {
@@ -89,10 +89,13 @@ fn changed_configuration(status: &Status) -> Option<StatusProblem> {
     })
 }
 
-/// What to do about a pod that was rejected for this reason. Most are names of what the pod does not fit, which grow with
-/// the kubelet's.
-fn next_for_rejected(reason: &str) -> String {
-    match reason {
+/// What to do about a pod that was rejected. Most reasons are names of what the pod does not fit, which grow with the
+/// kubelet's.
+pub(crate) fn next_for_rejected(pod: &RejectedPod) -> String {
+    if let Some(held) = &pod.held_by {
+        return format!("{}: correct either manifest", clean(held));
+    }
+    match &*pod.reason {
         "Evicted" => format!("it starts when the pressure is over: `{PLAN_EVICTION}`"),
         "PodFeatureUnsupported" => "correct its manifest".to_owned(),
         _ => format!("correct its manifest, or see who has what it lacks: `{PLAN_PREEMPTION}`"),

@@ -111,9 +111,9 @@ fn the_place_and_the_ports_of_a_pod_that_waits_count_too() {
     let mut others = OtherPods::new(|| vec![ranked("there", 0, "1m")]);
     others.reserve(&ports("waits", 80));
     let (same, other) = (ports("same", 80), ports("other", 81));
-    assert!(others.used_without(&same, &machine1()).ports.conflict(&same));
+    assert!(others.used_without(&same, &machine1()).ports.conflict(&same).is_some());
     let used = others.used_without(&other, &machine1());
-    assert!(!used.ports.conflict(&other));
+    assert!(used.ports.conflict(&other).is_none());
     assert_eq!(used.pods, 2);
 }
 

@@ -13,7 +13,7 @@ fn port(port: i32, protocol: Option<&str>, address: Option<&str>) -> Value {
 fn clash(there: &Pod, new: &Pod) -> bool {
     let mut taken = HostPorts::default();
     taken.add(there);
-    taken.conflict(new)
+    taken.conflict(new).is_some()
 }
 
 #[test]
