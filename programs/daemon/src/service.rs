@@ -25,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
-use winddown_host::shell_word;
+use winddown_host::{FreeSpace, shell_word};
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
 use winddown_shared::{LockState, Runtime, WallClock, WallTime, critical, error_chain};
@@ -118,6 +118,15 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// A directory cannot be written to.
+    #[error("cannot write to {}", .path.display())]
+    ReadOnly {
+        /// The directory.
+        path: PathBuf,
+        /// Says that its file system is read-only.
+        #[source]
+        source: std::io::Error,
+    },
     /// The group of the control socket does not exist.
     #[error("controlSocketGroup: there is no group {group}")]
     Group {
@@ -132,7 +141,9 @@ impl StartError {
         match self {
             Self::Config(error) => error.hint(),
             Self::Obstacles(_) => "`winddown doctor` says what to do".to_owned(),
-            Self::Directory { source, .. } => file_hint(source).to_owned(),
+            Self::Directory { source, .. } | Self::ReadOnly { source, .. } => {
+                file_hint(source).to_owned()
+            }
             Self::Socket(SocketError::InUse { .. }) => {
                 "`winddown status` shows the agent that runs; `systemctl restart winddown` restarts it, and no \
                  pod terminates"
@@ -415,22 +426,44 @@ fn load(
 }
 
 /// Reads the configuration as [`load`] does for a start, makes its directories, and returns it with the group of its socket.
-/// If this machine does not let an agent use it, what was last in force stands in for it, as for a file that is wrong.
+/// If this machine does not let an agent use it, what was last in force stands in for it, as for a file that is wrong. A disk
+/// that became read-only keeps no agent from starting that can do without: nothing else stands in for it.
 fn load_usable(
     options: &ServiceOptions,
     now: WallTime,
 ) -> Result<(Configuration, Loaded, Option<u32>), StartError> {
     let (read, loaded) = load(options, now, false)?;
-    let error = match prepare(&read.config) {
-        Ok(group) => return Ok((read, loaded, group)),
-        Err(error) => error,
+    let (prepared, closed) = (prepare(&read.config), read_only(&read.config));
+    let error = match (&prepared, &closed) {
+        (Ok(group), None) => return Ok((read, loaded, *group)),
+        (Err(error), _) | (Ok(_), Some(error)) => error_chain(error),
     };
-    let Some(last) = loaded.last_instead(&options.root, &error_chain(&error)) else {
-        return Err(error);
-    };
-    let stands_in = configuration(&last, options, now);
-    let group = prepare(&stands_in.config)?;
-    Ok((stands_in, last, group))
+    let last = loaded.last_instead(&options.root, &error);
+    let last = last.map(|last| (configuration(&last, options, now), last));
+    match (prepared, last) {
+        (Ok(group), Some((stands_in, _))) if read_only(&stands_in.config).is_some() => {
+            Ok((read, loaded, group))
+        }
+        (_, Some((stands_in, last))) => {
+            let group = prepare(&stands_in.config)?;
+            Ok((stands_in, last, group))
+        }
+        (Ok(group), None) => {
+            tracing::error!("{error}");
+            Ok((read, loaded, group))
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// The first directory of the configuration that cannot be written to, as an error.
+fn read_only(config: &Config) -> Option<StartError> {
+    let is_closed = |path: &Path| FreeSpace::of(path).is_ok_and(|disk| disk.read_only);
+    let closed = config.written_directories().into_iter().find(|(_, path)| is_closed(path));
+    closed.map(|(_, path)| StartError::ReadOnly {
+        path: path.to_owned(),
+        source: std::io::ErrorKind::ReadOnlyFilesystem.into(),
+    })
 }
 
 /// Makes the directories of the configuration, and returns the group of its socket.

@@ -37,10 +37,12 @@ async fn a_configuration_with_which_no_agent_starts_here_is_not_called_valid() -
     let Some(scenario) = Scenario::with_services(test, pods).await? else { return Ok(()) };
     scenario.start().await?;
     let good = scenario.node.read(CONFIG)?;
+    scenario.node.run(&["mkdir", "-p", "/srv/there"]).await?;
     for (wrong, why) in [
         ("controlSocketGroup: nobody-has-it", "there is no group nobody-has-it"),
         ("podLogsDir: /home/logs", "does not see /home/logs"),
         ("stateDirectory: /srv/winddown", "may not write to /srv/winddown"),
+        ("stateDirectory: /srv/there", "may not write to /srv/there"),
         ("controlSocket: /home/w/w.sock", "does not see /home/w"),
     ] {
         let field = wrong.split_once(':').map_or(wrong, |(field, _)| field);
