@@ -39,7 +39,7 @@ use winddown_node::metrics;
 use winddown_node::service::kept_lock;
 use winddown_node::{
     ConfigFile, Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError,
-    PodSource, Product, kept_directories, policy_of, trusted_paths,
+    PodSource, Product, Shutdown, kept_directories, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -307,17 +307,11 @@ impl Service {
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let boot = host::boot_clock_of_user_space().await;
         let notices = notices::listen(&config, &wall, &boot, &identity.boot_id, &stop);
-        let logind = Arc::clone(&inhibitor);
         let volatile = config.access.control_socket.parent().map(PathBuf::from);
         let runtime = Arc::new(runs.runtime);
-        let kubelet = Arc::clone(&runtime);
-        let plugin = configured
-            .shutdown(Arc::clone(&inhibitor))
+        let plugin = shutdown(&configured, &inhibitor, &runtime, &options.root)
             .notices(notices.clone())
-            .volatile_directory(volatile.clone())
-            .kubelet_inspector(host::look_at_kubelet(&options.root))
-            .awaits_api_server(move || kubelet.awaits_api_server())
-            .refused_signals(move || logind.refused_signals());
+            .volatile_directory(volatile.clone());
         let shutdown = plugin.handle();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
@@ -361,6 +355,21 @@ impl Service {
         served.await;
         Ok(())
     }
+}
+
+/// The shutdown plug-in, with what it asks of this machine and its runtime.
+fn shutdown(
+    configured: &Configured,
+    inhibitor: &Arc<LogindInhibitor>,
+    runtime: &Arc<ConfiguredRuntime>,
+    root: &Path,
+) -> Shutdown {
+    let (logind, runtime) = (Arc::clone(inhibitor), Arc::clone(runtime));
+    configured
+        .shutdown(Arc::clone(inhibitor))
+        .kubelet_inspector(host::look_at_kubelet(root))
+        .awaits_api_server(move || runtime.awaits_api_server())
+        .refused_signals(move || logind.refused_signals())
 }
 
 /// Serves the control API on the socket, and metrics over TCP where an address is configured. The result resolves when
