@@ -57,16 +57,17 @@ fn heading(plan: &ShutdownPlan) -> Vec<String> {
         1 => "1 pod to terminate".to_owned(),
         count => format!("{count} pods to terminate"),
     };
-    // A node that will be lost anyway gives its pods more time than is configured.
     let ends = plan.groups.iter().filter(|group| !group.pods.is_empty());
-    let ends = ends.filter_map(|group| group.deadline_seconds);
-    let requested = seconds(ends.fold(plan.requested_seconds, f64::max));
+    let last = ends.filter_map(|group| group.deadline_seconds).reduce(f64::max);
+    // A node that will be lost anyway gives its pods more time than is configured.
+    let requested = plan.requested_seconds.max(last.unwrap_or_default());
     match &plan.shortened {
         None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}")),
-        None => say(&format!("shutdown: {pods}, at most {requested}")),
+        None => say(&format!("shutdown: {pods}, {}", at_most(last, requested))),
         Some(shortened) => {
-            let available = seconds(shortened.available_seconds);
-            say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"));
+            let (most, requested) =
+                (at_most(last, shortened.available_seconds), seconds(requested));
+            say(&format!("shutdown: {pods}, {most}; {requested} are configured"));
             let by = match (plan.within_seconds, &shortened.set_by) {
                 (Some(within), _) => format!("  the node is gone after {}", seconds(within)),
                 (None, Some(file)) => format!("  logind allows no more, set by {}", clean(file)),
@@ -87,6 +88,15 @@ fn heading(plan: &ShutdownPlan) -> Vec<String> {
         say(&line);
     }
     lines
+}
+
+/// How long a shutdown takes at most, whose last group is gone after `last` seconds and which may take `allowed`.
+pub(crate) fn at_most(last: Option<f64>, allowed: f64) -> String {
+    let text = seconds(allowed);
+    match last.filter(|last| *last < allowed).map(seconds) {
+        Some(last) if last != text => format!("at most {last}, of {text} allowed"),
+        _ => format!("at most {text}"),
+    }
 }
 
 /// What the plan says beside its groups: the pods that stay, the consent that is asked for, and warnings.

@@ -7,6 +7,7 @@ use winddown_shared::display::{age, clean, pod_count, seconds};
 
 use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
+use super::plan::at_most;
 use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
 use winddown_control::api::{
@@ -299,7 +300,9 @@ fn plan(status: &Status) -> String {
         let place = place.map(|place| format!(" ({}{IS_OFF})", clean(place)));
         return format!("OFF{}: a shutdown would not wait for the pods", place.unwrap_or_default());
     }
-    let most = seconds(plan.available_seconds.min(plan.requested_seconds));
+    let allowed = plan.available_seconds.min(plan.requested_seconds);
+    let ends = plan.groups.iter().filter(|group| group.pods > 0);
+    let most = at_most(ends.map(|group| group.deadline_seconds).reduce(f64::max), allowed);
     let groups: Vec<String> = plan
         .groups
         .iter()
@@ -315,8 +318,8 @@ fn plan(status: &Status) -> String {
         })
         .collect();
     match groups.as_slice() {
-        [] if status.pods_unknown => format!("{PODS_UNKNOWN}; at most {most}"),
-        [] => format!("nothing to terminate; at most {most}"),
-        groups => format!("at most {most}: {}", groups.join(", then ")),
+        [] if status.pods_unknown => format!("{PODS_UNKNOWN}; {most}"),
+        [] => format!("nothing to terminate; {most}"),
+        groups => format!("{most}: {}", groups.join(", then ")),
     }
 }
