@@ -131,7 +131,7 @@ pub enum InstallError {
         strangers: Vec<String>,
     },
     /// The kubelet that was named does not exist. Nothing was changed.
-    #[error("there is no kubelet {} here; there is {}{}", clean(.name), if .found.is_empty() { "none".to_owned() } else { clean(&.found.join(", ")).into_owned() }, Strangers(.strangers))]
+    #[error("there is no kubelet {} here{}{}", clean(.name), if .found.is_empty() { ", and no other".to_owned() } else { format!("; there is {}", clean(&.found.join(", "))) }, Strangers(.strangers))]
     NoSuchKubelet {
         /// The name that was given.
         name: String,

@@ -65,7 +65,7 @@ settled() {
     sed -E \
         -e 's/up [0-9]+[ms][0-9s]*/up Ns/' -e 's/(process|pid) [0-9]+/\1 N/g' -e 's/for [0-9]+[ms][0-9s]*(;|:|$)/for Ns\1/' \
         -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?/TIME/g' \
-        -e 's/_[0-9a-f]{32}/_UID/g' -e 's/pods\/[0-9a-f]{32}/pods\/UID/g' -e 's/(drain-[0-9]+)-[0-9TZ.]+-[0-9a-f]+/\1-TIME/' \
+        -e 's/_[0-9a-f]{32}/_UID/g' -e 's/^(UID: +)[0-9a-f]{32}/\1UID/' -e 's/pods\/[0-9a-f]{32}/pods\/UID/g' -e 's/(drain-[0-9]+)-[0-9TZ.]+-[0-9a-f]+/\1-TIME/' \
         -e 's/^(.*\/[0-9]+ +[0-9]+ +)[0-9]+[ms][0-9s]*$/\1Ns/' -e 's/^waiting for .*, [0-9]+s$//' \
         -e 's/[0-9.]+ ([KMGT]i)?B free, [0-9]+ inodes/N free, N inodes/' \
         -e 's/(res: [a-z]+, q: )[0-9]+/\1N/'

@@ -222,7 +222,7 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(NotObserved::Absent, why) => {
             CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why).fix(
                 Fix::LogindStopped,
-                ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
+                ["systemctl unmask systemd-logind", "systemctl start dbus", RESTART_LOGIND],
             )
         }
         Fact::Unknown(NotObserved::Silent, why) => CHECK
@@ -287,7 +287,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     if on_disk >= wanted {
         return Some(
             finding
-                .saw("logind has not read the file again")
+                .saw("logind has not read the file again, or refused it: `journalctl -u systemd-logind -e`")
                 .fix(Fix::LogindStale, reread_delay(facts)),
         );
     }

@@ -27,7 +27,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "unit",
         Area::Unit,
-        "the unit starts the agent again when it fails, and terminates the pods when logind is bypassed",
+        "the unit starts the agent, at boot and when it fails, and terminates the pods when logind is bypassed",
     );
     let service = match &facts.bus.service {
         Fact::Known(service) => service,

@@ -27,7 +27,7 @@ impl Page<'_> {
             self.blank();
         }
         let answer = match (self.scene.gone, self.scene.status) {
-            (None, Some(status)) => format!("as of {}", status.time.strftime("%H:%M:%S UTC")),
+            (None, Some(status)) => format!("changed {}", status.time.strftime("%H:%M:%S UTC")),
             _ => String::new(),
         };
         let left = vec![span(WARN, self.choice()), span(DIM, self.keys())];

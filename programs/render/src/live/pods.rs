@@ -78,7 +78,12 @@ impl Page<'_> {
                 (above, 0) => format!("{above} more above"),
                 (above, below) => format!("{above} more above, {below} below"),
             };
-            self.text(DIM, &said);
+            let terminates = |pod: &&&PodStatus| pod.state == PodState::Terminating;
+            let seen = pods.iter().skip(skipped).take(shown).filter(terminates).count();
+            match pods.iter().filter(terminates).count() - seen {
+                0 => self.text(DIM, &said),
+                hidden => self.text(WARN, &format!("{said}; {hidden} of them terminating")),
+            }
         }
         (shown, skipped)
     }

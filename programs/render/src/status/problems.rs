@@ -355,7 +355,7 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         LockState::Absent => found.push(StatusProblem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
             next: format!(
-                "start systemd-logind, or terminate the pods with `{DRAIN}` before a shutdown"
+                "`{DOCTOR}` says how to start systemd-logind; or terminate the pods with `{DRAIN}` before a shutdown"
             ),
         }),
         _ => {}
