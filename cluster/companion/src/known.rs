@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{Notify, broadcast, watch};
@@ -15,7 +16,6 @@ use winddown_shared::{
 use super::facts;
 use super::local_node::NodeError;
 use super::mirror::{self, Claim, ClaimVerdict};
-use super::stop::KUBELET_LEARNS;
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
@@ -26,6 +26,10 @@ pub(super) const ONLY_FOUND: &str = "the API server has not listed this node's p
                                      started: they are known from the container runtime alone";
 /// The problem while it does not show them any more.
 const AS_LAST_KNOWN: &str = "the API server does not show this node's pods: they are as last known";
+
+/// How long after the API server has accepted a pod's end, or has begun to list its pods anew, a kubelet may take to learn
+/// of that end, and starts nothing then.
+pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
 
 /// The known pods, and the subscribers to their changes.
 #[derive(Debug)]

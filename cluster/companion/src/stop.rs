@@ -24,7 +24,7 @@ use super::api_outage::ApiOutage;
 use super::budgets::Budgets;
 use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
-use super::known::{CurrentPod, PodIndex};
+use super::known::{CurrentPod, KUBELET_LEARNS, PodIndex};
 use super::kubelet_hold::KubeletHold;
 use super::local_node::{KubeletHost, NodeError, RuntimePodState};
 use super::recent::Recent;
@@ -48,9 +48,6 @@ pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests that stop pods, each with a connection of its own: enough for a whole group on
 /// most nodes. While a kubelet stops the first pods of a group, requests for the others are delayed.
 const MAX_CONCURRENT_STOPS: usize = 100;
-/// How long after the API server has accepted a pod's end, or has begun to list its pods anew, a kubelet may take to learn
-/// of that end, and starts nothing then.
-pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
 /// Why a mirror pod is not stopped while the node stays up.
 const STAYS: &str = "the kubelet runs it from a manifest file, and only removing that file \
                      terminates it while the node stays up";
