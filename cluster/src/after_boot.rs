@@ -142,8 +142,7 @@ impl TerminatedPods {
         }
     }
 
-    /// The pods on the list, the oldest first; those of earlier agents once [`load`](Self::load)
-    /// has read them.
+    /// The pods on the list, the oldest first; those of earlier agents once [`load`](Self::load) has read them.
     pub fn all(&self) -> Vec<TerminatedPod> {
         self.0.list.lock().pods.iter().cloned().collect()
     }
@@ -167,16 +166,14 @@ impl TerminatedPods {
         Ok(())
     }
 
-    /// Waits until everything recorded so far is on disk, at most until `deadline`. Returns whether
-    /// it is.
+    /// Waits until everything recorded so far is on disk, at most until `deadline`. Returns whether it is.
     pub async fn flush(&self, deadline: Instant) -> bool {
         let version = self.0.list.lock().version;
         let mut written = self.0.written.subscribe();
         timeout_at(deadline, written.wait_for(|on_disk| *on_disk >= version)).await.is_ok()
     }
 
-    /// Starts a writer for the list, unless one is active. Without an async runtime the list stays
-    /// in memory.
+    /// Starts a writer for the list, unless one is active. Without an async runtime the list stays in memory.
     fn changed(&self) {
         let start = {
             let mut list = self.0.list.lock();

@@ -5,8 +5,7 @@
 //! mirror is created again when it is deleted or the manifest changes, and is deleted when the
 //! static pod is gone. Nothing that happens to a mirror stops the static pod.
 //!
-//! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is the interface to the rest
-//! of the agent.
+//! [`plan`] decides, [`MirrorDriver`] carries it out, and [`Mirrors`] is the interface to the rest of the agent.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

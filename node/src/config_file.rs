@@ -2,6 +2,7 @@
 //! request.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -22,34 +23,26 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ConfigFile {
     configured: Configured,
     file: PathBuf,
+    disk: OneThread,
+    /// When it was last changed, as it was at the last request.
+    changed: Mutex<Option<WallTime>>,
 }
 
 impl ConfigFile {
     /// Looks at `file`, which need not exist, from which `configured` was read or will be.
     pub fn new(configured: Configured, file: impl Into<PathBuf>) -> Self {
-        Self { configured, file: file.into() }
+        let (disk, changed) = (OneThread::default(), Mutex::new(None));
+        Self { configured, file: file.into(), disk, changed }
     }
 }
 
 impl<R: Runtime> NodePlugin<R> for ConfigFile {
     fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
-        let Self { configured, file } = *self;
-        let looked =
-            LookedAt { configured, file, disk: OneThread::default(), changed: Mutex::new(None) };
-        node.contributions.sections.push(std::sync::Arc::new(looked));
+        node.contributions.sections.push(Arc::new(*self));
     }
 }
 
-/// The file as it was at the last request.
-struct LookedAt {
-    configured: Configured,
-    file: PathBuf,
-    disk: OneThread,
-    /// When it was last changed.
-    changed: Mutex<Option<WallTime>>,
-}
-
-impl PluginSection for LookedAt {
+impl PluginSection for ConfigFile {
     fn refresh(&self) -> BoxFuture<'_, ()> {
         async {
             let file = self.file.clone();
@@ -86,12 +79,7 @@ mod tests {
         let file = directory.path().join("config.yaml");
         let now = wall_clock().now();
         let configured = Configured::of(Config::default(), now);
-        let looked = LookedAt {
-            configured: configured.clone(),
-            file: file.clone(),
-            disk: OneThread::default(),
-            changed: Mutex::new(None),
-        };
+        let looked = ConfigFile::new(configured.clone(), &file);
         let told = async || {
             let mut status = api::Status::new(now, api::NodeStatus::default());
             looked.refresh().await;

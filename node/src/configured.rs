@@ -30,8 +30,7 @@ pub struct Configuration {
     pub loaded_at: WallTime,
 }
 
-/// Turns a configuration into the settings of a node and its plug-ins, which follow reloads. Clones share their
-/// state.
+/// Turns a configuration into the settings of a node and its plug-ins, which follow reloads. Clones share their state.
 #[derive(Clone)]
 pub struct Configured(Arc<ConfiguredShared>);
 

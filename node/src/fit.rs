@@ -313,8 +313,7 @@ impl<R: Runtime> AdmitHandler for Supported<R> {
     }
 }
 
-/// Adds the labels, taints and further resources that others wrote to the Node object to what the machine itself
-/// reports.
+/// Adds the labels, taints and further resources that others wrote to the Node object to what the machine itself reports.
 fn joined(own: &NodeView, server: &ServerNode) -> NodeView {
     let theirs = NodeView::of_node(server, Arc::clone(&own.os));
     let mut view = own.clone();

@@ -109,8 +109,7 @@ impl EventQueue {
         self.arrived.notify_one();
     }
 
-    /// Waits for the next event whose object has none being written. Only one task may call this.
-    /// Cancel-safe.
+    /// Waits for the next event whose object has none being written. Only one task may call this. Cancel-safe.
     pub(super) async fn next(&self) -> Queued {
         loop {
             if let Some(queued) = self.pop(true) {

@@ -116,11 +116,9 @@ pub(super) fn conditions(
 
 /// Takes off the conditions of the record that are not wanted any more.
 fn dropped(record: &ManagedKeys, wanted: &[NodeCondition], has: &[NodeCondition]) -> Vec<Value> {
-    let kinds = record.conditions.iter();
-    kinds
-        .filter(|kind| find(has, kind).is_some() && find(wanted, kind).is_none())
-        .map(|kind| json!({ "type": kind, "$patch": "delete" }))
-        .collect()
+    let is_dropped = |kind: &&String| find(has, kind).is_some() && find(wanted, kind).is_none();
+    let dropped = record.conditions.iter().filter(is_dropped);
+    dropped.map(|kind| json!({ "type": kind, "$patch": "delete" })).collect()
 }
 
 /// The differences in fields of the status that this agent owns as a whole.

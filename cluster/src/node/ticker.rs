@@ -14,8 +14,7 @@ pub(super) struct Ticker(watch::Receiver<u64>);
 #[derive(Debug)]
 pub(super) struct TickSource(watch::Sender<u64>);
 
-/// The jitter of a tick, so that nodes that started together drift apart. The kubelet's value for
-/// leases.
+/// The jitter of a tick, so that nodes that started together drift apart. The kubelet's value for leases.
 const TICK_JITTER: f64 = 0.04;
 
 // === impl TickSource ===

@@ -68,9 +68,8 @@ pub(crate) fn overdue(pod: &Pod, now: WallTime) -> api::PodStatus {
 
 /// Returns the final status of a pod that may not run (again), from what the runtime has of it.
 pub(crate) fn ended(pod: &Pod, runtime: &PodRuntimeStatus, now: WallTime) -> api::PodStatus {
-    let (previous, stopped, host_ips) = (pod.status.as_ref(), true, &[] as &[_]);
-    let ended_by_agent = None;
-    generate(StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now })
+    let (previous, ended_by_agent, host_ips) = (pod.status.as_ref(), None, &[] as &[_]);
+    generate(StatusInput { pod, runtime, previous, stopped: true, ended_by_agent, host_ips, now })
 }
 
 /// Returns the final status of a pod that may not run (again), and of which the runtime has nothing.

@@ -2,8 +2,7 @@
 //!
 //! Kubernetes allows few changes to an existing pod, so only these are compared, and by meaning: an
 //! absent list equals an empty one, quantities are compared by value, and the order of tolerations
-//! does not matter. What was resolved for the node (environment, volumes) can therefore never look
-//! like a change.
+//! does not matter. What was resolved for the node (environment, volumes) can therefore never look like a change.
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,7 @@ use winddown_shared::{
 use crate::status::StatusUpdate;
 
 /// Accepts statuses and makes sure that the API server gets them.
-// Over the limit because it is one channel: four calls bring in what is to be said, and three ask what became of
-// it.
+// Over the limit because it is one channel: four calls bring in what is to be said, and three ask what became of it.
 pub trait StatusSide: Send + Sync + 'static {
     /// Submits a status. Never blocks; a newer one for the same pod replaces it.
     ///
@@ -78,8 +77,7 @@ pub trait Prepare: Send + Sync + 'static {
         async {}
     }
 
-    /// The pods that got [`PrepareError::Missing`] and for which the missing object has appeared.
-    /// Called once.
+    /// The pods that got [`PrepareError::Missing`] and for which the missing object has appeared. Called once.
     fn arrivals(&self) -> Option<mpsc::Receiver<PodUid>> {
         None
     }

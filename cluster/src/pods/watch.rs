@@ -18,8 +18,7 @@ use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// Follows the API's pods until the controller is cancelled. `synced` becomes true after the first
-/// complete list.
+/// Follows the API's pods until the controller is cancelled. `synced` becomes true after the first complete list.
 pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
     parts: Arc<Parts<A, T, R>>,
     synced: watch::Sender<bool>,

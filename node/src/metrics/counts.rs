@@ -12,8 +12,7 @@ mod tests;
 /// `kubelet_mirror_pods` and `kubelet_working_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
-    /// Pods that a source wants here, including those that were refused or have ended. Mirror pods are not
-    /// counted.
+    /// Pods that a source wants here, including those that were refused or have ended. Mirror pods are not counted.
     pub desired: ByOrigin,
     /// Desired pods that have not ended: their containers are not known to be gone, and they were not refused or
     /// terminal before they had a worker.

@@ -8,8 +8,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// A counter of unknown type. OpenMetrics requires that every counter's name ends in `_total`; a few of the
-/// kubelet's do not, and dashboards query them by the kubelet's names, so these state no type. Clones share
-/// their count.
+/// kubelet's do not, and dashboards query them by the kubelet's names, so these state no type. Clones share their count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(Arc<AtomicU64>);
 

@@ -69,8 +69,7 @@ impl DiskTurns {
         are_due
     }
 
-    /// Notes the answer to the query at `at`; `None` if not all file systems have answered, which makes them due
-    /// again.
+    /// Notes the answer to the query at `at`; `None` if not all file systems have answered, which makes them due again.
     pub(super) fn answered(&mut self, at: Instant, stats: Option<&NodeStats>) {
         self.last = stats.map(|stats| Asked { at, stats: *stats });
     }

@@ -1,5 +1,4 @@
-//! Runs the shutdown controller, once the login manager has answered, with the run that an earlier agent left
-//! for it.
+//! Runs the shutdown controller, once the login manager has answered, with the run that an earlier agent left for it.
 
 use std::path::Path;
 use std::sync::Arc;

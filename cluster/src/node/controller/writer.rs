@@ -56,9 +56,8 @@ pub(super) enum Next {
 /// The node's writes, by importance. Each needs its own rights, and fails independently.
 #[derive(Clone, Copy, Debug)]
 enum WriteKind {
-    /// All of the status.
     Status,
-    /// The conditions alone, if nothing else differs, or another writer disputes it.
+    /// The conditions alone, if nothing else of the status differs, or another writer disputes that.
     Conditions,
     Cordon,
     /// The taint of a node that goes down.
@@ -137,8 +136,7 @@ impl<'a> NodeWriter<'a> {
             (WriteKind::OwnTaint, plan.own_taint),
             (WriteKind::Metadata, plan.metadata),
         ] {
-            // One write per round: each creates a new version of the node, which the next one
-            // needs.
+            // One write per round: each creates a new version of the node, which the next one needs.
             if let Some(patch) = patch {
                 let written = match kind {
                     WriteKind::Metadata => self.core.patch_metadata(patch).await,
@@ -451,8 +449,7 @@ impl Core {
     }
 }
 
-/// Whether a kubelet of this boot reports the node as ready. A report from before the boot stays
-/// for a while.
+/// Whether a kubelet of this boot reports the node as ready. A report from before the boot stays for a while.
 fn is_kept(node: &Node, boot: &str) -> bool {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     let ready = conditions::find(conditions::of(node), conditions::READY);

@@ -139,8 +139,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         let remove = {
             let parts = parts.clone();
             async move {
-                // Most removals wait for the delivery of a final status; their requests are limited
-                // separately.
+                // Most removals wait for the delivery of a final status; their requests are limited separately.
                 let handle = |uid| removal::remove(parts.clone(), uid);
                 queues.removal.run("removal", usize::MAX, cancel, handle).await
             }

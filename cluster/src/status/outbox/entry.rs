@@ -232,8 +232,7 @@ impl LastReported {
     }
 }
 
-/// Compares the versions of `known` and `other`. Versions that are not numbers can only be equal or
-/// not.
+/// Compares the versions of `known` and `other`. Versions that are not numbers can only be equal or not.
 fn by_version(known: &Pod, other: &Pod) -> Ordering {
     let version = |pod: &Pod| pod.metadata.resource_version.clone();
     let (known, other) = (version(known), version(other));
