@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
-use winddown_host::{cgroups_of, ready::Ready};
+use winddown_host::{PodFiles, cgroups_of, ready::Ready};
 use winddown_shared::{Mutex, PodUid};
 
 use super::client::{CriClient, MAX_CONCURRENT_QUERIES};
@@ -19,8 +19,6 @@ pub(super) struct FirstProcesses {
     /// By container ID.
     all: Mutex<HashMap<String, Followed>>,
     turns: Semaphore,
-    /// One at a time lets go of a namespace: each waits for the kernel on a thread that disks need as well.
-    release: Semaphore,
 }
 
 #[derive(Debug)]
@@ -40,11 +38,7 @@ struct FirstProcess {
 
 impl Default for FirstProcesses {
     fn default() -> Self {
-        Self {
-            all: Mutex::default(),
-            turns: Semaphore::new(MAX_CONCURRENT_QUERIES),
-            release: Semaphore::new(1),
-        }
+        Self { all: Mutex::default(), turns: Semaphore::new(MAX_CONCURRENT_QUERIES) }
     }
 }
 
@@ -72,17 +66,14 @@ impl FirstProcesses {
 
     /// Has the kernel report the container's exit before it tears down the container's mounts. A container that exits by
     /// itself meanwhile, or whose process is not known, is left as it is.
-    pub(super) fn hold_mounts(self: &Arc<Self>, id: &str) {
+    pub(super) fn hold_mounts(&self, id: &str) {
         let Some(process) = self.process(id) else { return };
         let Some(held) = HeldMounts::of(process.pid, &process.exit) else { return };
-        let all = Arc::clone(self);
         tokio::spawn(async move {
             // Fails only when the agent itself exits.
             let _ = process.exit.readable().await;
-            // The semaphore is never closed.
-            let _turn = all.release.acquire().await;
-            // Whoever lets go of a namespace last tears it down.
-            let _ = tokio::task::spawn_blocking(move || drop(held)).await;
+            // Whoever lets go of a namespace last tears it down, and waits for the kernel.
+            let _ = PodFiles::Remove.work(move || drop(held)).await;
         });
     }
 

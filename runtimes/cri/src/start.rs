@@ -196,13 +196,7 @@ async fn make(
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
     let is_alone = entry.lock().own.alone.as_ref() == Some(&sandbox_id);
-    let after_others = match is_alone {
-        true => 0,
-        false => name_conflict::after_containers_of_others(context, pod, name).await?,
-    };
-    // With 0, no run is known.
-    let attempt = if attempt == 0 { first_attempt::of(context, pod, name).await? } else { attempt };
-    let attempt = attempt.max(after_others);
+    let attempt = attempt_after_others(context, pod, name, attempt, is_alone).await?;
     let start = ContainerStart {
         config: &context.config,
         pod,
@@ -229,6 +223,23 @@ async fn make(
         sandbox_config: Some(sandbox_config),
     };
     create(context, entry, pod, container, (attempt, backoff), request).await
+}
+
+/// The number of the container's next run, after `attempt`, which is 0 if no run is known, and after those that others made
+/// unless the pod `is_alone` in its sandbox.
+async fn attempt_after_others(
+    context: &CriContext,
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    is_alone: bool,
+) -> Result<u32, StartError> {
+    let after_others = match is_alone {
+        true => 0,
+        false => name_conflict::after_containers_of_others(context, pod, name).await?,
+    };
+    let attempt = if attempt == 0 { first_attempt::of(context, pod, name).await? } else { attempt };
+    Ok(attempt.max(after_others))
 }
 
 /// Has the runtime create the container, or finds that it did, and records the run.

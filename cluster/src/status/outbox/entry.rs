@@ -36,9 +36,8 @@ pub(super) struct OutboxEntry {
     pub(super) dirty: bool,
     /// The backoff between attempts.
     pub(super) backoff: Backoff,
-    /// The backoff between reverts of foreign changes.
-    reassert: Backoff,
-    reassert_from: Option<Instant>,
+    /// The backoff between reverts of foreign changes, and from when on the next one may be made.
+    reassert: (Backoff, Option<Instant>),
     /// The patch that the server accepted but did not apply.
     pub(super) not_taken: Option<Value>,
     /// The turn of the status that is on disk.
@@ -113,8 +112,7 @@ impl OutboxEntry {
             place: OutboxPosition::Idle,
             dirty: false,
             backoff: Backoff::EAGER,
-            reassert: REASSERT_BACKOFF,
-            reassert_from: None,
+            reassert: (REASSERT_BACKOFF, None),
             not_taken: None,
             on_disk: None,
             kept_turn: 0,
@@ -150,23 +148,23 @@ impl OutboxEntry {
         self.not_taken = None;
         self.complained = false;
         self.backoff = Backoff::EAGER;
-        self.reassert.reset();
-        self.reassert_from = None;
+        self.reassert = (REASSERT_BACKOFF, None);
     }
 
     /// When a foreign change may be reverted.
     pub(super) fn may_reassert(&mut self, now: Instant) -> Instant {
         if self
-            .reassert_from
+            .reassert
+            .1
             .is_some_and(|from| now.saturating_duration_since(from) > DISPUTE_OVER_AFTER)
         {
-            self.reassert.reset();
+            self.reassert.0.reset();
         }
-        self.reassert_from.map_or(now, |from| from.max(now))
+        self.reassert.1.map_or(now, |from| from.max(now))
     }
 
     pub(super) fn has_reasserted(&mut self, now: Instant) {
-        self.reassert_from = Some(now + self.reassert.next_delay());
+        self.reassert.1 = Some(now + self.reassert.0.next_delay());
     }
 
     /// Records the pod that a watch or a list has brought. Returns whether it is newer than the known one.
