@@ -26,6 +26,8 @@ const MAX_RESTART_DELAY: Duration = Duration::from_millis(100);
 const NODE_UID_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the first list of the API server waits for the container runtime to say which of its pods are a manifest's.
 const FIRST_PROOF_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long hooks are waited for that a kubelet runs, if it runs any, which knows nothing of another pod's end.
+const HOOKS_OF_UNAWARE: Duration = Duration::from_secs(5);
 /// How long the API server may take to list the pods before the container runtime is asked for them.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
@@ -208,13 +210,16 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Holds a kubelet that restarts a pod whose end it should have known: it may not know of the others either. Never
-    /// returns.
+    /// Holds a kubelet that goes on restarting a pod whose end it should have known: it may not know of the others either.
+    /// Never returns.
     async fn hold_unaware_kubelet(&self) {
         loop {
             self.restart_guard.is_unaware.notified().await;
-            // Its exit would cut them short.
-            self.kubelets_hooks.closed().await;
+            if !self.may_stop_containers() {
+                continue;
+            }
+            // Its exit would cut them short, if it runs any.
+            let _ = timeout(HOOKS_OF_UNAWARE, self.kubelets_hooks.closed()).await;
             if self.may_stop_containers() {
                 self.kubelet.hold().await;
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Backoff, Mutex};
@@ -150,12 +151,10 @@ impl KubeletHold {
                     true => self.hold_gone(node, down_since).await,
                     false => drop(self.state.send_replace(KubeletHoldState::Seen)),
                 },
-                () = exited(node, state), if is_needed => {
-                    self.hold_gone(node, Instant::now()).await;
-                }
-                () = sleep(HOLD_AGAIN), if is_needed && state == KubeletHoldState::Impossible => {
-                    self.hold_back(node, Instant::now()).await;
-                }
+                has_exited = exits(node, state), if is_needed => match has_exited {
+                    true => self.hold_gone(node, Instant::now()).await,
+                    false => self.hold_back(node, Instant::now()).await,
+                },
                 // The sender of `going_down` is gone: the kubelet stays stopped.
                 else => return,
             }
@@ -194,7 +193,8 @@ impl KubeletHold {
                 KubeletHoldState::Impossible
             }
         };
-        self.state.send_replace(state);
+        // Pods that wait look again at each change.
+        self.state.send_if_modified(|known| std::mem::replace(known, state) != state);
     }
 
     /// Starts the kubelet if this agent or an earlier one stopped it.
@@ -220,10 +220,13 @@ impl KubeletHold {
     }
 }
 
-/// Resolves when the kubelet has exited, such as one that took too long to be held. Cancel-safe.
-async fn exited<N: KubeletHost>(node: &N, state: KubeletHoldState) {
-    if state == KubeletHoldState::Impossible {
-        sleep(HOLD_AGAIN).await;
+/// Resolves when the kubelet has exited, or when one that cannot be held is to be held again. Returns whether it has
+/// exited, such as one that took too long to be held. Cancel-safe.
+async fn exits<N: KubeletHost>(node: &N, state: KubeletHoldState) -> bool {
+    if state != KubeletHoldState::Impossible {
+        node.kubelet_ended().await;
+        return true;
     }
-    node.kubelet_ended().await;
+    sleep(HOLD_AGAIN).await;
+    node.kubelet_ended().now_or_never().is_some()
 }

@@ -21,7 +21,7 @@ const BEING_STOPPED: &str = "it was being stopped again";
 #[derive(Debug, Default)]
 pub(super) struct RestartGuard {
     pods: watch::Sender<HashMap<PodUid, Guarded>>,
-    /// Notified when a kubelet restarts a pod whose end it should have known.
+    /// Notified when a kubelet restarts a pod a second time whose end it should have known.
     pub(super) is_unaware: Notify,
 }
 
@@ -99,7 +99,8 @@ impl RestartGuard {
         let pod = &guarded.pod;
         tracing::warn!(%pod, "the kubelet restarted the pod's containers; terminating them again");
         guarded.remark.set(remark(guarded.again, Some(BEING_STOPPED)));
-        if guarded.is_known {
+        // What it starts once may have been under way when it learnt of the end.
+        if guarded.is_known && guarded.again > 0 {
             self.is_unaware.notify_one();
         }
         let stopped = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await;
