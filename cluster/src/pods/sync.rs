@@ -222,12 +222,19 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     async fn resolve(&self, pod: &Pod) -> Result<Pod, PrepareError> {
         let prepared = self.prepare.prepare(pod).await?;
         let node = self.config.admission.as_ref();
-        let node = node.filter(|_| self.node.runs(pod.uid()) == Some(false));
-        if let Some(Err(unsupported)) = node.map(|node| (node.supports)(&prepared)) {
-            self.prepare.forget(pod.uid()).await;
-            return Err(unsupported);
+        let runs = self.node.runs(pod.uid());
+        let node = node.filter(|_| runs != Some(true));
+        let Some(Err(unsupported)) = node.map(|node| (node.supports)(&prepared)) else {
+            return Ok(prepared);
+        };
+        self.prepare.forget(pod.uid()).await;
+        match runs {
+            Some(_) => Err(unsupported),
+            None => Err(PrepareError::Unavailable {
+                what: "whether the pod runs is not known yet".to_owned(),
+                after: Some(HELD_BACK),
+            }),
         }
-        Ok(prepared)
     }
 
     /// Gives a pod to the node that had terminated before the node was given it. Its volumes are not needed any more.
@@ -386,6 +393,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     fn submit(&self, pod: &Pod, status: Arc<api::PodStatus>, last: bool) {
         if self.known.mark(pod.uid(), |known| known.note_status(&status, last)) == Some(true) {
             let generation = pod.metadata.generation;
+            if last {
+                self.node.statuses.waits_no_more(pod.uid());
+            }
             let pod = pod.pod_ref().clone();
             self.statuses.submit(StatusUpdate { pod, status, last, generation });
         }
