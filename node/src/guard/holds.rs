@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{Pod, ShutdownBlock, WallTime};
 use winddown_shutdown::units::Seconds;
@@ -189,7 +190,9 @@ impl Guard {
 /// The key of the pods that share their time with this one.
 fn sharers(pod: &Pod) -> String {
     let owners = pod.metadata.owner_references.iter().flatten();
-    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    // A mirror pod's is the node, which all of them share.
+    let is_own = |owner: &&OwnerReference| owner.controller == Some(true) && owner.kind != "Node";
+    let controller = owners.into_iter().find(is_own);
     controller.map_or_else(|| full_name(pod), |owner| owner.uid.clone())
 }
 

@@ -98,6 +98,25 @@ fn pods_that_replace_one_another_share_the_time_of_one() {
     }
 }
 
+/// Of all mirror pods the controller is the node.
+#[test]
+fn static_pods_of_one_node_replace_one_another_only_by_name() {
+    let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "the-node",
+        "controller": true});
+    let mirror = |name: &str| {
+        let owner = serde_json::from_value(node.clone()).unwrap();
+        pod_with(name, name, |pod| {
+            pod.metadata = self::pod(name, "batch", "true").metadata.clone();
+            pod.metadata.owner_references = Some(vec![owner]);
+        })
+    };
+    let guard = after(&Guard::default(), &[mirror("a")], 0);
+    let guard = after(&guard, &[mirror("a"), mirror("b")], 50);
+    assert_eq!((holding(&guard), guard.next_end()), (vec!["a", "b"], Some(secs(60))));
+    let guard = after(&guard, &[mirror("a"), mirror("b")], 60);
+    assert_eq!((holding(&guard), guard.next_end()), (vec!["b"], Some(secs(110))));
+}
+
 #[test]
 fn a_hold_that_an_operator_has_released_stays_released() {
     let pods = [pod("a", "batch", "true"), pod("b", "batch", "true")];
