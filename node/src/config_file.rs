@@ -1,7 +1,7 @@
 //! Whether the configuration file was changed after the agent had read it, for the status, as a plug-in. It is looked at on
 //! request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,16 +24,30 @@ pub struct ConfigFile {
     configured: Configured,
     file: PathBuf,
     disk: OneThread,
-    /// When it was last changed, as it was at the last request.
-    changed: Mutex<Option<WallTime>>,
+    seen: Mutex<FileSeen>,
+}
+
+/// The times of the file when it was read, or soon after, and at the last request. They need not be this machine's.
+#[derive(Clone, Copy)]
+struct FileSeen {
+    read_at: WallTime,
+    then: Option<WallTime>,
+    now: Option<WallTime>,
 }
 
 impl ConfigFile {
     /// Looks at `file`, which need not exist, from which `configured` was read or will be.
     pub fn new(configured: Configured, file: impl Into<PathBuf>) -> Self {
-        let (disk, changed) = (OneThread::default(), Mutex::new(None));
-        Self { configured, file: file.into(), disk, changed }
+        let file = file.into();
+        let (read_at, then) = (configured.configuration().loaded_at, changed_at(&file));
+        let seen = FileSeen { read_at, then, now: then };
+        Self { configured, file, disk: OneThread::default(), seen: Mutex::new(seen) }
     }
+}
+
+/// When the file was changed, if it is there.
+fn changed_at(file: &Path) -> Option<WallTime> {
+    WallTime::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()
 }
 
 impl<R: Runtime> NodePlugin<R> for ConfigFile {
@@ -46,21 +60,20 @@ impl PluginSection for ConfigFile {
     fn refresh(&self) -> BoxFuture<'_, ()> {
         async {
             let file = self.file.clone();
-            let look = self.disk.run(move |()| {
-                WallTime::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()
-            });
+            let read_at = self.configured.configuration().loaded_at;
+            let look = self.disk.run(move |()| changed_at(&file));
             // Of a disk that does not answer nothing is known.
-            let found = timeout(LOOK_TIMEOUT, look).await.ok().and_then(Result::ok);
-            *self.changed.lock() = found.flatten();
+            let Ok(Ok(now)) = timeout(LOOK_TIMEOUT, look).await else { return };
+            let mut seen = self.seen.lock();
+            let then = if seen.read_at == read_at { seen.then } else { now };
+            *seen = FileSeen { read_at, then, now };
         }
         .boxed()
     }
 
     fn status(&self, status: &mut api::Status) {
-        let read = self.configured.configuration().loaded_at;
-        // A read within the same second may have seen the change.
-        let is_newer = |at: &WallTime| at.as_second() > read.as_second();
-        status.config.changed_at = self.changed.lock().filter(is_newer);
+        let FileSeen { then, now, .. } = *self.seen.lock();
+        status.config.changed_at = now.filter(|_| now != then);
     }
 
     fn facts(&self, _facts: &mut ScrapedNode) {}
@@ -74,27 +87,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_is_newer_than_what_was_read_of_it_is_told_of_until_it_is_read_again() {
+    async fn a_file_that_has_changed_since_it_was_read_is_told_of_until_it_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("config.yaml");
-        let now = wall_clock().now();
+        let path = directory.path().join("config.yaml");
+        let file = std::fs::File::create(&path).unwrap();
+        let (now, seconds) = (wall_clock().now(), Duration::from_secs);
+        // Its time is another machine's, or this one's before its clock was set.
+        file.set_modified((now + seconds(3600)).into()).unwrap();
         let configured = Configured::of(Config::default(), now);
-        let looked = ConfigFile::new(configured.clone(), &file);
+        let looked = ConfigFile::new(configured.clone(), &path);
         let told = async || {
             let mut status = api::Status::new(now, api::NodeStatus::default());
             looked.refresh().await;
             looked.status(&mut status);
             status.config.changed_at
         };
-        assert_eq!(told().await, None, "there is no file");
-        let written = std::fs::File::create(&file).unwrap();
-        let seconds = Duration::from_secs;
-        written.set_modified((now - seconds(60)).into()).unwrap();
-        assert_eq!(told().await, None, "it was read afterwards");
-        let later = now + seconds(5);
-        written.set_modified(later.into()).unwrap();
-        assert_eq!(told().await, Some(later));
-        configured.replace(crate::Configuration { loaded_at: later, ..configured.configuration() });
         assert_eq!(told().await, None);
+        for (age, read_again) in [(60, 1), (7200, 2)] {
+            let changed = now - seconds(age);
+            file.set_modified(changed.into()).unwrap();
+            assert_eq!(told().await, Some(changed), "whichever is older");
+            let loaded_at = now + seconds(read_again);
+            configured.replace(crate::Configuration { loaded_at, ..configured.configuration() });
+            assert_eq!(told().await, None);
+        }
     }
 }

@@ -1,31 +1,13 @@
 //! The label of a rejection in `kubelet_admission_rejections_total`.
 
 /// Reasons that are counted under their own name. With arbitrary reasons, a pod's author could choose label values.
+#[rustfmt::skip]
 const KNOWN: [&str; 25] = [
-    "AppArmor",
-    "Evicted",
-    "InitContainerRestartPolicyForbidden",
-    "InvalidNodeInfo",
-    "NodeAffinity",
-    "NodeName",
-    "NodePorts",
-    "NodeShutdown",
-    "OutOfcpu",
-    "OutOfephemeral-storage",
-    "OutOfmemory",
-    "OutOfpods",
-    "PodFeatureUnsupported",
-    "PodLevelResourcesNotSupported",
-    "PodOSNotSupported",
-    "PodOSSelectorNodeLabelDoesNotMatch",
-    "SupplementalGroupsPolicyNotSupported",
-    "SysctlForbidden",
-    TAINT_TOLERATION,
-    "TopologyAffinityError",
-    "UnexpectedAdmissionError",
-    "UnexpectedPredicateFailureType",
-    "UnknownReason",
-    EXTENDED,
+    "AppArmor", "Evicted", "InitContainerRestartPolicyForbidden", "InvalidNodeInfo", "NodeAffinity", "NodeName",
+    "NodePorts", "NodeShutdown", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods",
+    "PodFeatureUnsupported", "PodLevelResourcesNotSupported", "PodOSNotSupported",
+    "PodOSSelectorNodeLabelDoesNotMatch", "SupplementalGroupsPolicyNotSupported", "SysctlForbidden", TAINT_TOLERATION,
+    "TopologyAffinityError", "UnexpectedAdmissionError", "UnexpectedPredicateFailureType", "UnknownReason", EXTENDED,
     "VolumeAttachmentLimitExceeded",
 ];
 const TAINT_TOLERATION: &str = "TaintToleration";
