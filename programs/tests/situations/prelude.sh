@@ -68,7 +68,7 @@ settled() {
         -e 's/_[0-9a-f]{32}/_UID/g' -e 's/^(UID: +)[0-9a-f]{32}/\1UID/' -e 's/pods\/[0-9a-f]{32}/pods\/UID/g' -e 's/(drain-[0-9]+)-[0-9TZ.]+-[0-9a-f]+/\1-TIME/' \
         -e 's/^(.*\/[0-9]+ +[0-9]+ +)[0-9]+[ms][0-9s]*$/\1Ns/' -e 's/^waiting for .*, [0-9]+s$//' \
         -e 's/[0-9.]+ ([KMGT]i)?B free, [0-9]+ inodes/N free, N inodes/' \
-        -e 's/(res: [a-z]+, q: )[0-9]+/\1N/'
+        -e 's/(res: [a-z]+, q: )[0-9]+/\1N/' -e 's/^ +[0-9]+s  ([^ ]+ rejected, )/      Ns  \1/'
 }
 
 # Of doctor the findings of these checks, each with its severity.

@@ -26,6 +26,8 @@ struct Followed {
     pod: PodUid,
     /// `None` while it is being looked up, or if the kernel does not provide it.
     process: Option<FirstProcess>,
+    /// Whether its mount namespace is held.
+    is_held: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl FirstProcesses {
             let followed = known.remove(&id).unwrap_or_else(|| {
                 let (followed, client, id) = (Arc::clone(self), Arc::clone(client), id.clone());
                 tokio::spawn(async move { followed.find(&client, id).await });
-                Followed { pod: PodUid::new(pod.as_str()), process: None }
+                Followed { pod: PodUid::new(pod.as_str()), process: None, is_held: false }
             });
             all.insert(id, followed);
         }
@@ -67,7 +69,15 @@ impl FirstProcesses {
     /// Has the kernel report the container's exit before it tears down the container's mounts. A container that exits by
     /// itself meanwhile, or whose process is not known, is left as it is.
     pub(super) fn hold_mounts(&self, id: &str) {
-        let Some(process) = self.process(id) else { return };
+        let process = {
+            let mut all = self.all.lock();
+            let Some(followed) = all.get_mut(id).filter(|followed| !followed.is_held) else {
+                return;
+            };
+            followed.is_held = followed.process.is_some();
+            followed.process.clone()
+        };
+        let Some(process) = process else { return };
         let Some(held) = HeldMounts::of(process.pid, &process.exit) else { return };
         tokio::spawn(async move {
             // Fails only when the agent itself exits.

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use winddown_engine::files;
-use winddown_host::PodFiles;
 use winddown_shared::{PodUid, error_chain};
 
 use super::config::CriConfig;
@@ -27,7 +26,8 @@ pub(super) struct Note {
 pub(super) fn write(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u32), note: &Note) {
     let path = dirs::process(config, uid, name, attempt);
     let Ok(json) = serde_json::to_vec(note) else { return };
-    let work = move || {
+    // The agent's own file, which waits for no files of pods.
+    tokio::task::spawn_blocking(move || {
         // Without fsync: containers do not survive a crash of the machine either.
         if let Err(error) = files::write_note(&path, &json) {
             tracing::debug!(
@@ -35,6 +35,5 @@ pub(super) fn write(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u3
                 "cannot record a container's process"
             );
         }
-    };
-    tokio::spawn(PodFiles::Make.work(work));
+    });
 }

@@ -104,33 +104,39 @@ mod tests {
         let fifo = dir.path().join("hangs");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_time().max_blocking_threads(8).build().unwrap().block_on(async {
-            let changes = broadcast::Sender::new(1);
-            let mut hung = Vec::new();
-            for (count, files) in
-                [PodFiles::Remove, PodFiles::Make].into_iter().cycle().take(30).enumerate()
-            {
-                let entry = StateEntry::<()>::new(PodUid::new(count.to_string()), changes.clone());
-                let fifo = fifo.clone();
-                let work = move || {
-                    File::options()
-                        .read(true)
-                        .open(fifo)
-                        .map(drop)
-                        .map_err(|e| crate::failure::caused("a fifo", e))
-                };
-                hung.push(tokio::spawn(async move { entry.with_files(files, work).await }));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let kept = dir.path().join("kept");
-            let write = blocking(move || Ok(std::fs::write(kept, "").is_ok()));
-            let written = timeout(Duration::from_secs(5), write).await;
-            // Whoever opens it from now on, can.
-            let _open = File::options().read(true).write(true).open(&fifo).unwrap();
-            for work in hung {
-                work.await.unwrap().unwrap();
-            }
-            assert!(written.unwrap().unwrap());
-        });
+        runtime
+            .enable_time()
+            .max_blocking_threads(PodFiles::MOST_THREADS + 2)
+            .build()
+            .unwrap()
+            .block_on(async {
+                let changes = broadcast::Sender::new(1);
+                let mut hung = Vec::new();
+                for (count, files) in
+                    [PodFiles::Remove, PodFiles::Make].into_iter().cycle().take(30).enumerate()
+                {
+                    let entry =
+                        StateEntry::<()>::new(PodUid::new(count.to_string()), changes.clone());
+                    let fifo = fifo.clone();
+                    let work = move || {
+                        File::options()
+                            .read(true)
+                            .open(fifo)
+                            .map(drop)
+                            .map_err(|e| crate::failure::caused("a fifo", e))
+                    };
+                    hung.push(tokio::spawn(async move { entry.with_files(files, work).await }));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let kept = dir.path().join("kept");
+                let write = blocking(move || Ok(std::fs::write(kept, "").is_ok()));
+                let written = timeout(Duration::from_secs(5), write).await;
+                // Whoever opens it from now on, can.
+                let _open = File::options().read(true).write(true).open(&fifo).unwrap();
+                for work in hung {
+                    work.await.unwrap().unwrap();
+                }
+                assert!(written.unwrap().unwrap());
+            });
     }
 }

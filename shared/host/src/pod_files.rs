@@ -15,7 +15,7 @@ pub enum PodFiles {
 }
 
 /// The threads for each kind of work.
-const THREADS: usize = 3;
+const THREADS: usize = 5;
 
 static MAKING: Semaphore = Semaphore::const_new(THREADS);
 static REMOVING: Semaphore = Semaphore::const_new(THREADS);

@@ -12,13 +12,17 @@ pub(super) fn fault(name: &str) -> Option<String> {
         _ => ("docker.io", name),
     };
     let remote = rest.split(':').next().unwrap_or_default();
+    let is_official = domain == "docker.io" && !rest.contains('/');
+    let remote = if is_official { format!("library/{remote}") } else { remote.to_owned() };
     if remote.to_lowercase() != remote {
         let why = "must be lowercase";
         return Some(format!("invalid reference format: repository name ({remote}) {why}"));
     }
     let (named, digest) = rest.split_once('@').map_or((rest, None), |(a, b)| (a, Some(b)));
     let (path, tag) = named.split_once(':').map_or((named, None), |(a, b)| (a, Some(b)));
-    let is_name = is_domain(domain) && path.split('/').all(is_component);
+    let is_path = path.split('/').all(is_component);
+    // What looks like a registry and is none may be a part of the path.
+    let is_name = is_path && (is_domain(domain) || is_component(domain));
     if !is_name || !tag.is_none_or(is_tag) || !digest.is_none_or(is_digest) {
         return Some("invalid reference format".to_owned());
     }
@@ -109,6 +113,8 @@ mod tests {
             "app:V1.2-rc_3",
             "shop/app",
             "Registry/app",
+            "my_registry.local/app:1",
+            "foo_bar.v1/app",
             "localhost/app",
             "localhost:5000/app:1",
             "127.0.0.1/a/b/c",
@@ -132,7 +138,7 @@ mod tests {
         let digest = |digest: &str| format!("app@{digest}");
         for (name, why) in [
             ("", format),
-            ("App", &lower("App")),
+            ("App", &lower("library/App")),
             ("Shop/App", &lower("App")),
             ("shop/App:1", &lower("shop/App")),
             ("a//b", format),
@@ -147,6 +153,7 @@ mod tests {
             ("a.-b", format),
             ("host.:1/app", format),
             ("host:a/app", format),
+            ("my_registry:5000/app", format),
             ("https://registry.example/app", format),
             (&digest("sha256:abc"), format),
             (&digest(&hex), format),
