@@ -104,8 +104,10 @@ async fn a_busy_server_gets_time_from_all_but_what_is_urgent() {
     let scene = Scene::new().await;
     scene.pod("a");
     let connection = open(scene.with_certificate()).await;
-    scene.server.fault(Fault::on("list", "pods").times(1).status(429).retry_after(2));
-    let error = list(&connection).await.unwrap_err();
+    let nodes: Api<Node> = Api::all(connection.client());
+    let params = ListParams::default();
+    scene.server.fault(Fault::on("list", "nodes").times(1).status(429).retry_after(2));
+    let error = nodes.list(&params).await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 429), "not hidden");
 
     let asked = Instant::now();
@@ -119,8 +121,6 @@ async fn a_busy_server_gets_time_from_all_but_what_is_urgent() {
         pods.patch_status("a", &params, &Patch::Strategic(&patch)).await.unwrap();
         assert_eq!(connection.waiting(), 1, "the other one still waits");
     };
-    let nodes: Api<Node> = Api::all(connection.client());
-    let params = ListParams::default();
     let (listed, ()) = tokio::join!(nodes.list(&params), urgent);
     listed.unwrap();
     assert!(asked.elapsed() > Duration::from_millis(1500), "{:?}", asked.elapsed());
