@@ -311,7 +311,6 @@ fn unread_config(place: &ObservedNode, kind: NotObserved, why: String) -> Config
         file: files::config_path(place),
         read: ConfigRead::Unread(kind, why),
         config: winddown_config::Config::default(),
-        changed: None,
     }
 }
 

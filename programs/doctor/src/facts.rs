@@ -165,8 +165,6 @@ pub struct ConfigFact {
     pub read: ConfigRead,
     /// The configuration; the defaults if the file could not be read.
     pub config: Config,
-    /// When the file was last changed.
-    pub changed: Option<WallTime>,
 }
 
 impl ConfigFact {

@@ -33,7 +33,6 @@ fn healthy() -> Facts {
             file: "/etc/winddown/config.yaml".into(),
             read: ConfigRead::Valid(Vec::new()),
             config,
-            changed: None,
         },
         wanted: secs(32),
         budget: secs(30),

@@ -44,7 +44,7 @@ pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
 pub use priority::{priority, priority_of, priority_unless_unset};
 pub use start::{start_plan, start_report};
-pub use status::problems::COMMANDS as STATUS_COMMANDS;
+pub use status::problems::{COMMANDS as STATUS_COMMANDS, REGISTERS_AGAIN};
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, hanging, wrap};

@@ -394,10 +394,7 @@ fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
         }
         _ if cluster.registered == Some(false) => {
             let title = "the Node object was deleted: the cluster deletes the node's pods";
-            return Some(check.warning(title).advise(
-                "restart the agent, which registers the node again; with `recreateNode: true` it \
-                 does so by itself",
-            ));
+            return Some(check.warning(title).advise(winddown_render::REGISTERS_AGAIN));
         }
         _ if cluster.certificate_problem.is_some() => {
             "the node's client certificate is not renewed: the API server rejects it once it has expired"

@@ -99,8 +99,8 @@ const NO_UNIT: &str = "no unit has started the agent: restart it, in a pod by a 
 /// The finding that the file was changed after the agent had read it.
 fn changed_since(check: Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {
     let check = Check { why: NOT_IN_EFFECT, ..check };
-    let loaded = facts.agent.known().and_then(|status| status.config.loaded_at)?;
-    let changed = facts.config.changed.filter(|at| at.as_second() > loaded.as_second())?;
+    let config = &facts.agent.known()?.config;
+    let (loaded, changed) = config.loaded_at.zip(config.changed_at)?;
     let file = facts.config.file.display();
     let found = check
         .warning("the configuration was changed after the agent had read it: it is not in effect")

@@ -31,7 +31,6 @@ pub(super) fn config_path(place: &ObservedNode) -> PathBuf {
 
 pub(super) fn config(place: &ObservedNode) -> ConfigFact {
     let file = config_path(place);
-    let changed = fs::metadata(&file).ok().as_ref().and_then(modified);
     let (read, config) = match winddown_config::load(&place.root, place.config.as_deref()) {
         Ok(loaded) => {
             let read = match loaded.origin {
@@ -57,7 +56,7 @@ pub(super) fn config(place: &ObservedNode) -> ConfigFact {
             (ConfigRead::Invalid(lines), Config::default())
         }
     };
-    ConfigFact { file, read, config, changed }
+    ConfigFact { file, read, config }
 }
 
 pub(super) fn installed(root: &Path) -> Installed {

@@ -292,6 +292,9 @@ fn runtime(status: &Status) -> Option<StatusProblem> {
     })
 }
 
+/// What brings a deleted Node object back.
+pub const REGISTERS_AGAIN: &str = "restart the agent, which registers the node again; with `recreateNode: true` it does so by itself";
+
 /// A Node object that was deleted, without which the control plane deletes the node's pods.
 fn deleted(cluster: &ClusterStatus) -> Option<StatusProblem> {
     (cluster.registered == Some(false)).then(|| StatusProblem {
@@ -299,11 +302,7 @@ fn deleted(cluster: &ClusterStatus) -> Option<StatusProblem> {
             .to_owned(),
         next: match cluster.is_beside_kubelet() {
             true => "restart the kubelet, which registers the node again".to_owned(),
-            false => {
-                "restart the agent, which registers the node again; with `recreateNode: true` it \
-                 does so by itself"
-                    .to_owned()
-            }
+            false => REGISTERS_AGAIN.to_owned(),
         },
     })
 }

@@ -50,7 +50,8 @@ fn what_is_wrong_with_the_node_is_found() {
             "changed since",
             |f| {
                 known(&mut f.agent).config.loaded_at = Some(now());
-                f.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
+                known(&mut f.agent).config.changed_at =
+                    Some("2026-11-20T07:00:05Z".parse().unwrap());
             },
             "config",
             Warning,
@@ -292,7 +293,7 @@ fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() 
 fn an_agent_that_no_unit_has_started_is_not_to_be_reloaded_by_it() {
     let mut facts = healthy();
     known(&mut facts.agent).config.loaded_at = Some(now());
-    facts.config.changed = Some("2026-11-20T07:00:05Z".parse().unwrap());
+    known(&mut facts.agent).config.changed_at = Some("2026-11-20T07:00:05Z".parse().unwrap());
     known(&mut facts.bus.service).active_state = "inactive".to_owned();
     let found = finding(&facts, "config").unwrap();
     assert_eq!((found.severity, found.fix_id), (Warning, None), "{found:?}");
