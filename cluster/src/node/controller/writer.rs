@@ -140,7 +140,10 @@ impl<'a> NodeWriter<'a> {
             if let Some(patch) = patch {
                 let written = match kind {
                     WriteKind::Metadata => self.core.patch_metadata(patch).await,
-                    _ => self.core.patch(kind, &patch).await,
+                    WriteKind::Status
+                    | WriteKind::Conditions
+                    | WriteKind::Cordon
+                    | WriteKind::OwnTaint => self.core.patch(kind, &patch).await,
                 };
                 self.note(kind, written, &node, heartbeat).await;
                 return Next::Again;
