@@ -1,4 +1,4 @@
-//! What everything here is made of: clocks, text for people, locks, tasks that must not die.
+//! What everything here is made of: locks, the names of plug-ins, tasks that must not die.
 
 pub mod critical;
 pub(crate) mod lock;

@@ -60,7 +60,7 @@ struct Waiting<'a> {
 /// The urgency of a request, by its method and path.
 pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
     let urgent = match *method {
-        // The probe, and the list and the watch of the node's pods: whoever waits for one takes its delay for an outage.
+        // The probe, and the list and the watch of the node's pods: a stop that waits for one takes its delay for an outage.
         Method::GET => matches!(path, "/version" | "/api/v1/pods"),
         Method::DELETE => is_core(path, "pods", None),
         Method::POST => is_core(path, "pods", Some("eviction")) || is_lease(path),

@@ -214,7 +214,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Never returns.
     async fn hold_unaware_kubelet(&self) {
         loop {
-            self.restart_guard.is_unaware.notified().await;
+            self.restart_guard.unaware.notified().await;
             if !self.may_stop_containers() {
                 continue;
             }

@@ -27,7 +27,7 @@ pub(super) const ONLY_FOUND: &str = "the API server has not listed this node's p
 /// The problem while it does not show them any more.
 const AS_LAST_KNOWN: &str = "the API server does not show this node's pods: they are as last known";
 
-/// How long after the API server has accepted a pod's end, or has begun to list its pods anew, a kubelet may take to learn
+/// How long after the API server has accepted a pod's end, or has begun to list its pods again, a kubelet may take to learn
 /// of that end, and starts nothing then.
 pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
 

@@ -129,7 +129,7 @@ impl KubeletHold {
                 Ok(()) = wanted.changed() => {
                     let is_wanted = *wanted.borrow_and_update();
                     match is_wanted {
-                        // Whoever wanted it may have waited while the shutdown was cancelled.
+                        // The stop that wants it may have waited while the shutdown was cancelled.
                         true if !*going_down.borrow() => drop(self.wanted.send_replace(false)),
                         true if may => self.hold_back(node, Instant::now()).await,
                         true => self.must_not_hold(),

@@ -22,7 +22,7 @@ const BEING_STOPPED: &str = "it was being stopped again";
 pub(super) struct RestartGuard {
     pods: watch::Sender<HashMap<PodUid, Guarded>>,
     /// Notified when a kubelet restarts a pod a second time whose end it should have known.
-    pub(super) is_unaware: Notify,
+    pub(super) unaware: Notify,
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl RestartGuard {
         guarded.remark.set(remark(guarded.again, Some(BEING_STOPPED)));
         // What it starts once may have been under way when it learnt of the end.
         if guarded.is_known && guarded.again > 0 {
-            self.is_unaware.notify_one();
+            self.unaware.notify_one();
         }
         let stopped = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await;
         let failed =

@@ -137,7 +137,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     }
 
     /// Reports how a pod ended that may not run again: by its containers, or, if the runtime has none of it any more, as
-    /// an end that nobody saw.
+    /// an unobserved end.
     async fn conclude(&self, known: &KnownPod) -> Option<ItemOutcome> {
         let pod = &known.pod;
         let status = match self.node.remains(pod.uid()).await {

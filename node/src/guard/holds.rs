@@ -16,7 +16,7 @@ pub const GUARD_LABEL: &str = "winddown.dev/shutdown-guard";
 pub type GuardPolicy = BTreeMap<String, Duration>;
 
 /// The pods that hold or have held shutdowns. A pod has one hold: once that is over, it gets no other while it runs.
-/// Pods that replace one another share the time of one, which begins anew as long again after its end.
+/// Pods that replace one another share the time of one, which begins again as long after its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Guard {
     /// The holds by pod UID.
@@ -34,8 +34,8 @@ struct SharedTime {
     #[serde(rename = "sinceSeconds", with = "Seconds")]
     since: Duration,
     /// When another begins.
-    #[serde(rename = "anewSeconds", with = "Seconds")]
-    anew: Duration,
+    #[serde(rename = "renewsSeconds", with = "Seconds")]
+    renews: Duration,
 }
 
 /// The hold of one pod. The times count from the kernel's boot.
@@ -87,7 +87,7 @@ impl Guard {
     ) -> Self {
         let mut holds = if known { BTreeMap::new() } else { self.holds.clone() };
         let mut shared = self.shared.clone();
-        shared.retain(|_, time| now < time.anew);
+        shared.retain(|_, time| now < time.renews);
         for pod in pods {
             let most = policy.get(&**pod.namespace()).filter(|_| asks(pod));
             let before = self.holds.get(pod.uid().as_str());
@@ -109,9 +109,9 @@ impl Guard {
                     }
                 }
             };
-            let anew = most.map(|most| hold.until.saturating_add(*most));
-            if let Some(anew) = anew.filter(|anew| now < *anew) {
-                shared.entry(sharers(pod)).or_insert(SharedTime { since: hold.since, anew });
+            let renews = most.map(|most| hold.until.saturating_add(*most));
+            if let Some(renews) = renews.filter(|renews| now < *renews) {
+                shared.entry(sharers(pod)).or_insert(SharedTime { since: hold.since, renews });
             }
             holds.insert(pod.uid().to_string(), hold);
         }

@@ -82,7 +82,7 @@ impl FirstProcesses {
         tokio::spawn(async move {
             // Fails only when the agent itself exits.
             let _ = process.exit.readable().await;
-            // Whoever lets go of a namespace last tears it down, and waits for the kernel.
+            // The last holder of a namespace tears it down, and waits for the kernel.
             let _ = PodFiles::Remove.work(move || drop(held)).await;
         });
     }

@@ -131,7 +131,7 @@ mod tests {
                 let kept = dir.path().join("kept");
                 let write = blocking(move || Ok(std::fs::write(kept, "").is_ok()));
                 let written = timeout(Duration::from_secs(5), write).await;
-                // Whoever opens it from now on, can.
+                // From now on it can be opened.
                 let _open = File::options().read(true).write(true).open(&fifo).unwrap();
                 for work in hung {
                     work.await.unwrap().unwrap();

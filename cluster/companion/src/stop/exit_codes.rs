@@ -18,7 +18,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// How the containers ended that ran before, as far as anyone knows. While the node goes down, the next group does not
-    /// wait for that: nobody is asked if SIGKILL was not due yet, and otherwise not for long.
+    /// wait for that: the runtime is not asked if SIGKILL was not due yet, and otherwise not for long.
     pub(super) async fn how_they_ended(
         &self,
         pod: &Pod,

@@ -90,7 +90,7 @@ fn pods_that_replace_one_another_share_the_time_of_one() {
         let read: Guard = serde_json::from_str(&text).unwrap();
         let guard = after(&read, &[replica("b"), replica("c"), pod("other", "batch", "true")], 60);
         assert_eq!(holding(&guard), ["other"]);
-        // As long again after its end, the time begins anew.
+        // As long again after its end, the time begins again.
         let guard = after(&guard, &[replica("b"), replica("c"), replica("d")], 119);
         assert_eq!(holding(&guard), Vec::<&str>::new());
         let guard = after(&guard, &[replica("d"), replica("e")], 120);

@@ -123,7 +123,7 @@ async fn ready_follows_a_readiness_gate_however_often_that_changes() {
         let ready = conditions.iter().find(|c| c.type_ == "Ready").unwrap();
         assert_eq!(ready.status == "True", gate, "change {round}");
     }
-    assert_eq!(agent.outbox.stats().reasserted, 0, "nobody disputes it");
+    assert_eq!(agent.outbox.stats().reasserted, 0, "there is no dispute");
 }
 
 #[tokio::test(start_paused = true)]
