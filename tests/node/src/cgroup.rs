@@ -166,6 +166,35 @@ pub(crate) fn remove_everywhere(name: &str) {
     }
 }
 
+/// Gives a node's services and the containers of its container runtime the processor time that they have on a machine of
+/// their own: there the services are one group, `system.slice`, and pods weigh as much as the processors that they may use.
+/// Otherwise each process of the node would weigh as much as all containers. Does nothing where groups do not have shares.
+pub(crate) fn weigh_as_on_a_machine(name: &str) -> io::Result<()> {
+    let processors = std::thread::available_parallelism()?.get();
+    for mount in mounts(&fs::read_to_string("/proc/mounts")?) {
+        let (node, containers) = (mount.join(name), mount.join(name).join("k8s.io"));
+        if !containers.join("cpu.shares").exists() {
+            continue;
+        }
+        let services = node.join("system.slice");
+        fs::create_dir(&services)?;
+        fs::write(services.join("cpu.shares"), "1024")?;
+        fs::write(containers.join("cpu.shares"), (processors * 1024).to_string())?;
+        // What they have started meanwhile follows.
+        loop {
+            let pids = fs::read_to_string(node.join("cgroup.procs"))?;
+            if pids.is_empty() {
+                break;
+            }
+            for pid in pids.lines() {
+                // It may have exited.
+                let _ = fs::write(services.join("cgroup.procs"), pid);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The mount points of all control group hierarchies in the text of `/proc/mounts`.
 fn mounts(text: &str) -> Vec<PathBuf> {
     text.lines()

@@ -341,6 +341,15 @@ impl Node {
         Ok(status)
     }
 
+    /// Gives services and containers the processor time that they have on a machine of their own, where this node is
+    /// otherwise not like one.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn weigh_as_on_a_machine(&self) -> std::io::Result<()> {
+        cgroup::weigh_as_on_a_machine(&self.name)
+    }
+
     /// Presses the power key of a running emulated machine.
     ///
     /// # Errors

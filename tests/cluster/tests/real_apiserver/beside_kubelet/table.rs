@@ -390,6 +390,7 @@ async fn account(
     if ends == Ends::Winddown {
         machine.give_agent_its_rights().await?;
     }
+    machine.scenario.node.weigh_as_on_a_machine()?;
     let _ahead = Ahead::of_the_node();
     scene.play(&mut machine, ends).await.map(Some)
 }
