@@ -10,7 +10,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::timeout;
 use winddown_host::{Durability, kernel, regular, replace_private};
 use winddown_shared::error_chain;
 
@@ -20,6 +23,10 @@ use super::spec::pods_cgroup;
 
 /// Number of concurrent stops from which on the weight is raised.
 const RAISE_FROM_STOPS: u64 = 8;
+
+/// How long the last containers to exit, for which less weight would do, keep that of all: the runtime takes down the others
+/// meanwhile.
+const LAST_EXITS: Duration = Duration::from_secs(1);
 
 /// Added to a raised weight, so that the next agent tells it from a configured one, which is a round number.
 const RAISED_MARK: u64 = 1;
@@ -48,29 +55,50 @@ pub(super) async fn follow(context: Arc<CriContext>) {
     if let Ok(Err(error)) = restored {
         note(&error);
     }
-    let mut stops = context.cleaning.stops();
+    let mut stops = WeighedStops { count: context.cleaning.stops(), weighed: 0 };
     // The weight to restore, while it is raised.
     let mut usual: Option<u64> = None;
-    let mut written = 0;
-    loop {
-        let count = u64::try_from(*stops.borrow_and_update()).unwrap_or(u64::MAX);
-        let is_wanted = count >= RAISE_FROM_STOPS;
-        // Written only when the count halves or doubles.
-        if is_wanted && (count >= written * 2 || count <= written / 2) {
-            // Also if the write fails: a later change tries again.
-            written = count;
+    while let Some(count) = stops.next().await {
+        if count > 0 {
             let raised = write(&context, move |config, driver| raise(config, driver, count, usual));
             usual = raised.await.or(usual);
-            continue;
-        }
-        if !is_wanted && let Some(weight) = usual.take() {
-            written = 0;
+        } else if let Some(weight) = usual.take() {
             let as_before = move |config: &CriConfig, driver| put(&group(config, driver)?, weight);
             write(&context, as_before).await;
-            continue;
         }
-        if stops.changed().await.is_err() {
-            return;
+    }
+}
+
+/// The stops in progress for which the weight is raised.
+struct WeighedStops {
+    count: watch::Receiver<usize>,
+    /// How many it was last raised for; 0 while it is not raised.
+    weighed: u64,
+}
+
+impl WeighedStops {
+    /// Returns the number of stops for which the weight is to be raised, 0 for none, once that halves or doubles; if stops
+    /// are left, not before [`LAST_EXITS`] without a change. `None` when the sender is gone.
+    async fn next(&mut self) -> Option<u64> {
+        loop {
+            let count = u64::try_from(*self.count.borrow_and_update()).unwrap_or(u64::MAX);
+            let wanted = if count >= RAISE_FROM_STOPS { count } else { 0 };
+            let is_more = wanted > 0 && wanted >= self.weighed * 2;
+            let is_less = self.weighed > 0 && wanted <= self.weighed / 2;
+            let changed = match is_less && count > 0 {
+                true => timeout(LAST_EXITS, self.count.changed()).await.ok(),
+                false if is_more || is_less => None,
+                false => Some(self.count.changed().await),
+            };
+            match changed {
+                Some(Ok(())) => {}
+                Some(Err(_)) => return None,
+                // Also if the write then fails: a later change tries again.
+                None => {
+                    self.weighed = wanted;
+                    return Some(wanted);
+                }
+            }
         }
     }
 }
@@ -183,7 +211,46 @@ fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> 
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
+    use tokio::sync::mpsc;
+    use tokio::time::sleep;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_of_many_to_exit_have_the_weight_of_all_unless_they_take_long() {
+        let (stops, seen) = watch::channel(0);
+        let (set, mut weights) = mpsc::unbounded_channel();
+        let follows = tokio::spawn(async move {
+            let mut stops = WeighedStops { count: seen, weighed: 0 };
+            while let Some(count) = stops.next().await {
+                set.send(count).unwrap();
+            }
+        });
+        let ms = Duration::from_millis;
+        let mut after = async |count, wait| {
+            stops.send_replace(count);
+            sleep(wait).await;
+            std::iter::from_fn(|| weights.try_recv().ok()).collect::<Vec<_>>()
+        };
+        for (count, wait, wanted) in [
+            (7, ms(10), vec![]),
+            (80, ms(10), vec![80]),
+            (70, ms(10), vec![]),
+            (40, ms(900), vec![]),
+            (7, ms(900), vec![]),
+            (1, ms(900), vec![]),
+            (0, ms(10), vec![0]),
+            (80, ms(10), vec![80]),
+            (30, ms(1100), vec![30]),
+            (3, ms(900), vec![]),
+            (2, ms(1100), vec![0]),
+            (0, ms(10), vec![]),
+        ] {
+            assert_eq!(after(count, wait).await, wanted, "{count}");
+        }
+        drop(stops);
+        follows.await.unwrap();
+    }
 
     fn config(mount: &Path) -> CriConfig {
         let mut config = CriConfig::below(mount);
