@@ -124,8 +124,8 @@ pub(super) async fn know_addresses(
     Ok(())
 }
 
-/// Asks for the addresses of the pod's sandbox, if it has one, unless they are known. Returns its ID if it has a network
-/// and no address in it.
+/// Asks for the addresses of the pod's sandbox, if it has one, unless they are known, or the pod is known to be on the host's
+/// network, where it has none. Returns its ID if it has a network and no address in it.
 ///
 /// # Errors
 /// The runtime did not answer, or the sandbox is gone.
@@ -135,9 +135,9 @@ pub(super) async fn ask_addresses(
 ) -> Result<Option<Arc<str>>, CallError> {
     let id = {
         let state = entry.lock();
-        let Some(sandbox) = state.own.sandbox().filter(|_| state.ips.is_empty()) else {
-            return Ok(None);
-        };
+        let is_on_host = state.pod.as_ref().is_some_and(Pod::is_on_host_network);
+        let is_wanted = state.ips.is_empty() && !is_on_host;
+        let Some(sandbox) = state.own.sandbox().filter(|_| is_wanted) else { return Ok(None) };
         Arc::clone(&sandbox.id)
     };
     let request = api::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };

@@ -342,4 +342,18 @@ mod tests {
         let entry = runtime.context.pods.get(pod.uid()).unwrap();
         assert_eq!(entry.lock().ips, ["10.88.0.2"]);
     }
+
+    #[tokio::test]
+    async fn a_pod_on_the_hosts_network_costs_no_request_for_its_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cri, _, runtime, pod) = scene(dir.path()).await;
+        let mut object = pod.object().clone();
+        object.spec.as_mut().unwrap().host_network = Some(true);
+        let pod = Pod::new(object).unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        let entry = runtime.context.pods.get(pod.uid()).unwrap();
+        entry.lock().ips.clear();
+        cri.script("PodSandboxStatus", 1, Fault::Error("it was asked for"));
+        assert_eq!(sandbox::ask_addresses(&runtime.context, &entry).await.unwrap(), None);
+    }
 }
