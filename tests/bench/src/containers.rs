@@ -22,6 +22,8 @@ pub(crate) enum ContainerBenchError {
     Program(#[source] node::BenchError),
     #[error("the node said nothing of {0}")]
     Missing(&'static str),
+    #[error("winddown's journal has no line that begins \"{0}\"")]
+    Unsaid(String),
 }
 
 /// Boots nodes, runs the pods on them, watches the first idle agent, and powers them off.

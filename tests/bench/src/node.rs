@@ -269,6 +269,7 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
         false => command.arg("--root").arg(root),
     };
     command
+        .envs(unit_environment())
         .env("DBUS_SYSTEM_BUS_ADDRESS", bus)
         .stdin(Stdio::null())
         .stdout(log()?)
@@ -276,6 +277,15 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| BenchError::Start { program: program.display().to_string(), source })
+}
+
+/// The environment that the unit gives the agent, without what systemd fills in: its memory depends on that.
+fn unit_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    const UNIT: &str = include_str!("../../../systemd/units/winddown.service");
+    let lines = UNIT.lines().filter_map(|line| line.strip_prefix("Environment="));
+    let variables = lines.flat_map(str::split_whitespace);
+    variables
+        .filter_map(|variable| variable.split_once('=').filter(|(_, value)| !value.contains('%')))
 }
 
 /// The directory with winddown's programs: ours, where `make bench` has built them with the same profile.

@@ -24,6 +24,8 @@ pub(super) const GAP: &str = "gap between groups";
 pub(super) const KNOWN: &str = "- last exit to the agent knowing of it";
 pub(super) const NEXT: &str = "- from there to the next SIGTERM";
 pub(super) const RELEASE: &str = "last exit to lock released";
+pub(super) const LAST_KNOWN: &str = "- last exit of all to the agent knowing of it";
+pub(super) const RELEASED: &str = "- from there to the agent's release";
 pub(super) const SIGNAL_TO_RELEASE: &str = "signal to lock released";
 pub(super) const COMMAND_TO_LAST_EXIT: &str = "`systemctl poweroff` to last exit";
 pub(super) const COMMAND_TO_RELEASE: &str = "`systemctl poweroff` to lock released";
@@ -184,14 +186,21 @@ impl Agent<'_> {
         let mut figures = vec![(FIRST_TERM, since(signal, first)), (SPREAD, spread)];
         if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
             figures.push((GAP, since(gone, asked)));
-            if let Some(known) = said_at(&node, self.name(), "priority 0 and above: ended").await? {
+            if matches!(self, Self::Winddown) {
+                let known = said_by_agent(&node, "priority 0 and above: terminated in").await?;
                 figures.extend([(KNOWN, since(gone, known)), (NEXT, since(known, asked))]);
             }
         }
         let last = last_gone(&critical).or_else(|| last_gone(&ordinary)).unwrap_or(first);
         let killed = ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()).count();
+        figures.push((RELEASE, since(last, released)));
+        if matches!(self, Self::Winddown) {
+            let group = format!("priority {CRITICAL} and above: terminated in");
+            let known = said_by_agent(&node, &group).await?;
+            let by_agent = said_by_agent(&node, "released logind's delay lock").await?;
+            figures.extend([(LAST_KNOWN, since(last, known)), (RELEASED, since(known, by_agent))]);
+        }
         figures.extend([
-            (RELEASE, since(last, released)),
             (SIGNAL_TO_RELEASE, since(signal, released)),
             (COMMAND_TO_LAST_EXIT, since(command, last)),
             (COMMAND_TO_RELEASE, since(command, released)),
@@ -199,6 +208,12 @@ impl Agent<'_> {
         ]);
         Ok(figures)
     }
+}
+
+/// When winddown first wrote a line that begins so.
+async fn said_by_agent(node: &Node, begins: &str) -> Result<Duration, ContainerBenchError> {
+    let said = said_at(node, Agent::Winddown.name(), begins).await?;
+    said.ok_or_else(|| ContainerBenchError::Unsaid(begins.to_owned()))
 }
 
 /// When a service first wrote a line that begins so.
