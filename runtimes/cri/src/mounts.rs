@@ -42,8 +42,8 @@ fn ensure_shared(path: &Path) -> io::Result<()> {
 }
 
 /// Mounts a tmpfs with the mode [`UNFINISHED`] at the directory `path`, of at most `size` bytes of content; `None` for
-/// the kernel's limit. An existing mount stays as it is. The kernel needs about as much again for names and inodes at
-/// most.
+/// the kernel's limit. Where the kernel allows that, nothing in it is swapped out. An existing mount stays as it is. The
+/// kernel needs about as much again for names and inodes at most.
 ///
 /// # Errors
 /// `path` is not a directory, or a link below the pods' directories leads to it; `PermissionDenied` if this process may
@@ -55,11 +55,20 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     let size = size.map(|bytes| {
         format!("size={bytes},nr_inodes={},", (bytes / INODE_BYTES).max(LEAST_INODES))
     });
-    let options = CString::new(format!("{}mode={UNFINISHED:o}", size.unwrap_or_default()))?;
+    let options = format!("{}mode={UNFINISHED:o}", size.unwrap_or_default());
     // `UID/volumes/NAME`
     let (pods, name) = regular::split(path, 3);
     let place = regular::directory_below(pods, name)?;
-    mount("tmpfs", through(&place), "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
+    let mount = |options: String| {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", through(&place), "tmpfs", flags, &*CString::new(options)?)
+            .map_err(io::Error::from)
+    };
+    // KEP-2400. A kernel before 6.4 does not know the option.
+    match mount(format!("{options},noswap")) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => mount(options)?,
+        mounted => mounted?,
+    }
     ensure_shared(path)
 }
 

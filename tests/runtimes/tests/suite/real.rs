@@ -128,6 +128,10 @@ async fn a_container_finds_what_its_spec_promises() {
     ] {
         assert!(log.contains(line), "{line:?} is not in\n{log}");
     }
+    if kernel() >= (6, 4) {
+        let tmpfs = log.lines().find(|line| line.contains("size=1024k")).unwrap();
+        assert!(tmpfs.contains("noswap"), "what it keeps in memory may be swapped out: {tmpfs}");
+    }
     let slices = stage.containerd.slices_of_pods();
     assert_eq!(slices.len(), usize::from(systemd_manages_cgroups()), "{slices:?}");
     if systemd_manages_cgroups() {
