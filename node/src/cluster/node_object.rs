@@ -60,7 +60,7 @@ impl<R: Runtime> NodePublisher<R> {
         loop {
             let node = self.cluster.node();
             let mut unprotected_at = None;
-            let (mut last, mut unprotected_by) = (String::new(), None);
+            let (mut up, mut unprotected_by) = (None, None);
             gate.mark_unchanged();
             if let Some(end) = &mut self.end {
                 let end = end.now();
@@ -69,14 +69,14 @@ impl<R: Runtime> NodePublisher<R> {
                 node.set_draining(draining(end.draining));
                 unprotected_at = unheld(&end.lock, &mut unheld_since);
                 unprotected_by = unprotected(&end.lock, unprotected_at);
-                last = end.last;
+                up = (!end.is_near).then_some(end.last);
             }
             if let Some(pressure) = &mut self.pressure {
                 node.set_pressure(pressure.now());
             }
             let held = self.held.as_mut().and_then(|held| held.now());
             found.mark_unchanged();
-            self.publish_facts(last, unprotected_by, held);
+            self.publish_facts(up, unprotected_by, held);
             let again = self.settings.borrow_and_update().status_update_frequency;
             self.cluster.read_addresses(&self.settings.borrow());
             tokio::select! {
@@ -95,15 +95,15 @@ impl<R: Runtime> NodePublisher<R> {
         }
     }
 
-    fn publish_facts(&self, last: String, unprotected: Option<String>, held: Option<String>) {
+    fn publish_facts(&self, up: Option<String>, unprotected: Option<String>, held: Option<String>) {
         let found = self.core.fit.found();
         self.cluster.change(|changing| {
             if let Some(found) = found {
                 changing.labels = Some(found.own.labels.clone());
                 changing.amounts = Some((found.whole.clone(), found.own.allocatable.clone()));
             }
-            // The result of a shutdown stays until pods are admitted again.
-            if !self.core.gate.is_shut() || matches!(changing.clean, Clean::Up(_)) {
+            // The result of a shutdown stays until the node no longer goes down, whatever keeps the gate shut.
+            if let Some(last) = up {
                 changing.clean = Clean::Up(last);
             }
             (changing.unprotected, changing.held) = (unprotected, held);

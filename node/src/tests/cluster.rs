@@ -95,6 +95,23 @@ async fn a_drain_of_the_apis_pods_says_that_no_disruption_budget_is_asked() {
     agent.stop().await;
 }
 
+/// Its volumes would have been attached elsewhere while the node is up, and nodes that go down after it would not have waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_node_whose_shutdown_is_cancelled_does_not_look_as_if_it_had_gone_down() {
+    const CLEAN: &str = "winddown.dev/CleanShutdown";
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    m.until_node("is up", |node| condition(node, CLEAN)["status"] == "False").await;
+    let mut events = agent.node.drain(DrainRequest::default()).await.unwrap();
+    while events.recv().await.is_some() {}
+    agent.go_down().await;
+    m.until_node("has gone down", |node| is_true(node, CLEAN)).await;
+    agent.login.cancel();
+    m.until_node("is up again", |node| condition(node, CLEAN)["status"] == "False").await;
+    assert!(agent.node.0.core.gate.is_shut(), "it is still drained");
+    agent.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_pods() {
     let m = Machine::new().await;
