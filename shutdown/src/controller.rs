@@ -286,8 +286,8 @@ impl<K: EndingPods> ShutdownController<K> {
                 Transition::Done(Stage::Idle)
             }
             // Beside a kubelet the gate keeps no pod away, so some may have come back.
-            Stage::Done { epoch: None, at, .. }
-                if signal.asks_after(at) && self.may_have_pods() =>
+            Stage::Done { epoch, at, .. }
+                if signal.asks_after(epoch, at) && self.may_have_pods() =>
             {
                 Transition::Done(Stage::Idle)
             }

@@ -63,9 +63,13 @@ impl SignalState {
         !self.notices.is_empty()
     }
 
-    /// Whether a shutdown is in progress, or a notice was given after a notice's run that was over at `end`.
-    pub(super) fn asks_after(&self, end: Instant) -> bool {
-        self.login.preparing || self.notices.first().is_some_and(|notice| notice.since > end)
+    /// Whether this asks for a run after one that was over at `end`: a shutdown in progress, unless it is the `released`
+    /// one, or else a notice that was given since.
+    pub(super) fn asks_after(&self, released: Option<u64>, end: Instant) -> bool {
+        match self.login.preparing {
+            true => released != Some(self.login.epoch),
+            false => self.notices.first().is_some_and(|notice| notice.since > end),
+        }
     }
 
     /// Whether this closes the gate for `reason`.

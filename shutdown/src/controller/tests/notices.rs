@@ -417,20 +417,28 @@ async fn a_notice_without_a_time_from_before_the_run_hides_no_later_one_from_it(
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_for_the_next_one() {
-    let (mut site, agent) = started(stubborn(1, 1)).await;
-    site.give_notice(secs(120));
-    site.reach(&agent, ProgressPhase::Released).await;
-    site.until(secs(60)).await;
-    site.world.add(pod("back", None, Some(20)), secs(5));
-    settle().await;
-    assert!(!site.asked().iter().any(|(name, ..)| name == "back"), "no one has asked again");
-    site.give_notice(secs(120));
-    site.until(secs(6)).await;
-    let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
-    assert_eq!(asked.map(|(_, at, grace)| (at, grace)), Some((0.0, 20.0)));
-    site.give_notice(secs(100));
-    settle().await;
-    assert_eq!(site.reports.all().len(), 1, "nothing was left for a third run");
+    for cancelled_between in [false, true] {
+        let (mut site, agent) = started(stubborn(1, 1)).await;
+        site.give_notice(secs(120));
+        site.reach(&agent, ProgressPhase::Released).await;
+        if cancelled_between {
+            site.prepare();
+            settle().await;
+            site.lock.fake.cancel();
+        }
+        site.until(secs(60)).await;
+        site.world.add(pod("back", None, Some(20)), secs(5));
+        settle().await;
+        assert!(!site.asked().iter().any(|(name, ..)| name == "back"), "no one has asked again");
+        site.give_notice(secs(120));
+        site.until(secs(6)).await;
+        let asked = site.asked().into_iter().find(|(name, ..)| name == "back");
+        let asked = asked.map(|(_, at, grace)| (at, grace));
+        assert_eq!(asked, Some((0.0, 20.0)), "{cancelled_between}");
+        site.give_notice(secs(100));
+        settle().await;
+        assert_eq!(site.reports.all().len(), 1, "nothing was left for a third run");
+    }
 }
 
 #[tokio::test(start_paused = true)]
