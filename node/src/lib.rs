@@ -208,9 +208,8 @@ fn merge(pending: &mut PodUidMap<EarlierKill>, of_shutdown: PodUidMap<EarlierKil
     for (uid, kill) in of_shutdown {
         let of_pod = pending.entry(uid).or_insert_with(|| kill.clone());
         of_pod.until = of_pod.until.min(kill.until);
-        if kill.request.replaces(of_pod.request.status.as_ref()) {
-            of_pod.request.status = kill.request.status;
-        }
+        let status = kill.request.replacement(of_pod.request.status.as_ref());
+        of_pod.request.status = status.or(of_pod.request.status.take());
     }
 }
 

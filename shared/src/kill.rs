@@ -203,11 +203,15 @@ impl KillRequest {
         self.status.as_ref().is_some_and(|status| status.restarts_on_node)
     }
 
-    /// Whether its status replaces an `earlier` one of the pod. That of a shutdown or drain of the whole node only replaces
-    /// that the pod stays: the node may not come back after all.
-    pub fn replaces(&self, earlier: Option<&StatusOverride>) -> bool {
+    /// The pod's status from now on, if this request changes the `earlier` one. A shutdown or drain of the whole node only
+    /// replaces that the pod stays: the node may not come back after all. As with a kubelet, a disruption remains one
+    /// when another request follows.
+    pub fn replacement(&self, earlier: Option<&StatusOverride>) -> Option<StatusOverride> {
         let gives_way = earlier.is_none_or(|status| status.restarts_on_node);
-        self.status.is_some() && (gives_way || !self.reason.is_of_node())
+        let mut status = self.status.clone().filter(|_| gives_way || !self.reason.is_of_node())?;
+        let disruption = earlier.and_then(|status| status.disruption_message.clone());
+        status.disruption_message = status.disruption_message.or(disruption);
+        Some(status)
     }
 
     /// What is left of `grace` until the end that was promised before.

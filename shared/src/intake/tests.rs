@@ -737,6 +737,22 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     assert!(node.runtime.forgotten().is_empty(), "its volumes are there still");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_shutdown_stays_a_disrupted_one_when_an_operator_terminates_it_too() {
+    let node = node(FakeRuntime::default());
+    let web = pod("web", "Always");
+    node.want(&[&web]).await;
+    node.runtime.stop_takes(web.uid(), Duration::from_secs(5));
+    node.workers.begin_kill(web.clone(), shutdown());
+    let status = StatusOverride::failed("Terminated", "by an operator", None);
+    let request = KillRequest::new(KillReason::Operator).with_status(status);
+    node.workers.kill_pod(web.clone(), request).await.unwrap();
+    let said = node.statuses.get(web.uid()).unwrap();
+    assert_eq!(said.message.as_deref(), Some("by an operator"));
+    let target = said.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget");
+    assert_eq!(target.and_then(|target| target.message.as_deref()), Some("why"));
+}
+
 /// The shutdown is another one, or has become another one: the node does not come back.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_to_stay_fails_if_it_is_asked_again_without_that_and_never_the_reverse() {

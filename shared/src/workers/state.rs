@@ -203,11 +203,12 @@ impl WorkersState {
         let tightened = record.join(request) || shortened;
         let stayed = record.restarts_on_node();
         if let Some(ending) = record.ending.as_mut() {
-            if request.replaces(ending.status.borrow().as_ref()) {
+            let status = request.replacement(ending.status.borrow().as_ref());
+            if status.is_some() {
                 // An API pod that was to stay, and fails after all, does not start again here.
                 record.restart_requested &=
                     record.is_static || !stayed || request.restarts_on_node();
-                ending.status.send_replace(request.status.clone());
+                ending.status.send_replace(status);
             }
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;
