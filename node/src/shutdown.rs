@@ -257,7 +257,7 @@ impl Shutdown {
         let of_drain = running::places(&state, volatile, RecordFile::of_drain);
         let drain = OperatorDrain::of_boot(of_drain, boot_id, operator.earlier_drain().as_ref());
         let system = (&**boot_id, core.boot_clock.system_start());
-        let carried = running::pick_up(&records, system, &core.gate);
+        let carried = running::pick_up(&records, (boot_id, &core.boot_clock), &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
             operator.restore(deadline, text);
         }

@@ -11,7 +11,7 @@ use winddown_shared::{
 
 use crate::EndingPods;
 use crate::controller::before_now;
-use crate::journal::Journal;
+use crate::journal::{Journal, RunStart};
 use crate::plan::plan_on;
 use crate::policy::MAX_GROUPS_TOTAL;
 use crate::report::{Ended, ReportHeader};
@@ -72,9 +72,9 @@ pub async fn drain<K: EndingPods>(
     let plan = order.plan(&killer.running().into_pods());
     let budget = Budget::of_drain(&order.policy, plan.deadline);
     let header = order.header(&plan, budget);
-    let started_boot = order.boot_clock.now().saturating_sub(gone);
+    let start = RunStart::new(started, &order.boot_clock);
     let (clock, requested_by) = (order.clock.clone(), header.requested_by.clone());
-    let mut journal = Journal::new(header, clock, (started, started_boot), &order.records);
+    let mut journal = Journal::new(header, clock, start, &order.records);
     let mut params = RunParams::default();
     if let Some(record) = order.carried {
         journal = journal.after(record.sequence, record.phase);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{RequestReport, WallClock};
+use winddown_shared::{BootClock, RequestReport, WallClock};
 
 use crate::record::VERSION;
 use crate::report::units::millis;
@@ -42,12 +42,19 @@ pub(crate) struct Journal {
     pub(crate) work: Vec<WorkReport>,
     phase: RunPhase,
     login_since: Option<Duration>,
-    started: Instant,
-    started_boot: Duration,
+    start: RunStart,
     sequence: u64,
     clock: WallClock,
     places: Vec<JournalPlace>,
     kept: bool,
+}
+
+/// When a run began, by tokio's clock and by the one that all agents of the boot share.
+#[derive(Clone, Copy)]
+pub(crate) struct RunStart {
+    at: Instant,
+    boot_ms: u64,
+    suspended_ms: u64,
 }
 
 /// A place and its state in this run.
@@ -60,14 +67,30 @@ struct JournalPlace {
     told: bool,
 }
 
+// === impl RunStart ===
+
+impl RunStart {
+    /// The start of a run that began `at`.
+    pub(crate) fn new(at: Instant, clock: &BootClock) -> Self {
+        let boot_ms = millis(clock.now().saturating_sub(at.elapsed()));
+        Self { at, boot_ms, suspended_ms: millis(clock.suspended()) }
+    }
+
+    /// The start of an earlier agent's run, which began `at`, as it was recorded.
+    pub(crate) fn of(record: &RunRecord, at: Instant) -> Self {
+        let suspended_ms = record.suspended_ms.unwrap_or_default();
+        Self { at, boot_ms: record.started_boot_ms, suspended_ms }
+    }
+}
+
 // === impl Journal ===
 
 impl Journal {
-    /// Creates a journal without any writes. `started` and `started_boot` are the same moment.
+    /// Creates a journal without any writes.
     pub(crate) fn new(
         header: ReportHeader,
         clock: WallClock,
-        (started, started_boot): (Instant, Duration),
+        start: RunStart,
         places: &[Arc<dyn RecordStore>],
     ) -> Self {
         Self {
@@ -77,8 +100,7 @@ impl Journal {
             work: Vec::new(),
             phase: RunPhase::LameDuck,
             login_since: None,
-            started,
-            started_boot,
+            start,
             sequence: 0,
             clock,
             places: places.iter().map(JournalPlace::new).collect(),
@@ -235,14 +257,15 @@ impl Journal {
             stop: RunStop::Cancelled,
             pods_unknown: self.pods_unknown,
         };
-        let ended = Ended { at: self.clock.now(), took: self.started.elapsed() };
+        let ended = Ended { at: self.clock.now(), took: self.start.at.elapsed() };
         let mut report = ShutdownReport::new(self.header.clone(), run, ended);
         report.outcome = Outcome::Interrupted;
         RunRecord {
             version: VERSION,
             sequence: self.sequence,
             phase: self.phase,
-            started_boot_ms: millis(self.started_boot),
+            started_boot_ms: self.start.boot_ms,
+            suspended_ms: Some(self.start.suspended_ms),
             login_since_ms: self.login_since.map(millis),
             first_group_ms: millis(self.first_group),
             report,

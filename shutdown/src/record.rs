@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid, ShutdownKind,
-    WallTime,
+    BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid,
+    ShutdownKind, WallTime,
 };
 
 use crate::controller::status_of_ended;
 use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
+use crate::report::units::millis;
 use crate::run_context::RunContext;
 use crate::{Budget, FileError, PodReport, ShutdownReport, Trigger};
 
@@ -47,6 +48,10 @@ pub struct RunRecord {
     pub phase: RunPhase,
     /// The time since the kernel's boot, including sleep, when the run began, in milliseconds.
     pub started_boot_ms: u64,
+    /// For how many milliseconds the machine had been suspended when that was set ([`go_on`](Self::go_on)); absent in
+    /// records of older versions. The timers of the agent that began the run stand still meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_ms: Option<u64>,
     /// When the login manager announced the shutdown, in milliseconds since the run's start. Absent
     /// until it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +145,14 @@ impl RunRecord {
     /// restart of a container, end a run that went on before, but not the boot.
     pub fn is_of(&self, boot_id: &str, since: Duration) -> bool {
         self.report.boot_id == boot_id && Duration::from_millis(self.started_boot_ms) >= since
+    }
+
+    /// Moves the start by the time for which the machine was suspended since the start was last set.
+    pub fn go_on(&mut self, clock: &BootClock) {
+        let now = millis(clock.suspended());
+        let since = now.saturating_sub(self.suspended_ms.unwrap_or(now));
+        self.started_boot_ms = self.started_boot_ms.saturating_add(since);
+        self.suspended_ms = Some(now);
     }
 
     /// The record of the run when nothing of it is left to do, because it was called off or a report says the rest.

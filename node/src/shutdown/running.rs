@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
-    AdmissionGate, EarlierKill, GateReason, MachineState, PodUidMap, PodWorkers, Recorder, Runtime,
-    RuntimeSyncer,
+    AdmissionGate, BootClock, EarlierKill, GateReason, MachineState, PodUidMap, PodWorkers,
+    Recorder, Runtime, RuntimeSyncer,
 };
 use winddown_shutdown::{
     Policy, RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts,
@@ -37,12 +36,13 @@ pub(crate) fn places(
 /// one, the gate is shut before any pod can be admitted.
 pub(super) fn pick_up(
     places: &[Arc<dyn RecordStore>],
-    (boot_id, system_start): (&str, Duration),
+    (boot_id, clock): (&str, &BootClock),
     gate: &AdmissionGate,
 ) -> Option<RunRecord> {
-    let found = RunRecord::of_boot(places, boot_id, system_start);
-    let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
-    if carried.is_some() {
+    let found = RunRecord::of_boot(places, boot_id, clock.system_start());
+    let mut carried = found.filter(|record| record.phase != RunPhase::Cancelled);
+    if let Some(record) = &mut carried {
+        record.go_on(clock);
         gate.shut(GateReason::Startup);
     }
     carried

@@ -19,7 +19,7 @@ use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
 use super::{RunEnd, ShutdownController, Stage, Transition};
 use crate::EndingPods;
-use crate::journal::Journal;
+use crate::journal::{Journal, RunStart};
 use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
 use crate::run::{RunParams, carry_out};
@@ -291,8 +291,7 @@ impl<K: EndingPods> ShutdownController<K> {
             resumed: Vec::new(),
             warnings: (self.parts.objections)(),
         };
-        let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
-        let mut journal = self.journal(header, started, started_boot);
+        let mut journal = self.journal(header, RunStart::new(started, &self.parts.boot_clock));
         journal.set_context(&context);
         ShutdownRun { policy, started, context, journal, carried: None }
     }
@@ -303,9 +302,8 @@ impl<K: EndingPods> ShutdownController<K> {
         tracing::warn!(?late, "continuing the shutdown that an earlier agent began");
         let context = signal.limit(&record.context(), started);
         let header = record.header(late);
-        let started_boot = Duration::from_millis(record.started_boot_ms);
-        let mut journal =
-            self.journal(header, started, started_boot).after(record.sequence, record.phase);
+        let journal = self.journal(header, RunStart::of(&record, started));
+        let mut journal = journal.after(record.sequence, record.phase);
         journal.set_context(&context);
         let first_group = Duration::from_millis(record.first_group_ms);
         let RunRecord { report: ShutdownReport { groups, work, .. }, .. } = record;
@@ -314,9 +312,9 @@ impl<K: EndingPods> ShutdownController<K> {
         ShutdownRun { policy, started, context, journal, carried }
     }
 
-    fn journal(&self, header: ReportHeader, started: Instant, started_boot: Duration) -> Journal {
+    fn journal(&self, header: ReportHeader, start: RunStart) -> Journal {
         let clock = self.parts.clock.clone();
-        Journal::new(header, clock, (started, started_boot), &self.parts.records)
+        Journal::new(header, clock, start, &self.parts.records)
     }
 
     /// Reports how the run went, and releases the node or lets it stay up.

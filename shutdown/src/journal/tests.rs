@@ -3,10 +3,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use winddown_shared::WallClock;
+use winddown_shared::{BootClock, WallClock};
 
-use super::Journal;
 use super::writer::PlaceWriter;
+use super::{Journal, RunStart};
 use crate::record::tests::record;
 use crate::{FileError, RecordStore, RunPhase, RunRecord};
 
@@ -74,7 +74,12 @@ fn journal(places: &[Arc<Place>]) -> Journal {
     let mut header = record("boot", 0, 0).header(Duration::ZERO);
     header.warnings.clear();
     let clock = WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap());
-    Journal::new(header, clock, (Instant::now(), Duration::ZERO), &places)
+    Journal::new(
+        header,
+        clock,
+        RunStart::new(Instant::now(), &BootClock::new(Duration::default)),
+        &places,
+    )
 }
 
 #[tokio::test]

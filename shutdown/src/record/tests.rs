@@ -40,6 +40,7 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         sequence,
         phase: RunPhase::Ending,
         started_boot_ms,
+        suspended_ms: None,
         login_since_ms: Some(7),
         first_group_ms: 5000,
         report: ShutdownReport::new(header, without_pods(), ended),

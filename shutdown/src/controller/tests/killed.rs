@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
-use winddown_shared::{Event, LockState, Pod};
+use winddown_shared::{BootClock, Event, LockState, Pod};
 
 use super::agents::{Agent, Arrivals, Site};
 use super::two_fields;
@@ -442,6 +442,30 @@ async fn a_run_that_is_cancelled_is_reported_by_an_agent_without_graceful_shutdo
     assert_eq!(site.reports.all()[0].outcome, Outcome::Cancelled);
     assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Cancelled));
     assert!(!agent.gate.is_shut());
+}
+
+/// As tokio's clock does, which the agent that began it goes by.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_stands_still_while_the_machine_is_suspended_and_no_agent_runs() {
+    for suspended in [0, 3600].map(secs) {
+        let mut site = site();
+        let first = site.agent();
+        site.prepare();
+        let boot = secs(77);
+        site.until(secs(5)).await;
+        site.kill(first).await;
+        let started = site.start;
+        let clock = BootClock::new(move || boot + started.elapsed() + suspended);
+        let second = site.agent_by(clock.with_suspended(move || suspended));
+        site.until(secs(6)).await;
+        site.kill(second).await;
+        let clock = BootClock::new(move || boot + started.elapsed() + 2 * suspended);
+        let third = site.agent_by(clock.with_suspended(move || 2 * suspended));
+        assert_eq!(site.reach(&third, ProgressPhase::Released).await, secs(12), "{suspended:?}");
+        site.assert_no_grace_grew();
+        let report = &site.reports.all()[0];
+        assert!(report.pods().all(|(_, pod)| pod.grace > secs(1)), "{report:?}");
+    }
 }
 
 proptest! {

@@ -30,6 +30,7 @@ fn record(boot: &str, minute: u32, phase: RunPhase) -> RunRecord {
         sequence: 3,
         phase,
         started_boot_ms: 60_000,
+        suspended_ms: None,
         login_since_ms: Some(0),
         first_group_ms: 0,
         report: shutdown(boot, minute, Outcome::Interrupted),
