@@ -418,7 +418,7 @@ impl<K: EndingPods> ShutdownController<K> {
         }
         // A notice that terminates no pod releases nothing.
         if epoch.is_some() || record.is_some() || report.is_some() {
-            self.parts.progress.phase(ProgressPhase::Released);
+            self.parts.progress.released(epoch);
         }
         Transition::Done(Stage::done(epoch, record, report))
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use winddown_shared::InhibitorState;
 
-use crate::{Group, Plan, Policy, RunPhase, RunRecord};
+use crate::{Group, Plan, Policy, RunPhase, RunRecord, UnitStop};
 
 /// The progress of a run. Published through a watch channel, and updated in place for each pod and
 /// step.
@@ -14,6 +15,8 @@ use crate::{Group, Plan, Policy, RunPhase, RunRecord};
 pub struct Progress {
     /// The current phase.
     pub phase: ProgressPhase,
+    /// The [epoch](InhibitorState::epoch) of the shutdown that the node was released for last; none before that.
+    pub released: Option<u64>,
     /// When the signal arrived; none before the first run.
     pub started: Option<Instant>,
     /// Whether the runtime has not listed its pods yet, so that there may be more than are counted.
@@ -64,6 +67,20 @@ pub struct GroupProgress {
     pub finished: Option<Instant>,
 }
 
+// === impl Progress ===
+
+impl Progress {
+    /// Whether nothing is left to do for the stop of the agent's unit, or else for the shutdown that `login` announces, or
+    /// for a run without one. The phase may be that of an earlier run.
+    pub fn is_over(&self, login: &InhibitorState, is_unit_stop: bool) -> bool {
+        match (is_unit_stop, login.preparing) {
+            (true, _) => self.released == Some(UnitStop::EPOCH),
+            (false, true) => self.released == Some(login.epoch),
+            (false, false) => !matches!(self.phase, ProgressPhase::Ending | ProgressPhase::Ended),
+        }
+    }
+}
+
 // === impl GroupProgress ===
 
 impl GroupProgress {
@@ -103,6 +120,7 @@ impl ProgressSender {
         self.0.send_modify(|progress| {
             *progress = Progress {
                 phase: ProgressPhase::Ending,
+                released: None,
                 started: Some(started),
                 pods_unknown: false,
                 deadline: started.checked_add(plan.deadline),
@@ -153,6 +171,13 @@ impl ProgressSender {
 
     pub(crate) fn phase(&self, phase: ProgressPhase) {
         self.0.send_modify(|progress| progress.phase = phase);
+    }
+
+    /// The node may go down: for a notice, or for the login manager's shutdown of this epoch.
+    pub(crate) fn released(&self, epoch: Option<u64>) {
+        self.0.send_modify(|progress| {
+            (progress.phase, progress.released) = (ProgressPhase::Released, epoch);
+        });
     }
 
     pub(crate) fn group(&self, index: usize, change: impl FnOnce(&mut GroupProgress)) {

@@ -24,7 +24,7 @@ impl UnitStop {
     pub const AFTERWARDS: Duration = Duration::from_secs(30);
 
     /// Counts as a shutdown of its own, which no login manager has.
-    const EPOCH: u64 = u64::MAX;
+    pub(crate) const EPOCH: u64 = u64::MAX;
 
     /// How long a service manager that waits for all units together no longer than `limit` waits for an agent that wants
     /// this long.

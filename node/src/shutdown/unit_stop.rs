@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use winddown_host::service_units::WayDown;
 use winddown_shared::{GateReason, Runtime};
-use winddown_shutdown::{ProgressPhase, UnitStop};
+use winddown_shutdown::UnitStop;
 
 use super::Joined;
 
@@ -21,25 +21,23 @@ impl<R: Runtime> Joined<R> {
         let wanted = self.progress.policy_in_force(&self.policy.borrow()).delay_wanted();
         let limit = unannounced.and_then(|way| way.limit);
         let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
-        let mut progress = self.progress.subscribe();
+        let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
         // The run of an earlier agent that was stopped may have told it already.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
-        let unannounced = unannounced.filter(|_| !is_told);
-        if let Some(WayDown { kind, .. }) = unannounced {
+        if let Some(WayDown { kind, .. }) = unannounced.filter(|_| !is_told) {
             tracing::warn!("logind has not announced this shutdown: terminating the pods now");
-            progress.mark_unchanged();
             let since = Instant::now();
             self.unit_stop.send_replace(Some(UnitStop { kind, since, delay }));
         }
+        let is_unit_stop = is_told || unannounced.is_some();
         let over = async {
-            // The phase until then is that of an earlier run. Nothing calls this one off.
-            let begun = unannounced.is_none() || progress.changed().await.is_ok();
-            let is_over = |phase| match phase {
-                ProgressPhase::Released => true,
-                ProgressPhase::Cancelled => unannounced.is_none(),
-                ProgressPhase::Idle | ProgressPhase::Ending | ProgressPhase::Ended => false,
-            };
-            let _ = progress.wait_for(|progress| begun && is_over(progress.phase)).await;
+            while !progress.borrow_and_update().is_over(&login.borrow_and_update(), is_unit_stop) {
+                tokio::select! {
+                    Ok(()) = progress.changed() => {}
+                    Ok(()) = login.changed() => {}
+                    else => return,
+                }
+            }
         };
         let _ = timeout(delay + STOP_SLACK, over).await;
     }

@@ -419,7 +419,7 @@ impl<K: EndingPods> ShutdownController<K> {
         }
         // The unit's stop waits for this, so that the report is on disk before the agent exits.
         if release.of_node {
-            self.parts.progress.phase(ProgressPhase::Released);
+            self.parts.progress.released(release.epoch);
         }
         release.epoch
     }
