@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    Event, GateReason, Inhibitor, MachineState, Notices, Recorder, ShutdownWork, WallClock,
+    Event, GateReason, Inhibitor, MachineState, Notices, Pod, Recorder, ShutdownWork, WallClock,
 };
 
 use crate::EndingPods;
@@ -327,9 +327,8 @@ impl<K: EndingPods> ShutdownController<K> {
             }
             ResumeDecision::Resume
                 if record.phase.is_over()
-                    && record.login_since_ms.is_none()
                     && signal.login.preparing
-                    && self.may_have_pods() =>
+                    && self.may_have_others(&record) =>
             {
                 Transition::Done(Stage::Idle)
             }
@@ -352,6 +351,19 @@ impl<K: EndingPods> ShutdownController<K> {
 
     fn may_have_pods(&self) -> bool {
         !self.parts.killer.running().is_known_empty()
+    }
+
+    /// Whether pods may run that the run of `record`, which is over, has not left. Those of a run for the login manager show
+    /// that it has begun another shutdown: with the same one, no other pods start.
+    fn may_have_others(&self, record: &RunRecord) -> bool {
+        let is_known = |pod: &Pod| {
+            let name = (&**pod.namespace(), &**pod.name());
+            record.report.pods().any(|(_, known)| (&*known.namespace, &*known.name) == name)
+        };
+        match record.login_since_ms {
+            None => self.may_have_pods(),
+            Some(_) => !self.parts.killer.running().into_pods().iter().all(is_known),
+        }
     }
 
     /// Picks up where an earlier agent left off: no pod is admitted or refused before it is known what becomes of the

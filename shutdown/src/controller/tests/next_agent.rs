@@ -271,6 +271,30 @@ async fn a_pod_without_a_manifest_that_only_the_next_agent_finds_changes_nothing
     assert!(report.groups.iter().all(|group| group.latest_end <= secs(32)), "{report:?}");
 }
 
+/// Beside a kubelet the gate keeps no pod away.
+#[tokio::test(start_paused = true)]
+async fn pods_that_came_back_while_a_shutdown_was_cancelled_without_an_agent_are_terminated_in_the_next()
+ {
+    for is_cancelled in [false, true] {
+        let mut site = site();
+        site.world.lingers("slow");
+        let first = site.agent();
+        site.prepare();
+        site.reach(&first, ProgressPhase::Released).await;
+        site.kill(first).await;
+        if is_cancelled {
+            site.lock.fake.cancel();
+            site.world.add(pod("back", None, Some(20)), secs(1));
+            site.prepare();
+        }
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        assert_eq!(site.asked().iter().any(|(name, ..)| name == "back"), is_cancelled);
+        let report = &site.reports.all()[0];
+        assert_eq!(report.pods().any(|(_, pod)| pod.name == "back"), is_cancelled, "{report:?}");
+    }
+}
+
 /// Shutdowns were configured to stop no pods while the run was under way, which holds for the next.
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_that_breaks_terminates_its_pods_although_shutdowns_stop_none_any_more() {
