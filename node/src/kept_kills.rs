@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
     BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
-    Recorder, RestartCondition, StatusOverride, error_chain,
+    Recorder, RestartCondition, StatusOverride, StopChange, error_chain,
 };
 
 use crate::kept_file;
@@ -31,7 +31,7 @@ pub(crate) struct KeptKills {
 }
 
 /// The contents of a file.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptKill {
     uid: PodUid,
@@ -190,16 +190,18 @@ impl KeptKills {
         }
     }
 
-    /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before, and whether the node
-    /// waits for that. Does nothing if the kill is not recorded yet.
-    pub(crate) fn tighten(&self, pod: &PodRef, grace: Duration, node_waits: bool) {
-        let until = self.boot_ms_after(grace);
+    /// Keeps what a further request has changed. A grace period that ends no sooner than before changes nothing. Does
+    /// nothing if the kill is not recorded yet.
+    pub(crate) fn change(&self, pod: &PodRef, change: &StopChange) {
+        let (until, node_waits) = (self.boot_ms_after(change.grace), change.node_waits);
         let mut ending = self.ending.lock();
         let Some(kept) = ending.get_mut(&pod.uid) else { return };
         kept.go_on(&self.clock);
-        if until >= kept.until_boot_ms && (!node_waits || kept.node_waits) {
+        let is_known = until >= kept.until_boot_ms && (!node_waits || kept.node_waits);
+        if is_known && change.status.is_none() {
             return;
         }
+        kept.status = change.status.clone().or(kept.status.take());
         kept.until_boot_ms = until.min(kept.until_boot_ms);
         kept.node_waits |= node_waits;
         kept.unwritten = None;
@@ -233,12 +235,11 @@ impl KeptKills {
                 let _ = std::fs::remove_file(&file);
                 return Ok(());
             };
-            let state = (kept.until_boot_ms, kept.node_waits, kept.has_terminated);
-            if written == Some(state) {
+            if written.as_ref() == Some(&kept) {
                 return Ok(());
             }
             kept_file::write(&file, &kept)?;
-            written = Some(state);
+            written = Some(kept);
         }
     }
 
@@ -350,6 +351,10 @@ mod tests {
         Event::KillRequested { pod: label(uid), is_static: true, by, grace, status: None }
     }
 
+    fn to(seconds: u64, node_waits: bool) -> StopChange {
+        StopChange { grace: secs(seconds), node_waits, status: None }
+    }
+
     fn stopped(uid: &str) -> Event {
         let (took, forced) = (Duration::ZERO, Vec::new());
         Event::PodStopped { pod: label(uid), took, forced, remark: None }
@@ -414,20 +419,23 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         kept.record(&asked("a", KillReason::Preemption));
-        kept.tighten(&label("a"), secs(10), false);
+        let evicted = StatusOverride::failed("Evicted", "", None);
+        kept.change(&label("a"), &StopChange { status: Some(evicted.clone()), ..to(60, false) });
+        kept.change(&label("a"), &to(10, false));
         let (_, found) = open(state.path(), "boot", 104);
         let a = &found[&PodUid::new("a")];
         assert_eq!((a.request.reason, a.until), (KillReason::Preemption, secs(110)));
+        assert_eq!(a.request.status, Some(evicted));
 
         let file = state.path().join("kills/a.json");
         std::fs::remove_file(&file).unwrap();
         for seconds in [10, 11] {
-            kept.tighten(&label("a"), secs(seconds), true);
+            kept.change(&label("a"), &to(seconds, true));
             assert!(!file.exists(), "{seconds}");
         }
         kept.record(&stopped("a"));
         for uid in ["a", "unknown"] {
-            kept.tighten(&label(uid), secs(1), true);
+            kept.change(&label(uid), &to(1, true));
         }
         assert_eq!(std::fs::read_dir(state.path().join("kills")).unwrap().count(), 0);
     }
@@ -449,9 +457,9 @@ mod tests {
         let (kept, found) = at(7360, 7250);
         assert_eq!(left(found, 7360), secs(20));
         // Its requests are compared with what is left, too.
-        kept.tighten(&label("a"), secs(25), false);
+        kept.change(&label("a"), &to(25, false));
         assert_eq!(left(at(7361, 7250).1, 7361), secs(19));
-        kept.tighten(&label("a"), secs(5), false);
+        kept.change(&label("a"), &to(5, false));
         assert_eq!(left(at(8361, 8250).1, 8361), secs(4));
 
         let file = state.path().join("kills/a.json");
@@ -466,7 +474,7 @@ mod tests {
         let (kept, _) = open(state.path(), "boot", 100);
         for uid in ["later", "never"] {
             kept.record(&asked(uid, KillReason::Operator));
-            kept.tighten(&label(uid), secs(600), uid == "later");
+            kept.change(&label(uid), &to(600, uid == "later"));
         }
         kept.record(&asked("at-once", KillReason::Drain));
         let (kept, found) = open(state.path(), "boot", 101);
@@ -484,7 +492,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (kept, _) = open(state.path(), "boot", 100);
         kept.record(&asked("shorter", KillReason::Shutdown));
-        kept.tighten(&label("shorter"), secs(5), true);
+        kept.change(&label("shorter"), &to(5, true));
         for uid in ["late", "ended"] {
             kept.record(&asked(uid, KillReason::Shutdown));
         }

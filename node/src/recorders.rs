@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, WallClock, WorkerObserver,
+    DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, StopChange, WallClock,
+    WorkerObserver,
 };
 
 use crate::kept_kills::KeptKills;
@@ -84,9 +85,9 @@ impl WorkerObserver for Recorders {
         self.metrics.step_ended(operation, took);
     }
 
-    fn stop_tightened(&self, pod: &PodRef, grace: Duration, node_waits: bool) {
+    fn stop_changed(&self, pod: &PodRef, change: &StopChange) {
         if let Some(kills) = &self.kills {
-            kills.tighten(pod, grace, node_waits);
+            kills.change(pod, change);
         }
     }
 }

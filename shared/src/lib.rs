@@ -95,4 +95,4 @@ pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{
     PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
-pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver};
+pub use workers::{Lifecycle, PodSnapshot, PodWorkers, StopChange, WorkerObserver};

@@ -51,7 +51,7 @@ mod timetable;
 mod volumes;
 
 use completion::Unended;
-pub use observer::WorkerObserver;
+pub use observer::{StopChange, WorkerObserver};
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;
@@ -376,8 +376,10 @@ impl<S: PodSyncer> WorkersShared<S> {
                 });
                 wake = self.state.lock().recorded(&uid);
             }
-            KillWait::Ending { grace, tightened: true, .. } => {
-                self.observer.stop_tightened(&label, *grace, request.is_waited_for());
+            KillWait::Ending { grace, tightened: true, status, .. } => {
+                let (grace, node_waits) = (*grace, request.is_waited_for());
+                let change = StopChange { grace, node_waits, status: status.clone() };
+                self.observer.stop_changed(&label, &change);
                 wake = self.state.lock().recorded(&uid);
             }
             KillWait::Ending { .. } | KillWait::Done(_) => {}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Pod, PodRef};
+use crate::{Pod, PodRef, StatusOverride};
 
 /// Receives how long the workers' steps take, and shorter grace periods. Called outside every lock;
 /// must not block. Every method does nothing unless it is overridden.
@@ -19,10 +19,20 @@ pub trait WorkerObserver: Send + Sync + 'static {
     /// are kills by a controller: [`Event::PodStopped`](crate::Event::PodStopped) has their duration.
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
 
-    /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now, or is the
-    /// first for which the node waits ([`KillReason::node_waits`](crate::KillReason::node_waits)). That takes effect when
-    /// this returns.
-    fn stop_tightened(&self, _pod: &PodRef, _grace: Duration, _node_waits: bool) {}
+    /// Called when a further request to terminate a pod has changed how that goes on. The change takes effect when this
+    /// returns.
+    fn stop_changed(&self, _pod: &PodRef, _change: &StopChange) {}
+}
+
+/// What applies to a terminating pod since a further request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopChange {
+    /// Its grace period from now on. One that would end later than before does not count.
+    pub grace: Duration,
+    /// Whether the node waits for this request ([`KillReason::node_waits`](crate::KillReason::node_waits)).
+    pub node_waits: bool,
+    /// The status that replaces its former one, if any does.
+    pub status: Option<StatusOverride>,
 }
 
 /// Ignores everything.

@@ -108,6 +108,8 @@ pub(super) struct Ending {
     pub(super) kill_at: Option<Instant>,
     /// Also read by the stop in flight, when it is over.
     pub(super) status: watch::Sender<Option<StatusOverride>>,
+    /// What replaces it once that is recorded.
+    pub(super) next_status: Option<StatusOverride>,
     /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
     /// Whether an earlier agent has recorded that the pod has terminated.
@@ -132,6 +134,7 @@ impl Ending {
             grace_since: since,
             kill_at: None,
             status: watch::Sender::default(),
+            next_status: None,
             acknowledged: false,
             is_recorded: false,
             unrecorded: 0,
@@ -257,6 +260,24 @@ impl Record {
         }
         ending.node_waits = true;
         true
+    }
+
+    /// Replaces the pod's status as `request` says: at once if that `began` the termination, and otherwise once it is
+    /// recorded. Returns whether that changes it.
+    pub(super) fn replace_status(&mut self, request: &KillRequest, began: bool) -> bool {
+        let stayed = self.restarts_on_node();
+        let Some(ending) = self.ending.as_mut() else { return false };
+        let earlier = ending.next_status.clone().or_else(|| ending.status.borrow().clone());
+        let Some(status) = request.replacement(earlier.as_ref()) else { return false };
+        // An API pod that was to stay, and fails after all, does not start again here.
+        self.restart_requested &= self.is_static || !stayed || request.restarts_on_node();
+        let changes = earlier.as_ref() != Some(&status);
+        if changes && began {
+            ending.status.send_replace(Some(status));
+        } else if changes {
+            ending.next_status = Some(status);
+        }
+        changes
     }
 
     /// What is left of the grace period; `None` unless the pod is terminating on request.

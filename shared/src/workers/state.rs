@@ -18,7 +18,7 @@ use crate::status::is_terminal;
 use crate::workers::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{
     Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RestartCondition, RunningPods,
-    RuntimePod,
+    RuntimePod, StatusOverride,
 };
 
 mod known;
@@ -61,8 +61,14 @@ pub(super) enum KillWait {
     /// The pod has already terminated.
     Done(Arc<PodStopped>),
     /// The pod is terminating, with this effective grace period: whether this request began that, and whether it shortened
-    /// it or is the first for which the node waits.
-    Ending { done: EndReceiver, grace: Duration, began: bool, tightened: bool },
+    /// it, is the first for which the node waits, or replaces the status.
+    Ending {
+        done: EndReceiver,
+        grace: Duration,
+        began: bool,
+        tightened: bool,
+        status: Option<StatusOverride>,
+    },
 }
 
 /// One step for a task to carry out.
@@ -200,16 +206,8 @@ impl WorkersState {
         let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = request.left_of(by_known.min(by_asked), now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
-        let tightened = record.join(request) || shortened;
-        let stayed = record.restarts_on_node();
+        let tightened = record.join(request) | shortened | record.replace_status(request, began);
         if let Some(ending) = record.ending.as_mut() {
-            let status = request.replacement(ending.status.borrow().as_ref());
-            if status.is_some() {
-                // An API pod that was to stay, and fails after all, does not start again here.
-                record.restart_requested &=
-                    record.is_static || !stayed || request.restarts_on_node();
-                ending.status.send_replace(status);
-            }
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;
             // What comes with an update, which has a time, is known to the pod's source, and recorded nowhere.
@@ -229,6 +227,9 @@ impl WorkersState {
         let record = self.records.get_mut(uid)?;
         let ending = record.ending.as_mut()?;
         ending.unrecorded = ending.unrecorded.saturating_sub(1);
+        if let Some(status) = ending.next_status.take() {
+            ending.status.send_replace(Some(status));
+        }
         if !record.is_held() {
             record.pass_on();
         }
@@ -477,7 +478,10 @@ fn already_stopped(record: &Record) -> Option<KillWait> {
 
 fn ending_wait(record: &Record, grace: Duration, began: bool, tightened: bool) -> KillWait {
     match &record.ending {
-        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began, tightened },
+        Some(ending) => {
+            let (done, status) = (ending.done.waiter(), ending.next_status.clone());
+            KillWait::Ending { done, grace, began, tightened, status }
+        }
         None => nothing_ran(),
     }
 }

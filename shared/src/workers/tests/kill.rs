@@ -8,7 +8,7 @@ use crate::testing::{FakeRecorder, Script, SyncCall, SyncStep};
 use crate::workers::grace::effective;
 use crate::{
     Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, PodStateProvider, RuntimePod,
-    UpdateKind,
+    StatusOverride, UpdateKind,
 };
 
 fn secs(s: u64) -> Duration {
@@ -306,12 +306,13 @@ async fn a_request_is_recorded_before_the_pod_is_asked_also_in_the_middle_of_a_s
 }
 
 /// Reads what the stop in flight has when a request is recorded that leaves it less.
-struct Look(crate::testing::FakeSyncer, std::sync::Mutex<Vec<(Duration, bool)>>);
+struct Look(crate::testing::FakeSyncer, std::sync::Mutex<Vec<(Duration, bool, Option<String>)>>);
 
 impl crate::WorkerObserver for Look {
-    fn stop_tightened(&self, pod: &crate::PodRef, _: Duration, _: bool) {
+    fn stop_changed(&self, pod: &crate::PodRef, change: &crate::StopChange) {
         let grace = self.0.grace_of_stop(&pod.uid).unwrap();
-        self.1.lock().unwrap().push((grace.remaining(), grace.node_waits()));
+        let reason = change.status.as_ref().map(|status| status.reason.to_string());
+        self.1.lock().unwrap().push((grace.remaining(), grace.node_waits(), reason));
     }
 }
 
@@ -332,7 +333,29 @@ async fn a_stop_is_left_less_time_once_that_is_recorded() {
     let left = |seconds| begun + secs(seconds) - Instant::now();
     let in_flight = syncer.grace_of_stop(&uid("a")).unwrap();
     assert_eq!((in_flight.remaining(), in_flight.node_waits()), (secs(20), true));
-    assert_eq!(*look.1.lock().unwrap(), [(left(60), false), (secs(40), false)]);
+    let news = [(left(60), false, None), (secs(40), false, None)];
+    assert_eq!(*look.1.lock().unwrap(), news);
     workers.kill_pod(pod("a"), request()).await.unwrap();
     assert_eq!(begun.elapsed(), secs(20) + Duration::from_millis(1));
+}
+
+/// A pod that was preempted is evicted for a shortage while it terminates, which is what its status says in the end.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_replaces_another_is_recorded_once() {
+    let (syncer, events) = (crate::testing::FakeSyncer::default(), FakeRecorder::default());
+    let look = std::sync::Arc::new(Look(syncer.clone(), std::sync::Mutex::default()));
+    let (events, resync) = (std::sync::Arc::new(events), secs(60));
+    let workers = super::PodWorkers::with_observer(syncer.clone(), events, resync, look.clone());
+    syncer.script(&uid("a"), Script { stop_takes: secs(5), ..Script::default() });
+    let request = |reason, text: &str| {
+        let status = StatusOverride::failed(text, "", None);
+        KillRequest { reason, ..with_grace(30) }.with_status(status)
+    };
+    workers.request_kill(pod("a"), &request(KillReason::Preemption, "Preempting"));
+    settle().await;
+    for _ in 0..2 {
+        workers.request_kill(pod("a"), &request(KillReason::Eviction, "Evicted"));
+    }
+    let told: Vec<_> = look.1.lock().unwrap().iter().map(|(.., reason)| reason.clone()).collect();
+    assert_eq!(told, [Some("Evicted".to_owned())]);
 }
