@@ -352,7 +352,9 @@ mod tests {
     }
 
     fn to(seconds: u64, node_waits: bool) -> StopChange {
-        StopChange { grace: secs(seconds), node_waits, status: None }
+        let mut change = StopChange::default();
+        (change.grace, change.node_waits) = (secs(seconds), node_waits);
+        change
     }
 
     fn stopped(uid: &str) -> Event {
@@ -420,7 +422,9 @@ mod tests {
         let (kept, _) = open(state.path(), "boot", 100);
         kept.record(&asked("a", KillReason::Preemption));
         let evicted = StatusOverride::failed("Evicted", "", None);
-        kept.change(&label("a"), &StopChange { status: Some(evicted.clone()), ..to(60, false) });
+        let mut change = to(60, false);
+        change.status = Some(evicted.clone());
+        kept.change(&label("a"), &change);
         kept.change(&label("a"), &to(10, false));
         let (_, found) = open(state.path(), "boot", 104);
         let a = &found[&PodUid::new("a")];

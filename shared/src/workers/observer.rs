@@ -25,7 +25,8 @@ pub trait WorkerObserver: Send + Sync + 'static {
 }
 
 /// What applies to a terminating pod since a further request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StopChange {
     /// Its grace period from now on. One that would end later than before does not count.
     pub grace: Duration,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{GROUPS, SOON, Scenario, Setup, TestResult, seven_pods};
-use winddown_node_tests::typed::{Typed, enter};
+use winddown_node_tests::typed::{Typed, enter, prepare};
 use winddown_node_tests::{Suite, TestPod, on_each_release};
 
 use crate::typed_pages::marked;
@@ -58,6 +58,7 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     scenario.start().await?;
     println!("{}", scenario.text(&["plan", "shutdown"]).await?);
+    prepare(&scenario.node)?;
     let [before_it, reboot, after_it] = page()?;
     enter(&mut scenario.node, &before_it).await?;
     let pid = scenario.logs()["db"].starts[0].1.to_string();
