@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Pod, PodRef, StatusOverride};
 
-/// Receives how long the workers' steps take, and shorter grace periods. Called outside every lock;
+/// Receives how long the workers' steps take, and what changes for terminating pods. Called outside every lock;
 /// must not block. Every method does nothing unless it is overridden.
 pub trait WorkerObserver: Send + Sync + 'static {
     /// Called when the first step of a pod begins, `waited` after its UID was first seen: the kubelet's
