@@ -59,7 +59,7 @@ pub enum NodeScope {
     Whole,
     /// The conditions of KEP-5683 and of the facts, and the cordon and the taint of a shutdown; the
     /// rest is a kubelet's. Of the facts only the conditions and the boot id are used, and no
-    /// events are sent: the kubelet sends them.
+    /// events are sent: the kubelet sends them. It pings the runtime, too, and its Ready says the result.
     Lifecycle,
 }
 
@@ -169,7 +169,8 @@ impl<P: Ping> NodeController<P> {
         tokio::select! {
             () = cancel.cancelled() => {}
             () = ticks.beat(core.settings.beat()) => {}
-            () = watch_over(&ping, core.settings.ping, ticks.ticker(), &answers) => {}
+            () = watch_over(&ping, core.settings.ping, ticks.ticker(), &answers),
+                if core.settings.scope == NodeScope::Whole => {}
             () = core.server.follow(core.api.clone(), &core.name) => {}
             () = core.keep_lease(ticks.ticker()) => {}
             () = core.keep_status(ticks.ticker()) => {}
@@ -187,7 +188,8 @@ impl<P: Ping> NodeControllerBuilder<P> {
         self
     }
 
-    /// Checks with `ping` whether pods can run. Without it only [`NodeControllerHandle::set_ready`] decides that.
+    /// Checks with `ping` whether pods can run, unless a kubelet does ([`NodeScope::Lifecycle`]). Without it only
+    /// [`NodeControllerHandle::set_ready`] decides that.
     #[must_use]
     pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q> {
         let Self { api, leases, name, facts, clock, settings, events, field_manager, .. } = self;
@@ -268,9 +270,9 @@ impl Core {
     fn health(&self) -> NodeHealth {
         let desired = self.desired.borrow();
         let now = tokio::time::Instant::now();
-        let unanswered = self.answers.borrow().problem(now, self.settings.ping);
-        let unready = desired.ready.as_ref().err().cloned();
         let whole = self.settings.scope == NodeScope::Whole;
+        let unready = desired.ready.as_ref().err().cloned();
+        let unanswered = self.answers.borrow().problem(now, self.settings.ping).filter(|_| whole);
         let lacking = self.facts.borrow().lacking().filter(|_| whole).map(Into::into);
         NodeHealth {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),

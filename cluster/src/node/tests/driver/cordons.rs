@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::node::CORDONED_BY;
+use crate::node::ping::Ping;
 
 #[tokio::test(start_paused = true)]
 async fn a_persons_cordon_is_there_after_the_shutdown_was_called_off() {
@@ -71,4 +72,37 @@ async fn a_cordon_that_the_server_forbids_is_not_awaited() {
     assert_eq!(t0.elapsed(), Duration::ZERO);
     assert_eq!(condition(&server, "Ready")["status"], "False");
     assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("scripted failure 403"));
+}
+
+/// At the boot the agent is there before the container runtime is, and the kubelet says how that fares.
+#[tokio::test(start_paused = true)]
+async fn beside_a_kubelet_that_is_ready_the_cordon_goes_whatever_the_runtime_first_answered() {
+    struct Unreachable;
+
+    impl Ping for Unreachable {
+        async fn ping(&self) -> Result<(), String> {
+            Err("container runtime: nothing listens".into())
+        }
+    }
+
+    let server = ApiServer::in_memory().unwrap();
+    let mark = json!({ "boot": "boot-0", "since": "2026-01-01T00:00:00Z", "reason": "shutdown" });
+    apply(&server, json!({ "annotations": { CORDONED_BY: mark.to_string() } }));
+    server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
+    let (_facts, told) = watch::channel(facts());
+    let (controller, handle) = NodeController::builder(client(&server), NAME, told, clock())
+        .settings(NodeSettings::beside_kubelet())
+        .ping(Unreachable)
+        .build()
+        .unwrap();
+    tokio::spawn(controller.run(CancellationToken::new()));
+    handle.set_ready(Ok(()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(there(&server)["spec"]["unschedulable"], true, "no kubelet of this boot reports");
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    let kubelets = json!({ "nodeInfo": { "bootID": BOOT }, "conditions": ready });
+    server.patch(NODE, &json!({ "status": kubelets })).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(there(&server)["spec"].get("unschedulable"), None);
+    assert_eq!(there(&server)["metadata"]["annotations"].get(CORDONED_BY), None);
 }
