@@ -297,13 +297,16 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         self.work(WorkPlace::AfterPods).await
     }
 
-    /// Returns the next group to stop, at `turn` or later. None if there are no pods left, or if the
-    /// remaining ones appeared while the last group was stopping and there is no time left for them.
+    /// Returns the next group to stop: the first at `turn` or later that has pods, with which those of earlier groups
+    /// stop that appeared meanwhile, or else the last one for these. None if there are no pods left, or if the remaining
+    /// ones appeared while the last group was stopping and there is no time left for them.
     fn next_group(&self, turn: usize) -> Option<usize> {
-        let last = self.unasked.waiting.len().checked_sub(1)?;
-        let lowest = self.unasked.waiting.iter().position(|waiting| !waiting.is_empty())?;
+        let waiting = &self.unasked.waiting;
+        let last = waiting.len().checked_sub(1)?;
+        let lowest = waiting.iter().position(|waiting| !waiting.is_empty())?;
         let is_late = turn > last && self.elapsed() >= self.plan.deadline;
-        (!is_late).then(|| lowest.max(turn).min(last))
+        let next = (lowest.max(turn)..last).find(|&group| !waiting[group].is_empty());
+        (!is_late).then(|| next.unwrap_or(last))
     }
 
     /// Waits until the first group may be requested to stop. Does not wait if there are no pods.

@@ -736,3 +736,23 @@ async fn a_pod_that_comes_while_the_end_of_the_run_waits_is_ended_or_at_least_re
         assert_eq!(next.asked.is_some(), wanted == PodEnd::Exited, "{next:?}");
     }
 }
+
+/// Beside a kubelet, a controller may create a pod anew on the node that goes down. It ends with the next group that has
+/// pods: one without any may have no time.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_while_its_group_ends_gets_the_time_of_the_next_group_with_pods() {
+    let pods = [pod("app", None, Some(60)), pod("node", Some(2_000_001_000), Some(30))];
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(100));
+    let scene = Scene::new(killer.clone(), Policy::by_role(secs(60), secs(30)).unwrap());
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(10)).await;
+        let late = pod("late", None, Some(20));
+        killer.takes(late.uid(), secs(15));
+        killer.add(late);
+    });
+    assert_eq!((of(&report, "app").exit, of(&report, "app").end), (ms(30_000), PodEnd::Killed));
+    let (late, node) = (of(&report, "late"), of(&report, "node"));
+    assert_eq!((late.asked, late.grace, late.end), (node.asked, secs(20), PodEnd::Exited));
+    assert_eq!(late.exit, ms(45_000));
+}
