@@ -111,7 +111,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "periods",
         Area::Shutdown,
-        "with no time configured a shutdown terminates the pods all at once, as if there were no agent",
+        "a shutdown kills what still runs when its time is over; with none configured, all pods terminate at once",
     );
     let enabled = match &facts.agent {
         Fact::Known(status) => status.shutdown_plan.enabled,
