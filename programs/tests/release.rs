@@ -66,6 +66,9 @@ fn checksums_are_of_all_packages_and_say_so_when_there_are_none() {
     assert!(checked.unwrap().success());
 }
 
+/// What the packages' scripts ask of winddown as it goes. `install::companion` runs it.
+pub(crate) const ASKED_BY_SCRIPTS: &str = "uninstall --dry-run --force";
+
 /// What a package manager is told as it removes winddown: it cannot be refused.
 #[test]
 fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
@@ -77,7 +80,9 @@ fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
     let bin = tempfile::tempdir().unwrap();
     let said = |dry_run: &str| {
         let winddown = bin.path().join("winddown");
-        fs::write(&winddown, format!("#!/bin/sh\ncat <<'END'\n{dry_run}\nEND\n")).unwrap();
+        let insists = format!("[ \"$*\" = '{ASKED_BY_SCRIPTS}' ] || exit 2");
+        fs::write(&winddown, format!("#!/bin/sh\n{insists}\ncat <<'END'\n{dry_run}\nEND\n"))
+            .unwrap();
         fs::set_permissions(&winddown, fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
         let line = ". ./shared.sh; systemd_runs() { true; }; tell_of_kubelet";

@@ -94,7 +94,8 @@ tell_of_kubelet() {
         echo "winddown: WARNING: the drain has stopped ${unit:=kubelet.service}, and no agent starts it again:"
         echo "  systemctl start $unit"
     fi
-    steps=$(winddown uninstall --dry-run 2>/dev/null | sed '1,/^Next:$/d') || true
+    # Without --force the steps are in an error, which goes to standard error.
+    steps=$(winddown uninstall --dry-run --force 2>/dev/null | sed '1,/^Next:$/d') || true
     [ -n "$steps" ] || return 0
     echo "winddown: WARNING: without winddown NOTHING ENDS THE KUBELET'S PODS in order: a shutdown kills them."
     echo "winddown: So that the kubelet terminates them itself, do this before the next shutdown:"

@@ -9,7 +9,11 @@ use winddown_install::{
     uninstall_on,
 };
 
+use clap::Parser as _;
+use winddown_cli::{Cli, Command};
+
 use super::image::{Image, Locks, Recorder};
+use crate::release::ASKED_BY_SCRIPTS;
 
 const CONFIG: &str = "etc/winddown/config.yaml";
 const KUBEADM: &str = "var/lib/kubelet/config.yaml";
@@ -468,6 +472,27 @@ fn a_companion_whose_configuration_is_lost_or_wrong_stays_as_long_as_with_a_good
     image.install().unwrap();
     fs::remove_file(image.path(CONFIG)).unwrap();
     uninstall_on(&image.removal(false), Some(&Locks(Some(false)))).unwrap();
+}
+
+/// A package manager is not refused as `winddown uninstall` is, and its scripts read only the report.
+#[test]
+fn what_a_packages_scripts_ask_is_answered_with_the_way_back_and_changes_nothing() {
+    let image = beside("kubeadm");
+    image.put("proc/1/comm", "systemd\n");
+    image.install_live();
+    image.put(KUBEADM, "shutdownGracePeriod: 0s\n");
+    let typed = std::iter::once("winddown").chain(ASKED_BY_SCRIPTS.split(' '));
+    let Command::Uninstall(args) = Cli::parse_from(typed).command else {
+        panic!("{ASKED_BY_SCRIPTS}")
+    };
+    let options =
+        UninstallOptions { force: args.force, dry_run: args.dry_run, ..image.removal(args.purge) };
+    let (tree, host) = (image.tree(), Recorder::default());
+    let said = image.said(&uninstall_on(&options, Some(&host)).unwrap());
+    let (_, steps) = said.split_once("\nNext:\n").unwrap_or_else(|| panic!("{said}"));
+    assert!(steps.contains("shutdownGracePeriod: 90s\n"), "{said}");
+    assert!(steps.ends_with("systemctl restart kubelet\n"), "{said}");
+    assert_eq!((image.tree(), host.0.borrow().len()), (tree, 0), "{said}");
 }
 
 /// A kubelet of kubeadm that runs with 90 s, and its companion.
