@@ -349,6 +349,17 @@ impl Kubelet {
         })
     }
 
+    /// The variable of its unit that names the proxy by which it reaches the API server; `None` if none does.
+    pub fn proxy_variable(&self, root: &Path) -> Option<&'static str> {
+        // Such a program's kubelet asks a load balancer of the same machine, for which Go uses no proxy.
+        if matches!(self.distribution.source, ArgumentsSource::Rancher(_)) {
+            return None;
+        }
+        let set = unit::start(root, self.unit.as_deref()?).ok()??.environment;
+        let is_set = |name: &&str| set.get(*name).is_some_and(|value| !value.is_empty());
+        ["HTTPS_PROXY", "https_proxy"].into_iter().find(is_set)
+    }
+
     /// The files that its arguments name or, if they name none, those at a usual place.
     fn sources(&self, root: &Path) -> Sources {
         let named = |option: &str| self.option(option).map(PathBuf::from);

@@ -25,6 +25,9 @@ pub(super) struct Rancher {
 const NEEDED: [&str; 6] =
     ["config", "config-dir", "feature-gates", "root-dir", "hostname-override", "pod-manifest-path"];
 
+/// What runs the containers with the option `docker`. The option for the endpoint then names the socket of Docker.
+const CRI_DOCKERD: &str = "unix:///run/k3s/cri-dockerd/cri-dockerd.sock";
+
 /// Where the program keeps what `with-node-id` appends to the name of its node.
 const NODE_ID: &str = "/etc/rancher/node/id";
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -36,6 +39,7 @@ struct Settings {
     node_name: Option<String>,
     with_node_id: Option<String>,
     endpoint: Option<String>,
+    docker: Option<String>,
     kubelet_arg: Vec<String>,
 }
 
@@ -72,10 +76,17 @@ pub(super) fn kubelets_arguments(
         false => name,
     };
     let endpoint = option("--container-runtime-endpoint", "--container-runtime-endpoint");
-    let endpoint = endpoint.map(str::to_owned).or(settings.endpoint);
+    let docker = flag(&own.arguments, "--docker").or(settings.docker.as_deref());
+    let endpoint = match docker.is_some_and(is_true) {
+        true => Some(CRI_DOCKERD.to_owned()),
+        false => endpoint.map(str::to_owned).or(settings.endpoint),
+    };
+    let directory = format!("{data}/agent/etc/kubelet.conf.d");
+    // What `config-dir` names is then copied into it, and not passed on (k3s: extractConfigArgs).
+    let is_merged = below(root, &directory).is_dir();
     let mut arguments = vec![
         format!("--kubeconfig={data}/agent/kubelet.kubeconfig"),
-        format!("--config-dir={data}/agent/etc/kubelet.conf.d"),
+        format!("--config-dir={directory}"),
     ];
     arguments.extend(name.map(|name| format!("--hostname-override={name}")));
     arguments.extend(endpoint.map(|address| format!("--container-runtime-endpoint={address}")));
@@ -83,7 +94,7 @@ pub(super) fn kubelets_arguments(
     let more = more.chain(values(&own.arguments, "--kubelet-arg"));
     for (name, value) in more.filter_map(|one| one.trim_start_matches("--").split_once('=')) {
         let plain = name.trim_end_matches(['+', '-']);
-        if !NEEDED.contains(&plain) {
+        if !NEEDED.contains(&plain) || (is_merged && plain == "config-dir") {
             continue;
         }
         // Of several values for a name the kubelet takes the last. `name-=` puts one before all others, which so count;
@@ -167,6 +178,7 @@ impl Settings {
                 "data-dir" => self.data_dir = last().or(self.data_dir.take()),
                 "node-name" => self.node_name = last().or(self.node_name.take()),
                 "with-node-id" => self.with_node_id = last().or(self.with_node_id.take()),
+                "docker" => self.docker = last().or(self.docker.take()),
                 "container-runtime-endpoint" => self.endpoint = last().or(self.endpoint.take()),
                 "kubelet-arg" if is_added => self.kubelet_arg.extend(texts(node)),
                 "kubelet-arg" => self.kubelet_arg = texts(node),

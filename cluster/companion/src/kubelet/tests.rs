@@ -736,6 +736,62 @@ fn of_the_values_that_k3s_gives_its_kubelet_for_a_name_the_last_one_counts() {
     assert_eq!(root.find(false)[0].option("--config-dir"), own, "its own comes after it");
 }
 
+/// k3s from 1.32 on passes `config-dir` to no kubelet: it copies the files into the directory that it merges itself.
+#[test]
+fn what_k3s_copies_from_a_directory_is_read_and_changed_where_its_kubelet_reads_it() {
+    const MERGED: &str = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
+    let root = Root::with(&[
+        ("etc/systemd/system/k3s.service", "[Service]\nExecStart=k3s server\n"),
+        ("etc/rancher/k3s/config.yaml", "kubelet-arg: [config-dir=/etc/mine.d]\n"),
+        ("etc/mine.d/99-a.conf", "maxPods: 50\n"),
+        (&format!("{MERGED}/20-cli-config-dir/99-a.conf"), "maxPods: 50\n"),
+        (&format!("{MERGED}/50-x.conf"), "shutdownGracePeriod: 45s\n"),
+    ]);
+    let set = (format!("/{MERGED}/50-x.conf:1"), "shutdownGracePeriod: 45s".into());
+    assert_eq!(root.ends(), set);
+    let kubelet = &root.find(false)[0];
+    let said = kubelet.configuration(root.0.path()).unwrap();
+    let change = kubelet.change(root.0.path(), &said, &Periods::default()).unwrap();
+    assert_eq!(change.file, Path::new(&format!("/{MERGED}/99-winddown.conf")));
+    // An earlier k3s has no such directory, and passes the option on.
+    std::fs::remove_dir_all(root.0.path().join(MERGED)).unwrap();
+    assert_eq!(root.find(false)[0].option("--config-dir"), Some("/etc/mine.d"));
+}
+
+#[test]
+fn the_runtime_of_k3s_with_docker_is_cri_dockerd() {
+    const SOCKET: Option<&str> = Some("unix:///run/k3s/cri-dockerd/cri-dockerd.sock");
+    for (file, line, wanted) in [
+        ("docker: true", "", SOCKET),
+        ("", " --docker", SOCKET),
+        ("docker: true", " --docker=false", None),
+        ("docker: false", "", None),
+        // Then the other option names the socket of Docker.
+        ("docker: true\ncontainer-runtime-endpoint: /run/docker.sock", "", SOCKET),
+    ] {
+        let unit = format!("[Service]\nExecStart=/usr/local/bin/k3s server{line}\n");
+        let root = Root::with(&[
+            ("etc/systemd/system/k3s.service", &unit),
+            ("etc/rancher/k3s/config.yaml", file),
+        ]);
+        let kubelet = &root.find(false)[0];
+        assert_eq!(kubelet.option("--container-runtime-endpoint"), wanted, "{file}{line}");
+    }
+}
+
+#[test]
+fn the_variables_of_a_unit_are_those_of_its_kubelet() {
+    let unit = "[Service]\nEnvironment=HTTPS_PROXY=http://p:3128\nExecStart=kubelet\n";
+    let root = Root::with(&[("etc/systemd/system/kubelet.service", unit)]);
+    let kubelet = &root.find(false)[0];
+    assert_eq!(kubelet.proxy_variable(root.0.path()), Some("HTTPS_PROXY"));
+    root.put("etc/systemd/system/kubelet.service", "[Service]\nExecStart=kubelet\n");
+    assert_eq!(kubelet.proxy_variable(root.0.path()), None);
+    // That of k3s asks 127.0.0.1.
+    let root = Root::with(&[("etc/systemd/system/k3s.service", &unit.replace("=kubelet", "=k3s"))]);
+    assert_eq!(root.find(false)[0].proxy_variable(root.0.path()), None);
+}
+
 #[test]
 fn specifiers_stand_for_the_name_of_the_unit() {
     let unit = "[Service]\nEnvironmentFile=-/etc/default/%p-%i\nEnvironment=N=%n,%N,%%t,%E\n\
