@@ -14,6 +14,7 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_host::shell_word;
 use winddown_shared::seconds_up;
 
 pub use merge::{Content, Source, effective, inhibit_delay};
@@ -64,9 +65,27 @@ impl Setting {
 }
 
 /// The script for `sed -i` that has a file which assigns `InhibitDelayMaxSec` assign `delay`, rounded up to whole seconds.
-pub fn edit_script(delay: Duration) -> String {
+fn edit_script(delay: Duration) -> String {
     let delay = seconds_up(delay);
     format!("s/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={delay}/")
+}
+
+/// The directory of the administrator's drop-ins. A file there hides a package's of the same name.
+pub const ADMINISTRATORS: &str = "/etc/systemd/logind.conf.d";
+
+/// The command for a shell that has `file`, the one that takes effect below `root`, assign `delay` in its place. What
+/// else the file sets stays. An edit of a package's file would be lost with the next update, so a copy of it is edited.
+pub fn edit_command(root: &Path, file: &Path, delay: Duration) -> String {
+    let word = |path: &Path| shell_word(&below(root, path).display().to_string()).into_owned();
+    let edit = |file: &Path| format!("sed -i '{}' {}", edit_script(delay), word(file));
+    let directory = Path::new(ADMINISTRATORS);
+    match file.file_name().filter(|_| !file.starts_with("/etc")) {
+        None => edit(file),
+        Some(name) => {
+            let (into, edit) = (word(directory), edit(&directory.join(name)));
+            format!("mkdir -p {into} && cp {} {into} && {edit}", word(file))
+        }
+    }
 }
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.

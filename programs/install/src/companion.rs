@@ -534,31 +534,16 @@ fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
         return None;
     }
     let command = match setting.filter(|set| set.beats(drop_in::KUBELETS_NAME)) {
-        Some(set) => edit_last(&set.file, wanted),
+        Some(set) => drop_in::edit_command(Path::new("/"), &set.file, wanted),
         // What the kubelet would have written, had it been the first.
         None => format!(
-            "mkdir -p {DROP_INS} && printf '[Login]\\nInhibitDelayMaxSec={}\\n' >{DROP_INS}/{}",
+            "mkdir -p {0} && printf '[Login]\\nInhibitDelayMaxSec={1}\\n' >{0}/{2}",
+            drop_in::ADMINISTRATORS,
             wanted.as_secs(),
             drop_in::KUBELETS_NAME,
         ),
     };
     Some(NextStepKind::RaiseDelay.typed(command))
-}
-
-/// The directory of logind's drop-ins that are the administrator's. One of these hides a package's of the same name.
-const DROP_INS: &str = "/etc/systemd/logind.conf.d";
-
-/// The command that raises the delay in the drop-in whose name is last, as a file of the kubelet's name would not count.
-/// An edit of a package's file would be lost with the next update, so a copy of it is edited.
-fn edit_last(file: &Path, wanted: Duration) -> String {
-    let place = Path::new(DROP_INS).join(file.file_name().unwrap_or_default());
-    let edit = format!("sed -i '{}' {}", drop_in::edit_script(wanted), shell_word(&shown(&place)));
-    match file == place {
-        true => edit,
-        false => {
-            format!("mkdir -p {DROP_INS} && cp {} {DROP_INS} && {edit}", shell_word(&shown(file)))
-        }
-    }
 }
 
 /// The change of the kubelet's configuration that gives it the periods that winddown has.

@@ -16,13 +16,14 @@ const ROOMS: [&str; 9] = [
     "systemd",
 ];
 
-/// Lists of command lines: the fixes of the doctor, the next steps of `install`, the commands of a status, and what closes
-/// a path to other users. A test beside each types all of it.
-const LISTS: [&str; 4] = [
+/// Lists of command lines: the fixes of the doctor, the next steps of `install`, the commands of a status, what closes a
+/// path to other users, and what the first two have on logind's delay. A test beside each types all of it.
+const LISTS: [&str; 5] = [
     "programs/doctor/src/",
     "programs/install/src/",
     "programs/render/src/status/problems.rs",
     "shared/host/src/writers.rs",
+    "systemd/src/drop_in.rs",
 ];
 
 /// The programs by which a command is recognized that stands outside of backticks.

@@ -1,5 +1,7 @@
 //! Checks of a kubelet: one that is alone on the node, one that this agent is the companion of, and one that it is not.
 
+use std::path::Path;
+
 use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
 use winddown_systemd::drop_in;
@@ -202,11 +204,19 @@ enum Edit {
 /// How to change the kubelet's configuration so that the kubelet leaves terminating its pods to this agent.
 fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     let file = facts.below_root(&config.file);
+    if config.is_new {
+        let directory = Path::new(&file).parent().unwrap_or(Path::new("/")).display().to_string();
+        let lines: Vec<_> = config.lines.iter().map(|line| shell_word(line)).collect();
+        return Edit::Command(format!(
+            "mkdir -p {} && printf '%s\\n' {} > {}",
+            shell_word(&directory),
+            lines.join(" "),
+            shell_word(&file)
+        ));
+    }
     let lines: Vec<&str> = config.lines.iter().map(|line| line.trim_end_matches(',')).collect();
     let lines = lines.join("; ");
-    if config.is_new {
-        Edit::Words(format!("write to {file}: {lines}"))
-    } else if !config.rewritten.is_empty() {
+    if !config.rewritten.is_empty() {
         Edit::Words(format!("set these fields in {file}: {lines}; {}", config.rewritten))
     } else if config.is_plain {
         Edit::Command(format!(

@@ -550,17 +550,6 @@ pub(super) fn delay_set_by(facts: &Facts) -> String {
 
 /// The command that makes logind use the wanted delay instead of this drop-in's.
 pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> String {
-    match file.file_name().filter(|_| !file.starts_with("/etc")) {
-        // An edit of a package's file is lost with the next update; a file of the same name in /etc hides it.
-        Some(name) => {
-            let directory = facts.below_root("/etc/systemd/logind.conf.d");
-            let mask = format!("{directory}/{}", name.to_string_lossy());
-            format!("mkdir -p {} && ln -s /dev/null {}", shell_word(&directory), shell_word(&mask))
-        }
-        None => format!(
-            "sed -i '{}' {}",
-            drop_in::edit_script(wanted),
-            shell_word(&facts.below_root(&file.to_string_lossy()))
-        ),
-    }
+    let root = if facts.live { Path::new("/") } else { &facts.root };
+    drop_in::edit_command(root, file, wanted)
 }

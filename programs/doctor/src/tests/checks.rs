@@ -235,7 +235,10 @@ fn of_an_image_only_the_files_are_judged() {
     assert_eq!(
         delay.fix,
         [
-            "mkdir -p /image/etc/systemd/logind.conf.d && ln -s /dev/null /image/etc/systemd/logind.conf.d/zzz.conf"
+            "mkdir -p /image/etc/systemd/logind.conf.d && cp /image/usr/lib/systemd/logind.conf.d/zzz.conf \
+             /image/etc/systemd/logind.conf.d && sed -i \
+             's/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec=32/' \
+             /image/etc/systemd/logind.conf.d/zzz.conf"
         ]
     );
     assert_eq!(finding(&facts, "unit").unwrap().fix, ["winddown install --root /image"]);

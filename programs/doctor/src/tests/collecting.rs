@@ -286,13 +286,18 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let facts = collect(&root.place(no_bus())).await;
     let finding = finding(&facts, "kubelet").unwrap();
     assert!(finding.evidence.iter().any(|line| line.contains("00-k3s-defaults.conf:1")));
-    assert_eq!(
-        finding.advice,
-        [format!(
-            "first `systemctl enable winddown && systemctl restart winddown`; \
-                 write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
-                 kind: KubeletConfiguration; shutdownGracePeriod: 0s; \
-                 shutdownGracePeriodCriticalPods: 0s; shutdownGracePeriodByPodPriority: [], then: `systemctl restart k3s`"
-        ),]
-    );
+    let fix = finding.fix.as_slice();
+    let [start, write, restart] = fix else { panic!("{finding:#?}") };
+    assert_eq!(start, "systemctl enable winddown && systemctl restart winddown");
+    assert_eq!(restart, "systemctl restart k3s");
+    // Typed as it stands, it is what the kubelet reads.
+    let place = root.path().display();
+    let typed = write.replace("/var/lib/", &format!("{place}/var/lib/"));
+    let done = std::process::Command::new("sh").args(["-ec", &typed]).status().unwrap();
+    assert!(done.success(), "{typed}");
+    let config = winddown_companion::kubelet::find(root.path(), true)[0].configuration(root.path());
+    let config = config.unwrap();
+    assert_eq!((config.problem.as_ref(), config.ends_pods()), (None, None), "{typed}");
+    let last = config.files.last().unwrap();
+    assert_eq!(last, std::path::Path::new(&format!("/{kept}/99-winddown.conf")));
 }
