@@ -6,7 +6,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::watch::feed::{self, FeedEvent};
 use super::{CommandError, Exit, GlobalArgs, Output, WaitArgs, WaitCondition, ask};
-use winddown_control::api::{ClosedBy, LockState, ProtectionState, Status};
+use winddown_control::api::{ApiState, ClosedBy, LockState, ProtectionState, Status};
 use winddown_control::{Client, ClientError};
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
         },
         WaitCondition::Protected => match &status.protection {
             Some(protection) if protection.state == ProtectionState::Protected => {
-                Ok(protection.text.clone())
+                Ok(with_doubt(&protection.text, status))
             }
             protection => {
                 let why = protection.as_ref().map(|protection| protection.text.as_str());
@@ -97,6 +97,21 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
             None => Err("it is not known how the node last went down".to_owned()),
         },
     }
+}
+
+/// The verdict, and what an agent lacks that would terminate a kubelet's pods without knowing them well.
+fn with_doubt(verdict: &str, status: &Status) -> String {
+    let Some(cluster) = status.cluster.as_ref().filter(|cluster| cluster.is_beside_kubelet())
+    else {
+        return verdict.to_owned();
+    };
+    let doubt = match cluster.api.state {
+        ApiState::Connected if status.runtime.healthy => return verdict.to_owned(),
+        ApiState::Connected => because("the kubelet's pods", Some(&status.runtime.message)),
+        ApiState::Unknown => "the API server has not answered yet".to_owned(),
+        _ => because("the API server cannot be used", cluster.api.why.as_deref()),
+    };
+    format!("{verdict}; BUT {doubt}")
 }
 
 fn because(what: &str, why: Option<&str>) -> String {

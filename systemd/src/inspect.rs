@@ -20,7 +20,10 @@ use zbus::proxy::CacheProperties;
 use zbus::{ObjectPath, OwnedVariant};
 
 pub use error::{InspectError, InspectErrorKind};
-pub use views::{LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceView, SystemView};
+pub use views::{
+    LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceView, SystemView,
+    setting_that_shows,
+};
 
 use crate::bus::Bus;
 use crate::logind::proxies::LoginProxy;

@@ -16,6 +16,7 @@ use tokio::process::Command;
 use winddown_host::refuse_if_others_may_write;
 
 use super::error::CredentialsError;
+use super::files::{MACHINE, unless_hidden};
 use super::material::{Assembly, FoundText};
 
 #[cfg(test)]
@@ -164,7 +165,10 @@ impl ExecPlugin {
 
     async fn output(&self) -> Result<CommandOutput, CredentialsError> {
         if let Some(program) = program(&self.command) {
-            let trusted = tokio::task::spawn_blocking(move || refuse_if_others_may_write(&program));
+            let trusted = tokio::task::spawn_blocking(move || {
+                let refused = |error| unless_hidden(Path::new(MACHINE), &program, error);
+                refuse_if_others_may_write(&program).map_err(refused)
+            });
             let trusted = trusted.await.map_err(std::io::Error::other).flatten();
             trusted.map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => self.not_started(error),

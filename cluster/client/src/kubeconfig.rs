@@ -37,6 +37,8 @@ pub struct NamedFile {
     pub path: PathBuf,
     /// What it is used for.
     pub purpose: FileUse,
+    /// Whether it is the first of its name in the `PATH` of this process, which another's may not be.
+    pub is_searched: bool,
 }
 
 /// What a file that a kubeconfig names is used for.
@@ -77,7 +79,8 @@ fn named_files(path: &Path, context: Option<&str>) -> Result<Vec<NamedFile>, Cre
     let chain = no_data(user.client_certificate_data.as_deref(), &user.client_certificate);
     let key_data = user.client_key_data.as_ref().map(ExposeSecret::expose_secret);
     let key = no_data(key_data, &user.client_key);
-    let program = user.exec.as_ref().and_then(|exec| exec::program(exec.command.as_deref()?));
+    let command = user.exec.as_ref().and_then(|exec| exec.command.as_deref());
+    let program = command.and_then(exec::program);
     let file = |file: Option<String>| file.filter(|file| !file.is_empty()).map(PathBuf::from);
     let all = [
         ("clusters.certificate-authority", file(authority), FileUse::Read),
@@ -86,7 +89,11 @@ fn named_files(path: &Path, context: Option<&str>) -> Result<Vec<NamedFile>, Cre
         ("users.tokenFile", file(user.token_file.clone()), FileUse::Secret),
         ("users.exec.command", program, FileUse::Run),
     ];
-    let named = |(field, path, purpose)| Some(NamedFile { field, path: path?, purpose });
+    let is_name = command.is_some_and(|command| !command.contains('/'));
+    let named = |(field, path, purpose)| {
+        let is_searched = is_name && purpose == FileUse::Run;
+        Some(NamedFile { field, path: path?, purpose, is_searched })
+    };
     Ok(all.into_iter().filter_map(named).collect())
 }
 

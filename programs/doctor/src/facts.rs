@@ -197,8 +197,10 @@ pub enum ConfigRead {
 /// A configured path that the sandbox of the agent's unit keeps from the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfReach {
-    /// The field of the configuration.
+    /// The field of the configuration, or of the kubeconfig.
     pub field: &'static str,
+    /// The kubeconfig that names it; `None` if the configuration does.
+    pub kubeconfig: Option<PathBuf>,
     /// The path; for a socket that the agent creates, its directory.
     pub path: PathBuf,
     /// Whether the agent does not see it; otherwise it sees it, but may not write to it.
@@ -275,6 +277,8 @@ pub struct KubeletConfig {
     pub wanted: Duration,
     /// What to remove, and from where, so that a feature gate no longer disables its graceful shutdown; empty if none does.
     pub gate: String,
+    /// The variable of its unit that names a proxy, which winddown does not use; empty if there is none.
+    pub proxy: &'static str,
     /// Why it could not be read; empty if it could.
     pub problem: String,
 }

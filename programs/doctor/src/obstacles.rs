@@ -20,6 +20,8 @@ pub async fn obstacles(config: &Config, patience: Duration) -> Vec<String> {
     let (group, paths) =
         tokio::join!(missing_group(place, config), out_of_reach(place, config, &service));
     let group = group.known().cloned().flatten();
-    let paths = paths.known().into_iter().flatten().map(kept_away);
+    // An agent that waits for its credentials runs all the same.
+    let paths = paths.known().into_iter().flatten().filter(|one| one.kubeconfig.is_none());
+    let paths = paths.map(kept_away);
     group.iter().map(|group| no_group(group)).chain(paths).collect()
 }

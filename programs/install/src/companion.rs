@@ -25,6 +25,7 @@ use super::assets::CONFIG;
 use super::error::InstallError;
 use super::host::{Host, same_directory};
 use super::next_step::{NextStep, NextStepKind};
+use super::reach::{hidden_from_agent, proxy};
 
 /// The kubelet for companion mode. Fields that are not set are detected.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +43,8 @@ pub struct Companion {
 pub(super) struct KubeletSetup {
     kubelet: Kubelet,
     said: Option<MergedConfiguration>,
-    /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
-    strangers: Vec<String>,
+    /// What the agent will not see or use, and processes that are not taken for this machine's kubelet, and why not.
+    notes: Vec<String>,
     live: bool,
     /// The text of the initial configuration.
     pub(super) text: String,
@@ -67,7 +68,8 @@ pub(super) fn find(
     let strangers = others_by_that_name(root, live);
     let kubelet = one_kubelet(root, live, asked, &strangers)?;
     let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked, &strangers)?;
-    let said = configuration(root, &kubelet, asked)?;
+    let has_joined = below(root, &kubeconfig).exists();
+    let said = configuration(root, &kubelet, asked, has_joined)?;
     let (endpoint, of_endpoint) = endpoint(root, live, &kubelet, said.as_ref(), asked)?;
     let mut text = format!(
         "# winddown beside a kubelet, written by `winddown install --companion`. winddown.yaml(5) has all\n\
@@ -92,8 +94,10 @@ pub(super) fn find(
         field("kubeletRootDir", directory, &origin(&kubelet, "--root-dir"));
     }
     text.push_str(&periods_text(said.as_ref()));
-    let has_joined = below(root, &kubeconfig).exists();
-    Ok(KubeletSetup { kubelet, said, strangers, live, text, has_joined, kubeconfig })
+    let mut notes = hidden_from_agent(root, &kubelet, &kubeconfig);
+    notes.extend(proxy(root, &kubelet));
+    notes.extend(strangers);
+    Ok(KubeletSetup { kubelet, said, notes, live, text, has_joined, kubeconfig })
 }
 
 /// Names a kubelet whose pods an agent in another mode does not end; none if none runs or would be started.
@@ -138,6 +142,7 @@ fn configuration(
     root: &Path,
     kubelet: &Kubelet,
     asked: &Companion,
+    has_joined: bool,
 ) -> Result<Option<MergedConfiguration>, InstallError> {
     if let Some(problem) = kubelet.problem() {
         if asked.kubeconfig.is_some() && asked.endpoint.is_some() {
@@ -148,6 +153,8 @@ fn configuration(
     }
     let said = kubelet.configuration(root);
     match said.as_ref().and_then(|said| said.problem.clone()) {
+        // What joins the node to its cluster writes the file together with the credentials.
+        Some(problem) if !has_joined && !below(root, &problem.file).exists() => Ok(None),
         Some(kubelet::KubeletProblem { file, why }) => {
             Err(InstallError::KubeletConfiguration { file, why })
         }
@@ -386,13 +393,19 @@ impl KubeletSetup {
     /// Describes the kubelet for the user, and what was not taken for it.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.note()];
-        notes.extend_from_slice(&self.strangers);
+        notes.extend_from_slice(&self.notes);
         notes
     }
 
     fn note(&self) -> String {
         let name = self.kubelet.name();
         let Some(said) = &self.said else {
+            if let Some(file) = self.kubelet.option("--config").filter(|_| !self.has_joined) {
+                return format!(
+                    "{file} is not there yet, and may set grace periods: run this command again once the \
+                     node has joined"
+                );
+            }
             return format!(
                 "no configuration of {name} was found: make sure that its {} is 0s",
                 PERIODS[0]

@@ -16,6 +16,7 @@ mod mounts;
 mod next_step;
 mod plan;
 mod program;
+mod reach;
 mod record;
 mod report;
 mod same_build;

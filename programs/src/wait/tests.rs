@@ -1,4 +1,6 @@
-use winddown_control::api::{DrainStatus, LastBootStatus, NodeStatus, Protection};
+use winddown_control::api::{
+    ApiState, ClusterStatus, DrainStatus, LastBootStatus, NodeStatus, Protection,
+};
 
 use super::*;
 
@@ -37,6 +39,33 @@ fn a_node_is_protected_only_if_the_agent_says_so() {
         assert!(with(other).is_err(), "{other:?}");
     }
     assert!(verdict(WaitCondition::Protected, |_| ()).is_err());
+}
+
+/// Such an agent terminates the pods through the container runtime, without order: that is to be known before the
+/// kubelet's own graceful shutdown is switched off.
+#[test]
+fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_not_called_protected_without_a_word()
+ {
+    let with = |state: ApiState, why: Option<&str>, message: &str| {
+        verdict(WaitCondition::Protected, |status| {
+            let (state_of, text) = (ProtectionState::Protected, "the lock is held".to_owned());
+            status.protection = Some(Protection { state: state_of, text, ..Protection::default() });
+            let mut cluster = ClusterStatus { mode: "companion".to_owned(), ..Default::default() };
+            cluster.api.state = state;
+            cluster.api.why = why.map(str::to_owned);
+            status.cluster = Some(cluster);
+            status.runtime.message = message.to_owned();
+            status.runtime.healthy = message.is_empty();
+        })
+    };
+    assert_eq!(with(ApiState::Connected, None, ""), Ok("the lock is held".to_owned()));
+    let said = with(ApiState::Unsigned, Some("the unit's sandbox hides /home/k/login"), "");
+    let wanted = "the lock is held; BUT the API server cannot be used: the unit's sandbox hides /home/k/login";
+    assert_eq!(said, Ok(wanted.to_owned()));
+    let said = with(ApiState::Unknown, None, "no list of the pods yet").unwrap();
+    assert_eq!(said, "the lock is held; BUT the API server has not answered yet");
+    let said = with(ApiState::Connected, None, "no list of the pods yet").unwrap();
+    assert_eq!(said, "the lock is held; BUT the kubelet's pods: no list of the pods yet");
 }
 
 #[test]

@@ -739,13 +739,94 @@ fn a_kubeconfig_that_is_no_file_is_refused_and_not_waited_for() {
     assert_eq!(error, "the kubeconfig /etc/pipe is not used: it is a pipe, not a regular file");
 }
 
+/// `kubeadm join` writes the configuration and the credentials of the kubelet; no package has either.
 #[test]
 fn the_agent_is_enabled_before_the_node_has_joined() {
     let image = beside("kubeadm");
     fs::remove_file(image.path("etc/kubernetes/kubelet.conf")).unwrap();
+    for has_configuration in [true, false] {
+        if !has_configuration {
+            fs::remove_file(image.path(KUBEADM)).unwrap();
+        }
+        let report = image.install_live();
+        let notes = [
+            "/etc/kubernetes/kubelet.conf is not there yet: the agent reads it as soon as the node has joined its cluster",
+            "/var/lib/kubelet/config.yaml is not there yet, and may set grace periods: run this command again once the \
+             node has joined",
+        ];
+        for (note, wanted) in notes.into_iter().zip([true, !has_configuration]) {
+            assert_eq!(report.notes.iter().any(|said| said == note), wanted, "{note}\n{report}");
+        }
+    }
+    assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
+    // A node that has joined has one: that it is not there is a mistake.
+    image.put("etc/kubernetes/kubelet.conf", "");
+    let error = image.install_beside(Companion::default()).unwrap_err().to_string();
+    assert!(error.contains("/var/lib/kubelet/config.yaml"), "{error}");
+}
+
+/// GKE's has a command below /home, which the unit hides from the agent.
+#[test]
+fn what_the_kubeconfig_names_and_the_units_sandbox_hides_is_said_with_the_drop_in() {
+    let image = beside("kubeadm");
+    let kubeconfig = "etc/kubernetes/kubelet.conf";
+    let said = |user: &str| {
+        image.put(
+            kubeconfig,
+            &format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+                 contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://10.0.0.1'}}}}]\n\
+                 users: [{{name: u, user: {user}}}]\n"
+            ),
+        );
+        image.install_beside(Companion::default()).unwrap().to_string()
+    };
+    let v1 = "client.authentication.k8s.io/v1";
+    for (user, path, setting) in [
+        (
+            format!("{{exec: {{apiVersion: {v1}, command: /home/kubernetes/bin/login}}}}"),
+            "users.exec.command: winddown.service does not see /home/kubernetes/bin/login",
+            "ProtectHome=read-only",
+        ),
+        (
+            "{client-certificate: /root/a.crt, client-key: /etc/a.key}".to_owned(),
+            "users.client-certificate: winddown.service does not see /root/a.crt",
+            "ProtectHome=read-only",
+        ),
+        (
+            "{tokenFile: /var/tmp/token}".to_owned(),
+            "users.tokenFile: winddown.service does not see /var/tmp/token",
+            "PrivateTmp=no",
+        ),
+    ] {
+        let said = said(&user);
+        assert!(said.contains(path) && said.contains(setting), "{said}");
+        assert!(!said.contains("a.key"), "{said}");
+    }
+    assert!(!said("{tokenFile: /etc/token}").contains("does not see"));
+    // What the operator has written is seen.
+    image.put(
+        "etc/systemd/system/winddown.service.d/override.conf",
+        "[Service]\nProtectHome=read-only\n",
+    );
+    assert!(!said("{tokenFile: /root/token}").contains("does not see"));
+}
+
+#[test]
+fn a_kubelet_behind_a_proxy_is_named_as_winddown_uses_none() {
+    let image = beside("kubeadm");
+    let drop_in = "etc/systemd/system/kubelet.service.d/proxy.conf";
+    image.put(
+        drop_in,
+        "[Service]\nEnvironment=HTTPS_PROXY=http://u:secret@p:3128 NO_PROXY=10.0.0.0/8\n",
+    );
     let report = image.install_live();
-    let note = "/etc/kubernetes/kubelet.conf is not there yet: the agent reads it as soon as the node has joined its cluster";
+    let note = "kubelet.service sets HTTPS_PROXY, and winddown uses no proxy: it has to reach the API server without one";
     assert!(report.notes.iter().any(|said| said == note), "{report}");
+    assert!(!report.to_string().contains("secret"), "{report}");
+    fs::remove_file(image.path(drop_in)).unwrap();
+    assert!(!image.install_live().to_string().contains("proxy"));
 }
 
 #[test]

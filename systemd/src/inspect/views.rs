@@ -1,6 +1,7 @@
 //! The results of queries, as plain values.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use winddown_shared::ScheduledShutdown;
@@ -178,16 +179,31 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
 }
 
 /// Builds the view of a service's sandbox.
+/// What `ProtectHome=` hides.
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+/// What `PrivateTmp=` hides.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// The line of a unit that shows a service this path, if one of the two settings may hide it.
+pub fn setting_that_shows(path: &Path) -> Option<&'static str> {
+    let is_below = |all: &[&str]| all.iter().any(|directory| path.starts_with(directory));
+    match path {
+        _ if is_below(&HOMES) => Some("ProtectHome=read-only"),
+        _ if is_below(&TEMPORARY) => Some("PrivateTmp=no"),
+        _ => None,
+    }
+}
+
 fn sandbox(service: &Properties) -> SandboxView {
     if has_any(service, "BindPaths") || has_any(service, "BindReadOnlyPaths") {
         return SandboxView::default();
     }
     let mut hidden = Vec::new();
     if matches!(&*text(service, "ProtectHome"), "yes" | "tmpfs") {
-        hidden.extend(["/home", "/root", "/run/user"]);
+        hidden.extend(HOMES);
     }
     if flag(service, "PrivateTmp") {
-        hidden.extend(["/tmp", "/var/tmp"]);
+        hidden.extend(TEMPORARY);
     }
     let is_strict = text(service, "ProtectSystem") == "strict";
     SandboxView { writable: is_strict.then(|| writable(service)), hidden }

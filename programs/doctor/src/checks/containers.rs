@@ -2,8 +2,8 @@
 
 use super::{Check, LOG, UNIT};
 use crate::facts::{
-    DOCKERS_SCOPES, Fact, Facts, LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS, TAINT_NODES,
-    scope_prefix,
+    DOCKERS_SCOPES, Fact, Facts, KubeletConfig, LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS,
+    TAINT_NODES, scope_prefix,
 };
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -277,9 +277,14 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
                      (companionWithoutApi: wait)"
                 }
             };
-            return Some(CHECK.problem(title).saw(why).advise(LOG));
+            return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(LOG));
         }
     };
+    if let Some(why) = no_api_of_agent(facts) {
+        // This command is in no sandbox, and has the environment of a shell.
+        let title = "the agent cannot use the API server, though this command can";
+        return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(LOG));
+    }
     Some(if missing.is_empty() {
         CHECK.ok("the API server allows this agent to terminate the node's pods")
     } else if missing.iter().all(|right| DISPENSABLE.contains(&&**right)) {
@@ -312,6 +317,27 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
                 }
             })
     })
+}
+
+/// Why the agent beside a kubelet has no use of the API server, as it says itself.
+fn no_api_of_agent(facts: &Facts) -> Option<&str> {
+    let cluster = facts.agent.known()?.cluster.as_ref().filter(|one| one.is_beside_kubelet())?;
+    match cluster.api.state {
+        ApiState::Unreachable | ApiState::Unauthorized | ApiState::Unsigned => {
+            Some(cluster.api.why.as_deref().unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+/// The proxy by which only the kubelet reaches the API server; empty if it has none.
+fn proxy_of_kubelet(facts: &Facts) -> String {
+    let config = facts.kubelet.config.known().and_then(Option::as_ref);
+    let config = config.filter(|config| !config.proxy.is_empty());
+    let said = |config: &KubeletConfig| {
+        format!("{}.service sets {}, and winddown uses no proxy", config.unit, config.proxy)
+    };
+    config.map(said).unwrap_or_default()
 }
 
 /// Checks whether a drain or a notice keeps new pods out; returns `None` if neither does.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_systemd::inspect::ServiceView;
+use winddown_systemd::inspect::{ServiceView, setting_that_shows};
 
 use super::{Check, LOG, UNIT, span};
 use crate::facts::{Fact, Facts, NotObserved, ORDER, OutOfReach};
@@ -94,10 +94,17 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
     let file = facts.config.file.display();
     let mut found = CHECK
         .problem("the unit keeps the agent from paths of its configuration")
-        .saw_each(kept.iter().map(|one| format!("{file}: {}", kept_away(one))));
+        .saw_each(kept.iter().map(|one| {
+            let file = one.kubeconfig.as_deref().unwrap_or(&facts.config.file);
+            format!("{}: {}", file.display(), kept_away(one))
+        }));
+    let (named, kept): (Vec<_>, Vec<_>) = kept.iter().partition(|one| one.kubeconfig.is_some());
+    for one in named {
+        found = found.advise(how_to_show(one));
+    }
     // A directory that is opened for a socket would be missing at the next boot, and the unit would not start.
     let (moved, opened): (Vec<_>, Vec<_>) =
-        kept.iter().partition(|one| one.hidden || one.field.ends_with("Socket"));
+        kept.into_iter().partition(|one| one.hidden || one.field.ends_with("Socket"));
     for one in moved {
         let place = if one.hidden { "" } else { " below /run/winddown" };
         found = found.advise(format!("write another path{place} for {} in {file}", one.field));
@@ -133,6 +140,20 @@ fn beyond_unit(facts: &Facts) -> impl Iterator<Item = &Path> {
         let is_plain = has_plain_characters(&path.to_string_lossy());
         is_plain && !hidden.contains(path) && !OF_UNIT.iter().any(|own| path.starts_with(own))
     })
+}
+
+/// How the agent gets to see what its kubeconfig names. Of what a command opens and writes itself nothing is known.
+fn how_to_show(one: &OutOfReach) -> String {
+    let setting = setting_that_shows(&one.path).unwrap_or("ProtectHome=read-only");
+    let more = match one.field.ends_with(".command") {
+        true => {
+            "; a command that writes files or opens devices needs ReadWritePaths= and PrivateDevices=no, too"
+        }
+        false => "",
+    };
+    format!(
+        "write {setting} below [Service] in `systemctl edit winddown`, then `systemctl restart winddown`{more}"
+    )
 }
 
 /// Says which path the sandbox of the agent's unit keeps from the agent.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
-use winddown_companion::kubelet::{self, KubeletChange, Periods};
+use winddown_companion::kubelet::{self, Kubelet, KubeletChange, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, KubeletOnDisk, NotObserved};
@@ -60,6 +60,12 @@ pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
 
 fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     let kubelet = kubelet::find(root, live).into_iter().next().unwrap_or_default();
+    let proxy = kubelet.proxy_variable(root).unwrap_or_default();
+    Some(KubeletConfig { proxy, ..of_files(root, &kubelet)? })
+}
+
+/// What the kubelet's files say of shutdowns.
+fn of_files(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
     let place = kubelet.unit_file(root).map(|file| file.display().to_string());
     let place = place.unwrap_or_else(|| kubelet.name());
     let unit = kubelet.unit.clone().unwrap_or_else(|| "kubelet.service".to_owned());

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_api_client::files_of_kubeconfig;
 use winddown_config::{Config, Mode};
 use winddown_systemd::inspect::SandboxView;
 
@@ -20,9 +21,32 @@ pub(super) fn out_of_reach(config: &Config, sandbox: &SandboxView) -> Vec<OutOfR
     let read = read(config).into_iter().map(|(field, path)| (field, path, false));
     let all = written.chain(read).filter_map(|(field, path, is_closed)| {
         let hidden = is_within(path, &sandbox.hidden);
-        (hidden || is_closed).then(|| OutOfReach { field, path: path.to_owned(), hidden })
+        (hidden || is_closed).then(|| OutOfReach {
+            field,
+            kubeconfig: None,
+            path: path.to_owned(),
+            hidden,
+        })
     });
-    all.collect()
+    all.chain(named_by_kubeconfigs(config, sandbox)).collect()
+}
+
+/// What the kubeconfigs name: certificates, keys, tokens and commands. The agent only reads and runs these.
+fn named_by_kubeconfigs(config: &Config, sandbox: &SandboxView) -> Vec<OutOfReach> {
+    let is_kubeconfig = |(field, _): &Configured<'_>| field.ends_with("ubeconfig");
+    let files = read(config).into_iter().filter(is_kubeconfig).map(|(_, file)| file);
+    let hidden = files.flat_map(|file| {
+        let named = files_of_kubeconfig(file).unwrap_or_default().into_iter();
+        named.filter(|one| !one.is_searched && is_within(&one.path, &sandbox.hidden)).map(|one| {
+            OutOfReach {
+                field: one.field,
+                kubeconfig: Some(file.to_owned()),
+                path: one.path,
+                hidden: true,
+            }
+        })
+    });
+    hidden.collect()
 }
 
 /// What others write and the agent reads.
@@ -68,7 +92,7 @@ mod tests {
     }
 
     fn kept(field: &'static str, path: &str, hidden: bool) -> OutOfReach {
-        OutOfReach { field, path: path.into(), hidden }
+        OutOfReach { field, kubeconfig: None, path: path.into(), hidden }
     }
 
     #[test]
@@ -91,6 +115,59 @@ mod tests {
         );
         assert_eq!(out_of_reach(&config, &SandboxView::default()), [], "it has no sandbox");
         assert_eq!(out_of_reach(&Config::default(), &sandbox), [], "the unit suits the defaults");
+    }
+
+    /// GKE's command is below /home: an agent that does not see it reaches no API server.
+    #[test]
+    fn what_the_kubeconfig_names_is_out_of_reach_where_the_unit_hides_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("kubeconfig");
+        let mut config = Config::default();
+        config.cluster.kubeconfig = Some(file.clone());
+        let sandbox = SandboxView { writable: None, hidden: vec!["/home", "/root", "/run/user"] };
+        let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /home/k/login}}";
+        for (user, field, path) in [
+            (exec, "users.exec.command", "/home/k/login"),
+            ("{tokenFile: /root/token}", "users.tokenFile", "/root/token"),
+            (
+                "{client-certificate: /etc/a.crt, client-key: /home/a.key}",
+                "users.client-key",
+                "/home/a.key",
+            ),
+        ] {
+            std::fs::write(&file, naming(user)).unwrap();
+            config.node.mode = Mode::Companion;
+            let kubeconfig = Some(file.clone());
+            let path = path.into();
+            let wanted = [OutOfReach { field, kubeconfig, path, hidden: true }];
+            assert_eq!(out_of_reach(&config, &sandbox), wanted);
+            config.node.mode = Mode::Standalone;
+            assert_eq!(out_of_reach(&config, &sandbox), [], "it reads no kubeconfig");
+        }
+    }
+
+    /// A shell of root's finds other programs by a name than the agent does.
+    #[test]
+    fn a_command_without_a_directory_is_not_looked_for_in_this_ones_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("kubeconfig");
+        let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}";
+        std::fs::write(&file, naming(exec)).unwrap();
+        let mut config = Config::default();
+        config.node.mode = Mode::Companion;
+        config.cluster.kubeconfig = Some(file);
+        let sandbox = SandboxView { writable: None, hidden: vec!["/usr", "/bin"] };
+        assert_eq!(out_of_reach(&config, &sandbox), []);
+    }
+
+    /// A kubeconfig with this user.
+    fn naming(user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'https://10.0.0.1'}}}}]\n\
+             users: [{{name: u, user: {user}}}]\n"
+        )
     }
 
     #[test]

@@ -5,8 +5,17 @@ use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_config::{Mode, WithoutApi};
 use winddown_control::api::{
-    ClosedBy, ClusterStatus, ContainerStatus, Decision, ExitedRun, LastState, PodState, PodStatus,
+    ApiState, ClosedBy, ClusterStatus, ContainerStatus, Decision, ExitedRun, LastState, PodState,
+    PodStatus,
 };
+
+/// The agent is beside a kubelet, and says this of the API server.
+fn beside(facts: &mut Facts, state: ApiState, why: &str) {
+    let mut cluster = ClusterStatus { mode: "companion".to_owned(), ..ClusterStatus::default() };
+    cluster.api.state = state;
+    cluster.api.why = Some(why.to_owned());
+    known(&mut facts.agent).cluster = Some(cluster);
+}
 
 /// The container runtime is Docker.
 fn is_docker(facts: &mut Facts) {
@@ -254,6 +263,32 @@ fn what_is_wrong_with_containers_is_found() {
             "api",
             Problem,
             "as was said",
+            "journalctl",
+        ),
+        (
+            "a kubelet with a proxy",
+            |f| {
+                f.api.rights = unseen(NotObserved::Silent);
+                f.kubelet.config = Fact::Known(Some(KubeletConfig {
+                    unit: "kubelet".into(),
+                    proxy: "HTTPS_PROXY",
+                    ..KubeletConfig::default()
+                }));
+            },
+            "api",
+            Problem,
+            "kubelet.service sets HTTPS_PROXY, and winddown uses no proxy",
+            "journalctl",
+        ),
+        (
+            "an API server that only this command reaches",
+            |f| {
+                f.api.rights = Fact::Known(Vec::new());
+                beside(f, ApiState::Unsigned, "the unit's sandbox hides /home/k/login");
+            },
+            "api",
+            Problem,
+            "the unit's sandbox hides /home/k/login",
             "journalctl",
         ),
         ("all rights", |f| f.api.rights = Fact::Known(Vec::new()), "api", Well, "", ""),

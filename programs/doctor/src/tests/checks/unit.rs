@@ -304,7 +304,11 @@ fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there
 fn paths_that_the_units_sandbox_keeps_from_the_agent_are_found() {
     fn keep(facts: &mut Facts, field: &'static str, path: &str, hidden: bool) {
         facts.beyond.out_of_reach =
-            Fact::Known(vec![OutOfReach { field, path: path.into(), hidden }]);
+            Fact::Known(vec![OutOfReach { field, kubeconfig: None, path: path.into(), hidden }]);
+    }
+    fn named(facts: &mut Facts, field: &'static str, path: &str) {
+        keep(facts, field, path, true);
+        known(&mut facts.beyond.out_of_reach)[0].kubeconfig = Some("/var/lib/kubeconfig".into());
     }
     check(&[
         (
@@ -330,6 +334,22 @@ fn paths_that_the_units_sandbox_keeps_from_the_agent_are_found() {
             Problem,
             "kubeconfig: winddown.service does not see /root/.kube/config",
             "write another path for kubeconfig in /etc/winddown/config.yaml",
+        ),
+        (
+            "a credential command below /home",
+            |f| named(f, "users.exec.command", "/home/k/login"),
+            "sandbox",
+            Problem,
+            "/var/lib/kubeconfig: users.exec.command: winddown.service does not see /home/k/login",
+            "write ProtectHome=read-only below [Service] in `systemctl edit winddown`",
+        ),
+        (
+            "a token in /tmp",
+            |f| named(f, "users.tokenFile", "/tmp/token"),
+            "sandbox",
+            Problem,
+            "users.tokenFile: winddown.service does not see /tmp/token",
+            "write PrivateTmp=no below [Service] in `systemctl edit winddown`",
         ),
     ]);
     // What an earlier fix has opened stays open.
