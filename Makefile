@@ -40,7 +40,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,21 @@ published: # Prints how cargo names them
 
 lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
 	@tests/node/packages.sh lint
+	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
+	$(CARGO) build --quiet --package xtask
+	@# What reads the files takes one processor, and what compiles them waits for one crate after the other.
+	@said=$$(mktemp); $(MAKE) --no-print-directory lint-texts >"$$said" 2>&1 & texts=$$!; \
+	$(MAKE) --no-print-directory lint-code; code=$$?; \
+	wait $$texts || code=$$?; cat "$$said"; rm "$$said"; exit $$code
+
+lint-code:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
+	@# Programs that the tests compile have features of the tests in crates of others. What ships compiles without those.
+	$(CARGO) check --quiet --package winddown
+	$(TARGET)/debug/xtask plugins
+
+lint-texts:
 	@# tests/words/codespell has the words that are right; tests/words/banned those that pages of ours do not use.
 	@if command -v codespell >/dev/null; then \
 		git ls-files -z | xargs -0 codespell --config tests/words/codespell && \
@@ -116,12 +131,6 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	fi
 	$(GRAMMAR) tests/words/grammar $(PAGES)
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
-	@# Programs that the tests compile have features of the tests in crates of others. What ships compiles without those.
-	$(CARGO) check --quiet --package winddown
-	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
-	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask rooms
 	$(TARGET)/debug/xtask names
 	$(TARGET)/debug/xtask growth
@@ -133,7 +142,6 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	@if command -v codespell >/dev/null; then \
 		$(TARGET)/debug/xtask texts | codespell --config tests/words/codespell --dictionary - --dictionary tests/words/banned -; \
 	fi
-	$(TARGET)/debug/xtask plugins
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)
 	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"
