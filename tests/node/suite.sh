@@ -51,13 +51,13 @@ trap 'trap - TERM; kill 0' INT TERM
 runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 
 # compile PART [TARGETS]: compiles the programs of tests, only TARGETS if any are given, and notes in the directory
-# PART how each is run. It leaves the processors to tests that already run.
+# PART how each is run. It leaves most of the processors to tests that already run; what waits for it is the end.
 compile() {
     WINDDOWN_JOBS=$jobs/$1
     shift
     export WINDDOWN_JOBS
     mkdir "$WINDDOWN_JOBS"
-    nice -n 19 cargo test --workspace --no-run "$@" || return
+    nice -n 10 cargo test --workspace --no-run "$@" || return
     [ $# -gt 0 ] || set -- --tests
     cargo test --config "$runner" --workspace "$@" -- --show-output >/dev/null 2>&1
 }
@@ -69,7 +69,7 @@ hand_out() {
     for job in "$jobs"/nodes/*.sh; do rm "$jobs/rest/${job##*/}"; done
     # Examples in the documentation are compiled as they are run.
     echo 'cargo test --workspace --doc --no-fail-fast -- --show-output' >"$jobs/rest/03-doc.sh"
-    [ -z "${WINDDOWN_BESIDE:-}" ] || echo "nice -n 19 make $WINDDOWN_BESIDE" >"$jobs/rest/02-$WINDDOWN_BESIDE.sh"
+    [ -z "${WINDDOWN_BESIDE:-}" ] || echo "nice -n 10 make $WINDDOWN_BESIDE" >"$jobs/rest/02-$WINDDOWN_BESIDE.sh"
     printf '%s\0' "$jobs"/rest/*.sh
 }
 
