@@ -427,10 +427,14 @@ impl Node {
     /// The first that differs, or an error of the operating system.
     pub(crate) fn has_programs(&self, programs: &Path) -> Result<(), NodeError> {
         ["winddown", "winddownd", "winddown-shim"].iter().try_for_each(|name| {
-            let (ours, path) =
-                (programs.join(name), self.written_path(&format!("/usr/bin/{name}")));
+            let at = format!("/usr/bin/{name}");
+            let (ours, path) = (programs.join(name), self.written_path(&at));
+            // Seen through the overlay of a node that is on, a shared file is on another device.
+            let kept = in_root(&self.layout.written(self.dir.path()), &at);
             let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
-            let is_ours = || Ok(id(&ours)? == id(&path)? || fs::read(&ours)? == fs::read(&path)?);
+            let is_shared = || Ok::<_, io::Error>(id(&ours)? == id(&kept)?);
+            let is_ours =
+                || Ok(is_shared().unwrap_or(false) || fs::read(&ours)? == fs::read(&path)?);
             let wrong = match is_ours() {
                 Ok(true) => return Ok(()),
                 Ok(false) => io::Error::other(format!("it is not {}", ours.display())),
