@@ -255,9 +255,10 @@ impl Shutdown {
         let volatile = self.volatile_directory.as_deref();
         let records = running::places(&state, volatile, std::convert::identity);
         let of_drain = running::places(&state, volatile, RecordFile::of_drain);
-        let drain = OperatorDrain::of_boot(of_drain, boot_id, operator.earlier_drain().as_ref());
+        let boot = (&**boot_id, &core.boot_clock);
+        let drain = OperatorDrain::of_boot(of_drain, boot, operator.earlier_drain().as_ref());
         let system = (&**boot_id, core.boot_clock.system_start());
-        let carried = running::pick_up(&records, (boot_id, &core.boot_clock), &core.gate);
+        let carried = running::pick_up(&records, boot, &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
             operator.restore(deadline, text);
         }

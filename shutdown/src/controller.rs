@@ -370,10 +370,9 @@ impl<K: EndingPods> ShutdownController<K> {
     /// run. Pods of a run in progress are not ready again.
     async fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
-        let Some(mut record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
+        let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
             return Stage::Idle;
         };
-        record.go_on(&self.parts.boot_clock);
         self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(GateReason::Shutdown, true);
         self.parts.progress.found(&record, &self.parts.policy.borrow());

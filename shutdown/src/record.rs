@@ -48,8 +48,8 @@ pub struct RunRecord {
     pub phase: RunPhase,
     /// The time since the kernel's boot, including sleep, when the run began, in milliseconds.
     pub started_boot_ms: u64,
-    /// For how many milliseconds the machine had been suspended when that was set ([`go_on`](Self::go_on)); absent in
-    /// records of older versions. The timers of the agent that began the run stand still meanwhile.
+    /// For how many milliseconds the machine had been suspended when that was set ([`of_boot`](Self::of_boot) moves it);
+    /// absent in records of older versions. The timers of the agent that began the run stand still meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_ms: Option<u64>,
     /// When the login manager announced the shutdown, in milliseconds since the run's start. Absent
@@ -109,12 +109,13 @@ pub trait RecordStore: Send + Sync + 'static {
 // === impl RunRecord ===
 
 impl RunRecord {
-    /// Returns the newest record of the boot `boot_id` in any of `places`, of a run that began at `since` or later: by
-    /// the boot's clock, when the [system was started](winddown_shared::BootClock::system_start). Unreadable records are
-    /// logged and skipped. An empty `boot_id` matches no record. Blocks on the disk.
+    /// Returns the newest record of the boot `boot_id` in any of `places`, of a run that began at `since` or later by its
+    /// `clock`: when the [system was started](BootClock::system_start). The time of the run has stood still while the
+    /// machine was suspended. Unreadable records are logged and skipped. An empty `boot_id` matches no record. Blocks on
+    /// the disk.
     pub fn of_boot(
         places: &[Arc<dyn RecordStore>],
-        boot_id: &str,
+        (boot_id, clock): (&str, &BootClock),
         since: Duration,
     ) -> Option<Self> {
         if boot_id.is_empty() {
@@ -138,7 +139,7 @@ impl RunRecord {
             }
             possible
         });
-        found.max_by_key(RunRecord::age)
+        found.max_by_key(RunRecord::age).map(|record| record.go_on(clock))
     }
 
     /// Whether the run began in the boot `boot_id`, at `since` or later by that boot's clock. A soft-reboot, and the
@@ -148,11 +149,11 @@ impl RunRecord {
     }
 
     /// Moves the start by the time for which the machine was suspended since the start was last set.
-    pub fn go_on(&mut self, clock: &BootClock) {
+    fn go_on(self, clock: &BootClock) -> Self {
         let now = millis(clock.suspended());
         let since = now.saturating_sub(self.suspended_ms.unwrap_or(now));
-        self.started_boot_ms = self.started_boot_ms.saturating_add(since);
-        self.suspended_ms = Some(now);
+        let started_boot_ms = self.started_boot_ms.saturating_add(since);
+        Self { started_boot_ms, suspended_ms: Some(now), ..self }
     }
 
     /// The record of the run when nothing of it is left to do, because it was called off or a report says the rest.

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{
-    Event, GateReason, KillReason, Lifecycle, Mutex, NodeEndListener, PodKiller, PodSnapshot,
-    RequestReport, Runtime, critical,
+    BootClock, Event, GateReason, KillReason, Lifecycle, Mutex, NodeEndListener, PodKiller,
+    PodSnapshot, RequestReport, Runtime, critical,
 };
 use winddown_shutdown::{
     DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, RecordStore, RunRecord,
@@ -78,11 +78,11 @@ impl OperatorDrain {
     /// Finds how far the drain has come that an `earlier` agent of this boot has not finished. Blocks on the disk.
     pub(super) fn of_boot(
         records: Vec<Arc<dyn RecordStore>>,
-        boot_id: &str,
+        boot: (&str, &BootClock),
         earlier: Option<&Drain>,
     ) -> Self {
         let earlier = earlier.filter(|drain| !drain.is_over);
-        let carried = earlier.and_then(|drain| RunRecord::of_boot(&records, boot_id, drain.begun));
+        let carried = earlier.and_then(|drain| RunRecord::of_boot(&records, boot, drain.begun));
         let (turn, state) = (Arc::new(Semaphore::new(1)), watch::Sender::default());
         Self { turn, state, records, carried: Mutex::new(carried) }
     }

@@ -39,10 +39,9 @@ pub(super) fn pick_up(
     (boot_id, clock): (&str, &BootClock),
     gate: &AdmissionGate,
 ) -> Option<RunRecord> {
-    let found = RunRecord::of_boot(places, boot_id, clock.system_start());
-    let mut carried = found.filter(|record| record.phase != RunPhase::Cancelled);
-    if let Some(record) = &mut carried {
-        record.go_on(clock);
+    let found = RunRecord::of_boot(places, (boot_id, clock), clock.system_start());
+    let carried = found.filter(|record| record.phase != RunPhase::Cancelled);
+    if carried.is_some() {
         gate.shut(GateReason::Startup);
     }
     carried

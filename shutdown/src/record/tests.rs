@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{KillReason, RequestReport, error_chain};
+use winddown_shared::{BootClock, KillReason, RequestReport, error_chain};
 
 use super::{RecordFile, RecordStore, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
@@ -89,6 +89,33 @@ fn every_way_down_is_known_to_the_next_agent() {
     }
 }
 
+/// The record that an agent of the boot finds.
+fn of_boot(places: &[Arc<dyn RecordStore>], since: Duration) -> Option<RunRecord> {
+    let found = RunRecord::of_boot(places, ("boot", &BootClock::new(Duration::default)), since)?;
+    Some(RunRecord { suspended_ms: None, ..found })
+}
+
+/// Of a shutdown and of a drain.
+#[test]
+fn the_start_in_a_record_moves_by_the_time_for_which_the_machine_was_suspended() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::in_directory(directory.path());
+    for file in [file.clone(), file.of_drain()] {
+        let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(file.clone())];
+        let start = |suspended_ms| {
+            let clock = BootClock::new(Duration::default)
+                .with_suspended(move || Duration::from_millis(suspended_ms));
+            let found = RunRecord::of_boot(&places, ("boot", &clock), Duration::ZERO).unwrap();
+            (found.started_boot_ms, found.suspended_ms)
+        };
+        file.write(&record("boot", 77, 1)).unwrap();
+        assert_eq!(start(50), (77, Some(50)), "of an older version");
+        let suspended_ms = Some(30);
+        file.write(&RunRecord { suspended_ms, ..record("boot", 77, 1) }).unwrap();
+        assert_eq!(start(50), (97, Some(50)));
+    }
+}
+
 #[test]
 fn the_newest_record_of_this_boot_counts_wherever_it_is() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -96,7 +123,7 @@ fn the_newest_record_of_this_boot_counts_wherever_it_is() {
         directories.iter().map(|d| RecordFile::in_directory(d.path())).collect();
     let places: Vec<Arc<dyn RecordStore>> =
         files.iter().cloned().map(|file| Arc::new(file) as Arc<dyn RecordStore>).collect();
-    assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), None);
+    assert_eq!(of_boot(&places, Duration::ZERO), None);
     for (first, second, newest) in [
         (("boot", 1, 1), ("boot", 1, 2), Some((1, 2))),
         (("boot", 1, 3), ("boot", 1, 2), Some((1, 3))),
@@ -107,18 +134,21 @@ fn the_newest_record_of_this_boot_counts_wherever_it_is() {
         for (file, (boot, started, sequence)) in files.iter().zip([first, second]) {
             file.write(&record(boot, started, sequence)).unwrap();
         }
-        let found = RunRecord::of_boot(&places, "boot", Duration::ZERO);
+        let found = of_boot(&places, Duration::ZERO);
         assert_eq!(found.map(|r| (r.started_boot_ms, r.sequence)), newest);
     }
     // The system was started again in this boot, and its record is from before.
     files[0].write(&record("boot", 5, 1)).unwrap();
     for (since, is_found) in [(5, true), (6, false)] {
-        let found = RunRecord::of_boot(&places, "boot", Duration::from_millis(since));
+        let found = of_boot(&places, Duration::from_millis(since));
         assert_eq!(found.is_some(), is_found, "{since}");
     }
     // A kernel that does not say which boot this is has no earlier agent.
     files[0].write(&record("", 1, 1)).unwrap();
-    assert_eq!(RunRecord::of_boot(&places, "", Duration::ZERO), None);
+    assert_eq!(
+        RunRecord::of_boot(&places, ("", &BootClock::new(Duration::default)), Duration::ZERO),
+        None
+    );
 }
 
 #[test]
@@ -141,7 +171,7 @@ fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other
         let text = error_chain(&bad.read().unwrap_err());
         assert!(text.starts_with(&expected), "{text}");
         let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(bad.clone()), Arc::new(good.clone())];
-        assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO).unwrap().sequence, 1);
+        assert_eq!(of_boot(&places, Duration::ZERO).unwrap().sequence, 1);
     }
 }
 
@@ -176,7 +206,7 @@ fn a_record_in_memory_is_read_like_any_other_and_counts_when_it_is_newer() {
     memory.write(&record("boot", 1, 4)).unwrap();
     memory.write(&record("boot", 1, 5)).unwrap();
     let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(disk), Arc::new(memory)];
-    assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), Some(record("boot", 1, 5)));
+    assert_eq!(of_boot(&places, Duration::ZERO), Some(record("boot", 1, 5)));
 }
 
 #[test]
@@ -194,10 +224,10 @@ fn impossible_times_are_not_counted_with() {
     for change in changes {
         let mut record = record("boot", 1, 1);
         file.write(&record).unwrap();
-        assert!(RunRecord::of_boot(&places, "boot", Duration::ZERO).is_some());
+        assert!(of_boot(&places, Duration::ZERO).is_some());
         change(&mut record, endless);
         file.write(&record).unwrap();
-        assert_eq!(RunRecord::of_boot(&places, "boot", Duration::ZERO), None);
+        assert_eq!(of_boot(&places, Duration::ZERO), None);
     }
 }
 
@@ -210,7 +240,7 @@ fn the_farthest_deadline_that_a_notice_can_have_is_counted_with() {
     record.report.notice.as_mut().unwrap().deadline = winddown_shared::LONGEST_NOTICE;
     record.report.budget.pods = winddown_shared::LONGEST_NOTICE;
     file.write(&record).unwrap();
-    assert!(RunRecord::of_boot(&places, "boot", Duration::ZERO).is_some());
+    assert!(of_boot(&places, Duration::ZERO).is_some());
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Site {
 
     /// Like [`agent`](Self::agent), with its own boot clock.
     pub(super) fn agent_by(&self, boot_clock: BootClock) -> Agent {
-        let carried = RunRecord::of_boot(&self.places, "boot", self.system_start);
+        let carried = RunRecord::of_boot(&self.places, ("boot", &boot_clock), self.system_start);
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
         if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
             gate.shut(GateReason::Startup);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{Event, GateState, LockState, MachineState, ShutdownKind};
+use winddown_shared::{BootClock, Event, GateState, LockState, MachineState, ShutdownKind};
 
 use super::agents::{Agent, Site};
 use super::world::World;
@@ -29,7 +29,8 @@ async fn killed_with<const N: usize>(pods: [(winddown_shared::Pod, Duration); N]
 }
 
 fn phase(site: &Site) -> RunPhase {
-    RunRecord::of_boot(&site.places, "boot", site.system_start).unwrap().phase
+    let clock = BootClock::new(Duration::default);
+    RunRecord::of_boot(&site.places, ("boot", &clock), site.system_start).unwrap().phase
 }
 
 #[tokio::test(start_paused = true)]
