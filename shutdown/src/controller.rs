@@ -1,5 +1,6 @@
 //! The shutdown controller: from the login manager's signal, or a notice, to the release of the node.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    Event, GateReason, Inhibitor, MachineState, Notices, Pod, Recorder, ShutdownWork, WallClock,
+    Event, GateReason, Inhibitor, MachineState, Notices, Recorder, ShutdownWork, WallClock,
 };
 
 use crate::EndingPods;
@@ -356,14 +357,13 @@ impl<K: EndingPods> ShutdownController<K> {
     /// Whether pods may run that the run of `record`, which is over, has not left. Those of a run for the login manager show
     /// that it has begun another shutdown: with the same one, no other pods start.
     fn may_have_others(&self, record: &RunRecord) -> bool {
-        let is_known = |pod: &Pod| {
-            let name = (&**pod.namespace(), &**pod.name());
-            record.report.pods().any(|(_, known)| (&*known.namespace, &*known.name) == name)
-        };
-        match record.login_since_ms {
-            None => self.may_have_pods(),
-            Some(_) => !self.parts.killer.running().into_pods().iter().all(is_known),
+        if record.login_since_ms.is_none() {
+            return self.may_have_pods();
         }
+        let known = record.report.pods().map(|(_, pod)| (&*pod.namespace, &*pod.name));
+        let known: HashSet<(&str, &str)> = known.collect();
+        let running = self.parts.killer.running().into_pods();
+        !running.iter().all(|pod| known.contains(&(&**pod.namespace(), &**pod.name())))
     }
 
     /// Picks up where an earlier agent left off: no pod is admitted or refused before it is known what becomes of the
