@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -137,7 +138,7 @@ impl Drop for Group {
             if !left {
                 break;
             }
-            std::thread::park_timeout(std::time::Duration::from_millis(20));
+            std::thread::park_timeout(Duration::from_millis(20));
         }
         for place in &self.places {
             let _ = fs::remove_dir(place);
@@ -180,19 +181,30 @@ pub(crate) fn weigh_as_on_a_machine(name: &str) -> io::Result<()> {
         fs::create_dir(&services)?;
         fs::write(services.join("cpu.shares"), "1024")?;
         fs::write(containers.join("cpu.shares"), (processors * 1024).to_string())?;
-        // What they have started meanwhile follows.
-        loop {
-            let pids = fs::read_to_string(node.join("cgroup.procs"))?;
-            if pids.is_empty() {
-                break;
-            }
-            for pid in pids.lines() {
-                // It may have exited.
-                let _ = fs::write(services.join("cgroup.procs"), pid);
-            }
-        }
+        move_all(&node, &services, Duration::from_secs(10))?;
     }
     Ok(())
+}
+
+/// Moves the processes of a group to another, with those that they start meanwhile.
+fn move_all(from: &Path, to: &Path, limit: Duration) -> io::Result<()> {
+    let (begun, mut refused) = (Instant::now(), None);
+    loop {
+        let pids = fs::read_to_string(from.join("cgroup.procs"))?;
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids.lines() {
+            // It may have exited.
+            refused = fs::write(to.join("cgroup.procs"), pid).err().or(refused);
+        }
+        if begun.elapsed() > limit {
+            let (left, why) = (pids.trim().replace('\n', ", "), refused.map(|error| error.kind()));
+            let error = format!("processes stay in {}: {left} ({why:?})", from.display());
+            return Err(io::Error::other(error));
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
 }
 
 /// The mount points of all control group hierarchies in the text of `/proc/mounts`.
@@ -217,7 +229,26 @@ fn remove_tree(group: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::{cached, mounts};
+    use std::fs;
+
+    use std::time::Duration;
+
+    use super::{cached, mounts, move_all};
+
+    #[test]
+    fn processes_that_cannot_be_moved_to_another_group_are_an_error_that_names_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        for group in [&from, &to] {
+            fs::create_dir(group).unwrap();
+        }
+        fs::write(from.join("cgroup.procs"), "17\n18\n").unwrap();
+        let limit = Duration::from_millis(20);
+        let error = move_all(&from, &to, limit).unwrap_err().to_string();
+        assert!(error.ends_with("from: 17, 18 (None)"), "{error}");
+        fs::write(from.join("cgroup.procs"), "").unwrap();
+        move_all(&from, &to, limit).unwrap();
+    }
 
     #[test]
     fn the_page_cache_is_that_of_all_below_in_both_versions() {
