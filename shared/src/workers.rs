@@ -378,7 +378,8 @@ impl<S: PodSyncer> WorkersShared<S> {
             }
             KillWait::Ending { grace, tightened: true, status, .. } => {
                 let (grace, node_waits) = (*grace, request.is_waited_for());
-                let change = StopChange { grace, node_waits, status: status.clone() };
+                let (status, evict) = (status.clone(), request.evict);
+                let change = StopChange { grace, node_waits, status, evict };
                 self.observer.stop_changed(&label, &change);
                 wake = self.state.lock().recorded(&uid);
             }

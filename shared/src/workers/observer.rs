@@ -34,6 +34,8 @@ pub struct StopChange {
     pub node_waits: bool,
     /// The status that replaces its former one, if any does.
     pub status: Option<StatusOverride>,
+    /// Whether this request evicts it ([`KillRequest::evict`](crate::KillRequest::evict)).
+    pub evict: bool,
 }
 
 /// Ignores everything.

@@ -61,7 +61,7 @@ pub(super) enum KillWait {
     /// The pod has already terminated.
     Done(Arc<PodStopped>),
     /// The pod is terminating, with this effective grace period: whether this request began that, and whether it shortened
-    /// it, is the first for which the node waits, or replaces the status.
+    /// it, is the first for which the node waits or that evicts the pod, or replaces the status.
     Ending {
         done: EndReceiver,
         grace: Duration,
@@ -179,6 +179,7 @@ impl WorkersState {
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
         let (record, new) = self.record_for(&pod, view, now);
+        let evicts = request.evict && !record.evicted;
         record.evicted |= request.evict;
         if let Some(wait) = already_stopped(record) {
             if !new {
@@ -206,7 +207,8 @@ impl WorkersState {
         let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = request.left_of(by_known.min(by_asked), now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
-        let tightened = record.join(request) | shortened | record.replace_status(request, began);
+        let tightened =
+            record.join(request) | evicts | shortened | record.replace_status(request, began);
         if let Some(ending) = record.ending.as_mut() {
             ending.reason.get_or_insert(request.reason);
             ending.is_recorded |= began && request.is_recorded;

@@ -341,7 +341,7 @@ async fn a_stop_is_left_less_time_once_that_is_recorded() {
 
 /// A pod that was preempted is evicted for a shortage while it terminates, which is what its status says in the end.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_replaces_another_is_recorded_once() {
+async fn a_status_that_replaces_another_and_an_eviction_are_recorded_once() {
     let (syncer, events) = (crate::testing::FakeSyncer::default(), FakeRecorder::default());
     let look = std::sync::Arc::new(Look(syncer.clone(), std::sync::Mutex::default()));
     let (events, resync) = (std::sync::Arc::new(events), secs(60));
@@ -356,6 +356,9 @@ async fn a_status_that_replaces_another_is_recorded_once() {
     for _ in 0..2 {
         workers.request_kill(pod("a"), &request(KillReason::Eviction, "Evicted"));
     }
+    for _ in 0..2 {
+        workers.request_kill(pod("a"), &with_grace(30).with_evict(true));
+    }
     let told: Vec<_> = look.1.lock().unwrap().iter().map(|(.., reason)| reason.clone()).collect();
-    assert_eq!(told, [Some("Evicted".to_owned())]);
+    assert_eq!(told, [Some("Evicted".to_owned()), None]);
 }
