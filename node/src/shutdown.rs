@@ -331,11 +331,13 @@ impl ShutdownHandle {
     ///
     /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, or that the way down leaves,
     /// to which the run of a notice is shortened. If the login manager has announced a shutdown, this waits for its run,
-    /// and `way` is not polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
+    /// and `way` is polled only if that is over: pods may have come back. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
     /// started.
     pub async fn end_pods_if_going_down(&self, way: impl Future<Output = Option<WayDown>>) {
         let Some(end_pods) = self.end_pods.get() else { return };
-        let announced = self.inhibitor.state().borrow().preparing;
+        let login = self.inhibitor.state().borrow().clone();
+        let is_over = self.progress.subscribe().borrow().is_over(&login, false);
+        let announced = login.preparing && !is_over;
         let unannounced = if announced { None } else { way.await };
         // For a notice.
         let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;

@@ -7,6 +7,7 @@ mod notices;
 mod pressure;
 mod restarts;
 mod start;
+mod unit_stop;
 mod unknown;
 
 use std::path::PathBuf;

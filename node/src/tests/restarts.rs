@@ -182,25 +182,6 @@ async fn the_units_stop_path_only_waits_for_a_shutdown_that_was_announced() {
     assert_eq!(b.report().trigger, Trigger::LoginManager);
 }
 
-/// A login manager that does not wait announces a shutdown, and the unit is stopped at once.
-#[tokio::test(start_paused = true)]
-async fn the_units_stop_path_does_not_take_the_end_of_an_earlier_run_for_that_of_this_one() {
-    let b = bench(FakeRuntime::default(), held());
-    let web = pod("web", 0, 30);
-    b.want(&[&web]).await;
-    b.login.prepare();
-    b.released().await;
-    b.login.cancel();
-    tokio::time::sleep(secs(30)).await;
-    assert_eq!(b.runtime.starts().len(), 2);
-    b.runtime.stop_takes(web.uid(), secs(4));
-    b.login.prepare();
-    // Before the controller has learned of it.
-    b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
-    assert_eq!(b.runtime.stops().len(), 2);
-    assert!(!b.runtime.runs(web.uid()));
-}
-
 /// The node stays up, and nothing is left to wait for.
 #[tokio::test(start_paused = true)]
 async fn the_units_stop_path_does_not_wait_for_a_shutdown_that_is_cancelled() {
@@ -213,36 +194,6 @@ async fn the_units_stop_path_does_not_wait_for_a_shutdown_that_is_cancelled() {
     stopping.await.unwrap();
     assert!(begun.elapsed() < secs(5), "{:?}", begun.elapsed());
     assert_eq!(b.runtime.stops(), [web.uid().clone()]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shutdown_that_is_announced_after_the_unit_was_asked_to_stop_is_the_same_run() {
-    for called_off in [false, true] {
-        let b = bench(FakeRuntime::default(), held());
-        let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
-        b.runtime.stop_takes(web.uid(), secs(4));
-        b.want(&[&web, &dns]).await;
-        if called_off {
-            b.login.prepare();
-            b.login.cancel();
-            tokio::time::sleep(secs(1)).await;
-        }
-        let stopping = b.stop_unit();
-        tokio::time::sleep(secs(2)).await;
-        assert_eq!(b.node.status().admission_closed_by, [api::ClosedBy::UnitStop]);
-        b.login.prepare();
-        stopping.await.unwrap();
-        assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
-        assert_eq!(b.report().trigger, Trigger::UnitStop);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_units_stop_path_ends_no_pod_of_a_machine_that_stays_up() {
-    let b = bench(FakeRuntime::default(), held());
-    b.want(&[&pod("web", 0, 30)]).await;
-    b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
-    assert!(b.runtime.stops().is_empty());
 }
 
 /// What an agent leaves that is stopped 5 s into a shutdown, just when the bus is lost; its only pod, which ignores SIGTERM

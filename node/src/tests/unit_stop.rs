@@ -1,0 +1,76 @@
+//! Tests of the stop of the agent's unit.
+
+use super::*;
+use winddown_control::api;
+
+/// A login manager that does not wait announces a shutdown, and the unit is stopped at once.
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_does_not_take_the_end_of_an_earlier_run_for_that_of_this_one() {
+    let b = bench(FakeRuntime::default(), held());
+    let web = pod("web", 0, 30);
+    b.want(&[&web]).await;
+    b.login.prepare();
+    b.released().await;
+    b.login.cancel();
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(b.runtime.starts().len(), 2);
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.login.prepare();
+    // Before the controller has learned of it.
+    b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
+    assert_eq!(b.runtime.stops().len(), 2);
+    assert!(!b.runtime.runs(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_announced_after_the_unit_was_asked_to_stop_is_the_same_run() {
+    for called_off in [false, true] {
+        let b = bench(FakeRuntime::default(), held());
+        let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+        b.runtime.stop_takes(web.uid(), secs(4));
+        b.want(&[&web, &dns]).await;
+        if called_off {
+            b.login.prepare();
+            b.login.cancel();
+            tokio::time::sleep(secs(1)).await;
+        }
+        let stopping = b.stop_unit();
+        tokio::time::sleep(secs(2)).await;
+        assert_eq!(b.node.status().admission_closed_by, [api::ClosedBy::UnitStop]);
+        b.login.prepare();
+        stopping.await.unwrap();
+        assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
+        assert_eq!(b.report().trigger, Trigger::UnitStop);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_ends_no_pod_of_a_machine_that_stays_up() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 30)]).await;
+    b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
+    assert!(b.runtime.stops().is_empty());
+}
+
+/// Beside a kubelet no gate keeps them away, while the lock of another program holds the shutdown.
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_ends_the_pods_that_a_kubelet_has_started_since_the_run_was_over() {
+    let (state, boot) = (tempfile::tempdir().unwrap(), boot_clock());
+    let b = bench_with(state, boot, FakeRuntime::default(), held(), |parts| {
+        let mut config = Config::clone(&parts.configuration.config);
+        config.node.mode = Mode::Companion;
+        parts.configuration.config = Arc::new(config);
+    });
+    let (web, late) = (pod("web", 0, 30), pod("late", 0, 30));
+    b.want(&[&web]).await;
+    b.login.prepare();
+    b.released().await;
+    b.stop_unit().await.unwrap();
+    assert_eq!(b.report().trigger, Trigger::LoginManager, "one run is enough");
+    b.runtime.stop_takes(late.uid(), secs(4));
+    b.want(&[&late]).await;
+    b.stop_unit().await.unwrap();
+    assert_eq!(b.runtime.stops(), [web.uid().clone(), late.uid().clone()]);
+    assert!(!b.runtime.runs(late.uid()));
+    assert_eq!(b.report().trigger, Trigger::UnitStop);
+}
