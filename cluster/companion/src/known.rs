@@ -1,5 +1,7 @@
 //! The node's pods, as last reported by the API server; until it has listed them, as the container runtime has them.
 
+mod entry;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +15,10 @@ use winddown_shared::{
     RuntimePod, error_chain,
 };
 
+use self::entry::KnownEntry;
 use super::facts;
 use super::local_node::NodeError;
-use super::mirror::{self, Claim, ClaimVerdict};
+use super::mirror::{self, ClaimVerdict};
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
@@ -53,35 +56,6 @@ pub(super) struct PodIndex {
     node: String,
     /// Notified when a pod claims to be a mirror pod.
     pub(super) claimed: Notify,
-}
-
-#[derive(Debug)]
-struct KnownEntry {
-    /// The newest object.
-    newest: Pod,
-    /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
-    /// again.
-    planned: Pod,
-    /// That it mirrors another pod, as it says, and the answer.
-    claim: Option<(Claim, ClaimVerdict)>,
-    /// Whether it is made of what the container runtime records, because the API server has not listed it yet.
-    found: bool,
-    /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
-    gone: bool,
-    /// Whether the pod has ever been among the desired pods.
-    published: bool,
-    /// Whether its containers were stopped and the API server does not know it yet.
-    stopped: bool,
-    /// Whether the kubelet was seen to hold nothing of the pod after its end.
-    free: bool,
-    /// Whether it is the pod of a manifest whose stop began, and this agent has begun no run of it since.
-    stop_begun: bool,
-    /// Whether the list in progress contains it, or the watch reported it since the list began.
-    listed: bool,
-    /// When a list, and no event before it, showed that the pod is to end.
-    end_listed: Option<Instant>,
-    /// Notified of every change; created by the first subscriber.
-    news: Option<watch::Sender<()>>,
 }
 
 /// The current state of a pod.
@@ -524,91 +498,5 @@ fn is_claimed(pods: &PodUidMap<KnownEntry>, runtime_uid: &PodUid) -> bool {
     pods.values().any(|entry| !entry.gone && claims(entry))
 }
 
-// === impl KnownEntry ===
-
-impl KnownEntry {
-    fn new(pod: Pod) -> Self {
-        let planned = pod.clone();
-        Self {
-            newest: pod,
-            planned,
-            claim: None,
-            found: false,
-            gone: false,
-            published: false,
-            stopped: false,
-            free: false,
-            stop_begun: false,
-            listed: true,
-            end_listed: None,
-            news: None,
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        !self.gone && matches!(self.claim, Some((_, ClaimVerdict::Open)))
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.newest.metadata.deletion_timestamp.is_some()
-    }
-
-    fn is_ending(&self) -> bool {
-        self.gone || self.is_deleted() || facts::has_completed(&self.newest)
-    }
-
-    fn runs_on(&self) -> bool {
-        !self.gone && !self.stopped && !self.is_deleted() && facts::runs(&self.newest)
-    }
-
-    fn runs_for_api(&self) -> bool {
-        !self.gone && !self.stopped && !self.newest.is_mirror() && facts::runs(&self.newest)
-    }
-
-    fn notify(&mut self) {
-        if let Some(news) = &self.news {
-            if news.receiver_count() == 0 {
-                self.news = None;
-            } else {
-                news.send_replace(());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    #[test]
-    fn the_set_that_is_published_last_is_the_newest() {
-        for round in 0..300 {
-            let known = PodIndex::new(None, "n1".to_owned());
-            let desired = known.desired();
-            let uids = ["a", "b", "c", "d"];
-            thread::scope(|scope| {
-                // A read lock blocks all senders, so that they send at once afterwards.
-                let reading = desired.borrow();
-                for uid in uids {
-                    let known = &known;
-                    scope.spawn(move || {
-                        let mut pod = api::Pod::default();
-                        let name = Some(uid.to_owned());
-                        (pod.metadata.uid, pod.metadata.name) = (name.clone(), name.clone());
-                        pod.metadata.namespace = name;
-                        assert!(known.applied(pod));
-                        known.publish();
-                    });
-                }
-                while known.list().len() < uids.len() {
-                    thread::yield_now();
-                }
-                drop(reading);
-            });
-            let seen = desired.borrow().as_ref().unwrap().pods.len();
-            assert_eq!(seen, uids.len(), "round {round}");
-        }
-    }
-}
+mod tests;
