@@ -83,6 +83,9 @@ pub(super) struct LogindFacts {
     pub(super) since: Option<Instant>,
     /// How the node goes down.
     pub(super) kind: ShutdownKind,
+    /// The kind that the login manager had for a shutdown at once while none was under way: it refused that one, and this
+    /// says nothing of the next.
+    pub(super) left_over: ShutdownKind,
     /// Who requested the shutdown, once read.
     pub(super) request: Option<Arc<ShutdownRequest>>,
     /// Whether a lock is held.
@@ -138,6 +141,7 @@ impl LogindFacts {
             epoch: 0,
             since: None,
             kind: ShutdownKind::Unknown,
+            left_over: ShutdownKind::Unknown,
             request: None,
             held: inherited,
             held_listed: false,

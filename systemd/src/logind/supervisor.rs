@@ -278,13 +278,14 @@ impl Supervisor {
                 }
             }
             StepResult::Request(request, kind) => {
-                if self.facts.kind == ShutdownKind::Unknown {
+                if self.facts.kind == ShutdownKind::Unknown && kind != self.facts.left_over {
                     self.facts.kind = kind;
                 }
                 self.facts.request = Some(request.into());
             }
-            StepResult::Scheduled(scheduled) => {
+            StepResult::Scheduled(scheduled, left_over) => {
                 self.facts.schedule_unread = false;
+                self.facts.left_over = left_over;
                 self.scheduled = scheduled.map(Arc::new);
             }
             StepResult::Raised(raised) => {

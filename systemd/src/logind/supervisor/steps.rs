@@ -21,7 +21,8 @@ pub(super) enum StepResult {
     /// `None` if nothing changed since the last attempt.
     Raised(Option<Raised>),
     Request(ShutdownRequest, ShutdownKind),
-    Scheduled(Option<ScheduledShutdown>),
+    /// With the kind of a shutdown at once.
+    Scheduled(Option<ScheduledShutdown>, ShutdownKind),
 }
 
 /// Makes the calls of a step; without a step it never resolves.
@@ -53,7 +54,10 @@ pub(super) async fn carry_out(
             let request = ShutdownRequest { message: message.map(Into::into), ..request };
             Ok(StepResult::Request(request, kind))
         }
-        LogindStep::ReadScheduled => Ok(StepResult::Scheduled(calls.scheduled().await)),
+        LogindStep::ReadScheduled => {
+            let (scheduled, (_, kind)) = (calls.scheduled().await, calls.request().await);
+            Ok(StepResult::Scheduled(scheduled, kind))
+        }
     };
     (step, outcome)
 }

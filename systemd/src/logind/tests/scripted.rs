@@ -40,6 +40,7 @@ pub(super) struct Scripted(Arc<Mutex<World>>);
 struct World {
     preparing: bool,
     message: Option<String>,
+    kind: ShutdownKind,
     scheduled: Option<ScheduledShutdown>,
     delay: Duration,
     /// The delay after a reload, and how long the reload takes.
@@ -63,6 +64,7 @@ impl Scripted {
         Self(Arc::new(Mutex::new(World {
             preparing: false,
             message: None,
+            kind: ShutdownKind::Unknown,
             scheduled: None,
             delay,
             after_reload: None,
@@ -101,6 +103,11 @@ impl Scripted {
 
     pub(super) fn set_message(&self, message: Option<&str>) {
         self.world().message = message.map(str::to_owned);
+    }
+
+    /// Sets the kind that logind has for a shutdown at once.
+    pub(super) fn set_kind(&self, kind: ShutdownKind) {
+        self.world().kind = kind;
     }
 
     pub(super) fn schedule(&self, shutdown: Option<ScheduledShutdown>) {
@@ -269,7 +276,8 @@ impl LoginCalls for ScriptedCalls {
     }
 
     async fn request(&self) -> (Option<String>, ShutdownKind) {
-        (self.0.world().message.clone(), ShutdownKind::Unknown)
+        let world = self.0.world();
+        (world.message.clone(), world.kind)
     }
 
     // Not in the trace: nothing depends on when it is read.

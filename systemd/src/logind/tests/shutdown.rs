@@ -107,6 +107,24 @@ async fn a_scheduled_shutdown_is_known_until_it_is_cancelled_or_begins() {
     rig.until("it begins", |s| s.preparing && s.scheduled.is_none()).await;
 }
 
+/// systemd 252 to 254 keep the kind of a reboot that they refused, as of a target that is masked. The signal has none.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_left_over_from_a_shutdown_that_was_refused_is_not_that_of_the_next() {
+    for (before, expected) in [
+        (ShutdownKind::Reboot, ShutdownKind::Unknown),
+        (ShutdownKind::Unknown, ShutdownKind::Reboot),
+    ] {
+        let login = Scripted::giving(secs(30));
+        login.set_kind(before);
+        let mut rig = Rig::settled(&login, secs(30)).await;
+        login.set_kind(ShutdownKind::Reboot);
+        login.prepare(true).await;
+        rig.until("preparing", |state| state.preparing).await;
+        rig.quiet().await;
+        assert_eq!(rig.now().kind, expected, "{before:?} before");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_kind_comes_from_the_first_of_the_two_signals_or_from_the_later_one() {
     for kind_first in [true, false] {
