@@ -106,6 +106,16 @@ fn with_the_process_runtime_pods_inherit_no_sandbox() {
     assert!(score > 9.0, "{score}: something of the sandbox is left");
 }
 
+/// The agent keeps the values of Secrets in /run, and the kernel counts them as the unit's.
+#[test]
+fn nothing_of_the_agents_is_swapped_out_but_pods_that_are_its_children_may_be() {
+    for (runtime, limits) in [(Runtime::Cri, &["0"][..]), (Runtime::Process, &["0", "infinity"])] {
+        let whole = whole_unit(&installed(runtime));
+        let set = whole.lines().filter_map(|line| line.strip_prefix("MemorySwapMax="));
+        assert_eq!(set.collect::<Vec<_>>(), limits, "{runtime:?}");
+    }
+}
+
 #[test]
 fn the_drop_in_takes_back_exactly_what_pods_inherit() {
     let root = installed(Runtime::Process);

@@ -217,6 +217,8 @@ impl Cgroups {
     fn make_root(&self, hierarchy: &Hierarchy) -> io::Result<()> {
         if let Some(unit) = hierarchy.root.parent() {
             enable(hierarchy, unit).or_else(|error| make_way(hierarchy, unit, error))?;
+            // What the agent keeps in memory counts there, the values of Secrets too: it is not swapped out.
+            let _ = put(&unit.join(place::OWN).join("memory.swap.max"), "0");
         }
         // systemd has created the unit's cgroup, except in a v1 hierarchy that it does not manage.
         fs::create_dir_all(&hierarchy.root)?;

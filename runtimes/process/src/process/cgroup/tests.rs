@@ -100,7 +100,7 @@ fn a_pods_cgroups_have_its_weight_and_each_containers_its_limits_on_version_2() 
         "memory.swap.max",
         "pids.max",
     ];
-    for below in ["", "pods", "pods/pod-u", "pods/pod-u/main.3"] {
+    for below in ["", "agent", "pods", "pods/pod-u", "pods/pod-u/main.3"] {
         fs::create_dir_all(unit.join(below)).unwrap();
         files.iter().for_each(|file| fs::write(unit.join(below).join(file), "").unwrap());
     }
@@ -123,6 +123,7 @@ fn a_pods_cgroups_have_its_weight_and_each_containers_its_limits_on_version_2() 
         );
     }
     assert_eq!(text("pods/pod-u/main.3/cgroup.subtree_control"), "", "it has the processes");
+    assert_eq!(text("agent/memory.swap.max"), "0", "it has the values of Secrets");
     assert_eq!(text("pods/pids.max"), "900");
     assert_eq!(text("pods/pod-u/cpu.weight"), "20");
     assert_eq!(text("pods/pod-u/main.3/cpu.weight"), "20");
