@@ -2,33 +2,30 @@
 //!
 //! Everything is a no-op without `NOTIFY_SOCKET`, so the agent runs the same from a shell.
 
-use std::fs::OpenOptions;
-use std::io::{self, IoSlice};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use sd_notify::NotifyState;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
 use tokio::time::{Instant, interval_at};
-use winddown_shared::error_chain;
+use winddown_shared::{Mutex, error_chain};
 
 /// The lock's name in the service manager's file descriptor store (`FDNAME=`).
 pub const LOCK_NAME: &str = "winddown-inhibitor";
 
 /// How often more time is requested: well within what one request can be for.
 const RENEW_INTERVAL: Duration = Duration::from_secs(30 * 60);
-
-/// The timeout for the service manager to close a stored descriptor.
-const BARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Stores a copy of the delay lock that survives a crash of the agent.
 pub trait LockStore: Send + Sync + 'static {
@@ -38,9 +35,8 @@ pub trait LockStore: Send + Sync + 'static {
     /// The lock could not be handed over; it then lives only as long as this process.
     fn put(&self, lock: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Drops every stored copy. Resolves when they are closed, or after a timeout of its own.
-    /// Dropping the future only abandons the wait.
-    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
+    /// Closes every stored copy, including those that an earlier process stored. They are closed on return.
+    fn clear(&self);
 }
 
 /// Stores nothing: a crash of the agent releases the lock.
@@ -51,10 +47,15 @@ pub struct NoStore;
 ///
 /// The methods send one datagram each. A failure is logged and otherwise ignored: the agent does
 /// not depend on it.
+///
+/// As a [`LockStore`], it gives the service manager a socket with the lock in its queue. The agent closes the lock by
+/// emptying the queue, and so does not wait for a service manager that is busy with a hundred ending containers.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     enabled: bool,
     watchdog: Option<Duration>,
+    /// The sockets of which the service manager has copies.
+    stored: Arc<Mutex<Vec<UnixDatagram>>>,
 }
 
 /// Why a lock handed down by the service manager cannot be used.
@@ -86,9 +87,7 @@ impl LockStore for NoStore {
         Ok(())
     }
 
-    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
+    fn clear(&self) {}
 }
 
 // === impl Notifier ===
@@ -97,12 +96,13 @@ impl Notifier {
     /// Reads `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub fn from_env() -> Self {
         let enabled = std::env::var_os("NOTIFY_SOCKET").is_some_and(|path| !path.is_empty());
-        Self { enabled, watchdog: sd_notify::watchdog_enabled().filter(|_| enabled) }
+        let watchdog = sd_notify::watchdog_enabled().filter(|_| enabled);
+        Self { enabled, watchdog, stored: Arc::default() }
     }
 
     /// Returns a notifier without a service manager, which sends nothing.
     pub fn disabled() -> Self {
-        Self { enabled: false, watchdog: None }
+        Self { enabled: false, watchdog: None, stored: Arc::default() }
     }
 
     /// Whether there is a service manager to notify.
@@ -181,13 +181,39 @@ impl Notifier {
             if name != LOCK_NAME {
                 continue;
             }
-            let lock = reopen(fd).map_err(|source| InheritedError::Descriptor { fd, source })?;
-            // The lock is reopened; the inherited descriptor must not keep a second copy open.
-            nix::unistd::close(fd)
-                .map_err(|errno| InheritedError::Descriptor { fd, source: errno.into() })?;
+            let lock =
+                self.adopt(fd).map_err(|source| InheritedError::Descriptor { fd, source })?;
             taken = lock.or(taken);
         }
         Ok(taken)
+    }
+
+    /// Takes over a descriptor from the store. Returns the lock, which stays in the store; `None` if there is none.
+    fn adopt(&self, fd: RawFd) -> io::Result<Option<OwnedFd>> {
+        // Received rather than used by its number, because a number does not say that it is ours.
+        let (receives, sends) = UnixDatagram::pair()?;
+        let rights = [fd];
+        let message = [ControlMessage::ScmRights(&rights)];
+        let text = [IoSlice::new(b"fd")];
+        nix::sys::socket::sendmsg::<()>(
+            sends.as_raw_fd(),
+            &text,
+            &message,
+            MsgFlags::empty(),
+            None,
+        )?;
+        nix::unistd::close(fd)?;
+        let Some(stored) = receive(&receives, RecvFlags::empty())? else { return Ok(None) };
+        let file = File::from(stored);
+        let kind = file.metadata()?.file_type();
+        if kind.is_socket() {
+            let socket = UnixDatagram::from(OwnedFd::from(file));
+            let lock = receive(&socket, RecvFlags::PEEK);
+            self.stored.lock().push(socket);
+            return lock;
+        }
+        // An agent before this version stored the lock itself, which is a FIFO.
+        Ok(kind.is_fifo().then(|| file.into()))
     }
 
     fn send(&self, what: &str, states: &[NotifyState<'_>]) {
@@ -207,22 +233,24 @@ impl LockStore for Notifier {
         if !self.enabled {
             return Ok(());
         }
-        // Without FDPOLL=0 systemd drops the copy as soon as a restarting logind closes its end.
-        send_with_fd(&format!("FDSTORE=1\nFDNAME={LOCK_NAME}\nFDPOLL=0\n"), lock)
+        let (stored, sends) = UnixDatagram::pair()?;
+        send_fd(&sends, "lock", lock)?;
+        // FDPOLL=0, so that systemd drops its copy for nothing that happens to the socket.
+        notify_with_fd(&format!("FDSTORE=1\nFDNAME={LOCK_NAME}\nFDPOLL=0\n"), stored.as_fd())?;
+        self.stored.lock().push(stored);
+        Ok(())
     }
 
-    fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
-        Box::pin(async move {
-            if !self.enabled {
-                return Ok(());
+    fn clear(&self) {
+        for stored in self.stored.lock().drain(..) {
+            while let Ok(Some(lock)) = receive(&stored, RecvFlags::empty()) {
+                drop(lock);
             }
-            let name = format!("FDNAME={LOCK_NAME}");
-            sd_notify::notify(&[
-                NotifyState::Custom("FDSTOREREMOVE=1"),
-                NotifyState::Custom(&name),
-            ])?;
-            barrier().await
-        })
+        }
+        // Only tidies up, but for the copy of an earlier version.
+        let name = format!("FDNAME={LOCK_NAME}");
+        let remove = [NotifyState::Custom("FDSTOREREMOVE=1"), NotifyState::Custom(&name)];
+        self.send("FDSTOREREMOVE=1", &remove);
     }
 }
 
@@ -244,11 +272,16 @@ async fn renewing<T>(time: Duration, ask: impl Fn(Duration), work: impl Future<O
     }
 }
 
-/// Sends `message` with a copy of `fd`.
-fn send_with_fd(message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends `message` to the service manager with a copy of `fd`.
+fn notify_with_fd(message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
+    send_fd(&socket, message, fd)
+}
+
+/// Sends `message` with a copy of `fd`.
+fn send_fd(socket: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [fd];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -257,34 +290,26 @@ fn send_with_fd(message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     }
     let text = [IoSlice::new(message.as_bytes())];
     // A datagram is sent whole or not at all.
-    sendmsg(&socket, &text, &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(socket, &text, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Waits until the service manager has processed everything sent before: it closes the descriptor
-/// sent with `BARRIER=1` when it gets there.
-async fn barrier() -> io::Result<()> {
-    let (ours, theirs) = io::pipe()?;
-    send_with_fd("BARRIER=1\n", theirs.as_fd())?;
-    drop(theirs);
-    let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
-    tokio::time::timeout(BARRIER_TIMEOUT, ours.read(&mut [0])).await??;
-    Ok(())
-}
-
-/// Reopens the FIFO behind descriptor `fd`: the lock is held while any writer is open. Returns
-/// `None` if it is not a FIFO, and so no lock.
-///
-/// A descriptor known only by number cannot be adopted safely, but what it refers to can be reopened.
-fn reopen(fd: i32) -> io::Result<Option<OwnedFd>> {
-    let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
-    if !std::fs::metadata(&path)?.file_type().is_fifo() {
-        return Ok(None);
+/// Receives the descriptor of the next message; `None` if there is no message, or none with a descriptor.
+fn receive(socket: &UnixDatagram, flags: RecvFlags) -> io::Result<Option<OwnedFd>> {
+    let mut text = [0; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    match recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::AGAIN) => return Ok(None),
+        Err(error) => return Err(error.into()),
     }
-    // Read-write, because opening a FIFO for writing fails while a restarting logind has no reader.
-    let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
-    Ok(Some(file.into()))
+    let descriptors = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut received) => received.next(),
+        _ => None,
+    });
+    Ok(descriptors.last())
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 
 use std::fs;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use winddown_systemd::{LOCK_NAME, LockStore as _, Notifier};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -41,27 +42,23 @@ fn finish(child: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Receives one datagram, and the numbers of the descriptors sent with it.
-fn receive(socket: &UnixDatagram) -> (String, Vec<RawFd>) {
+/// Receives one datagram, and the descriptors sent with it.
+fn receive(socket: &UnixDatagram) -> (String, Vec<OwnedFd>) {
     let mut text = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut text)];
-    let mut space = nix::cmsg_space!([RawFd; 4]);
-    let received =
-        recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())
-            .expect("a datagram");
-    let descriptors = received
-        .cmsgs()
-        .expect("control messages")
-        .flat_map(|message| match message {
-            ControlMessageOwned::ScmRights(descriptors) => descriptors,
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    let length = received.bytes;
+    let received = recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+    let length = received.expect("a datagram").bytes;
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors,
+        _ => panic!("something else than descriptors"),
+    });
+    let descriptors = descriptors.collect();
     (String::from_utf8(text[..length].to_vec()).expect("text"), descriptors)
 }
 
-fn is_open(fd: RawFd) -> bool {
+fn is_open(fd: i32) -> bool {
     Path::new(&format!("/proc/self/fd/{fd}")).exists()
 }
 
@@ -84,7 +81,10 @@ async fn everything_said_arrives_as_sd_notify_has_it() {
     .spawn()
     .expect("this binary");
 
-    let expect = |text: &str| assert_eq!(receive(&socket), (text.to_owned(), vec![]));
+    let expect = |text: &str| {
+        let (received, descriptors) = receive(&socket);
+        assert_eq!((received.as_str(), descriptors.len()), (text, 0));
+    };
     expect("READY=1\n");
     expect("STATUS=waiting for pods (2 left)\n");
     let (reloading, _) = receive(&socket);
@@ -95,15 +95,10 @@ async fn everything_said_arrives_as_sd_notify_has_it() {
     expect("EXTEND_TIMEOUT_USEC=4294967295\n");
     expect("STOPPING=1\n");
 
-    let (stored, lock) = receive(&socket);
+    let (stored, copies) = receive(&socket);
     assert_eq!(stored, "FDSTORE=1\nFDNAME=winddown-inhibitor\nFDPOLL=0\n");
-    assert_eq!(lock.len(), 1);
+    assert_eq!(copies.len(), 1);
     expect("FDSTOREREMOVE=1\nFDNAME=winddown-inhibitor\n");
-    let (barrier, held) = receive(&socket);
-    assert_eq!((barrier.as_str(), held.len()), ("BARRIER=1\n", 1));
-    for fd in lock.into_iter().chain(held) {
-        nix::unistd::close(fd).expect("it was open");
-    }
     expect("STATUS=the store is empty\n");
     finish(talker);
 }
@@ -122,25 +117,91 @@ async fn talk() {
     notifier.stopping();
     let (_reader, writer) = io::pipe().expect("a pipe");
     notifier.put(writer.as_fd()).expect("it is taken");
-    notifier.clear().await.expect("the barrier is passed");
+    notifier.clear();
     notifier.status("the store is empty");
 }
 
-#[tokio::test]
-async fn a_service_manager_that_hangs_holds_the_release_up_for_two_seconds_only() {
-    if plays("waiter") {
-        let before = tokio::time::Instant::now();
-        let error = Notifier::from_env().clear().await.expect_err("nobody answers");
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(before.elapsed() < Duration::from_secs(5));
+/// A hundred ending containers keep the service manager busy for half a second, and a release cannot wait for that.
+#[test]
+fn a_service_manager_that_reads_nothing_holds_up_no_release() {
+    if plays("releaser") {
+        let notifier = Notifier::from_env();
+        let (mut reader, writer) = lock();
+        notifier.put(writer.as_fd()).expect("it is taken");
+        drop(writer);
+        assert!(!closed(&mut reader), "a crash releases nothing");
+        notifier.clear();
+        assert!(closed(&mut reader), "it is released on return");
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notify");
     let _deaf = UnixDatagram::bind(&path).expect("a socket");
-    let name = "a_service_manager_that_hangs_holds_the_release_up_for_two_seconds_only";
-    let waiter = again(name, "waiter", r#"exec "$0" "$@""#).env("NOTIFY_SOCKET", &path).spawn();
-    finish(waiter.expect("this binary"));
+    let name = "a_service_manager_that_reads_nothing_holds_up_no_release";
+    let releaser = again(name, "releaser", r#"exec "$0" "$@""#).env("NOTIFY_SOCKET", &path).spawn();
+    finish(releaser.expect("this binary"));
+}
+
+/// A lock as logind gives it, and the end by which its release is seen.
+fn lock() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))
+        .expect("a pipe that does not block");
+    (reader, writer)
+}
+
+fn closed(lock: &mut io::PipeReader) -> bool {
+    matches!(io::Read::read(lock, &mut [0]), Ok(0))
+}
+
+/// What the service manager got of one process it hands to the next.
+#[test]
+fn a_lock_outlives_the_process_that_stored_it_and_the_next_one_releases_it() {
+    let name = "a_lock_outlives_the_process_that_stored_it_and_the_next_one_releases_it";
+    if plays("first") {
+        let writer = io::stdin().as_fd().try_clone_to_owned().expect("the lock");
+        Notifier::from_env().put(writer.as_fd()).expect("it is taken");
+        return;
+    }
+    for part in ["second", "third"] {
+        if plays(part) {
+            let notifier = Notifier::from_env();
+            let lock = notifier.take_inherited_lock().expect("it is in order");
+            drop(lock.expect("a lock"));
+            // The second one is killed before it releases anything.
+            if part == "third" {
+                notifier.clear();
+            }
+            return;
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(LIMIT)).expect("a time limit");
+    let (mut reader, writer) = lock();
+    let first = again(name, "first", r#"exec "$0" "$@""#)
+        .env("NOTIFY_SOCKET", &path)
+        .stdin(OwnedFd::from(writer))
+        .spawn();
+    finish(first.expect("this binary"));
+    let (_, mut copies) = receive(&socket);
+    assert!(!closed(&mut reader), "it outlives the process");
+
+    let copy = copies.pop().expect("a copy");
+    let mut inherit = |part| {
+        let shell = r#"export LISTEN_PID=$$; exec "$0" "$@" 3<&0 0</dev/null"#;
+        let heir = again(name, part, shell)
+            .env("NOTIFY_SOCKET", &path)
+            .env("LISTEN_FDS", "1")
+            .env("LISTEN_FDNAMES", LOCK_NAME)
+            .stdin(copy.try_clone().expect("another copy"))
+            .spawn();
+        finish(heir.expect("this binary"));
+        closed(&mut reader)
+    };
+    assert!(!inherit("second"), "it outlives the next process, too");
+    assert!(inherit("third"), "what is left in the store holds nothing");
 }
 
 #[tokio::test]
@@ -154,7 +215,7 @@ async fn without_a_service_manager_nothing_is_said_and_nothing_fails() {
         notifier.reloading();
         let (_reader, writer) = io::pipe().expect("a pipe");
         notifier.put(writer.as_fd()).expect("a no-op");
-        notifier.clear().await.expect("a no-op");
+        notifier.clear();
         assert!(notifier.take_inherited_lock().expect("nothing").is_none());
         return;
     }

@@ -87,14 +87,12 @@ struct Delay {
     awaited_by: Vec<oneshot::Sender<()>>,
 }
 
-/// The lock, and its copies.
+/// The lock; the store may have a copy, also of one that could not be taken over.
 struct Lock {
     /// The lock in use.
     held: Option<OwnedFd>,
     /// A lock just granted that has not been seen in the list yet.
     fresh: Option<OwnedFd>,
-    /// Whether the store may hold a copy.
-    stored: bool,
 }
 
 /// The event that woke the supervisor.
@@ -118,8 +116,7 @@ impl Supervisor {
             facts: LogindFacts::new(config.wanted_delay, held.is_some()),
             config,
             disk: OneThread::default(),
-            // An inherited lock is still in the store, and so is one that could not be taken over.
-            lock: Lock { held, fresh: None, stored: true },
+            lock: Lock { held, fresh: None },
             delay: Delay::default(),
             scheduled: None,
             connected: false,
@@ -139,7 +136,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
-                asked = self.requests.recv() => self.answer(asked?).await,
+                asked = self.requests.recv() => self.answer(asked?),
                 done = &mut work => return Some(done),
             }
         }
@@ -171,12 +168,12 @@ impl Supervisor {
                     let detail = "closed by the other side".to_owned();
                     return Some(LogindCallError::Connection { call: "listen", detail });
                 }
-                Woken::Asked(asked) => self.answer(asked?).await,
+                Woken::Asked(asked) => self.answer(asked?),
                 Woken::Done(step, Ok(answer)) => {
                     if step == LogindStep::ReadPreparing {
                         looked_at = Instant::now();
                     }
-                    if let Some(error) = self.take(step, answer).await {
+                    if let Some(error) = self.take(step, answer) {
                         return Some(error);
                     }
                 }
@@ -247,7 +244,7 @@ impl Supervisor {
     }
 
     /// Processes a step's answer. Returns an error if the connection has become unusable.
-    async fn take(&mut self, step: LogindStep, answer: StepResult) -> Option<LogindCallError> {
+    fn take(&mut self, step: LogindStep, answer: StepResult) -> Option<LogindCallError> {
         match answer {
             StepResult::Preparing(value) => self.take_preparing(value),
             StepResult::Delay(delay) => {
@@ -266,7 +263,7 @@ impl Supervisor {
                 self.facts.fresh = true;
             }
             StepResult::Listed(listed) if step == LogindStep::VerifyNew => {
-                return self.take_new_lock(listed).await;
+                return self.take_new_lock(listed);
             }
             StepResult::Listed(listed) => {
                 if !self.facts.held_lock_is(listed) {
@@ -274,7 +271,7 @@ impl Supervisor {
                 }
                 if !self.facts.held {
                     self.lock.held = None;
-                    self.clear_store().await;
+                    self.config.store.clear();
                 }
             }
             StepResult::Request(request, kind) => {
@@ -324,7 +321,7 @@ impl Supervisor {
         }
     }
 
-    async fn take_new_lock(&mut self, listed: Listed) -> Option<LogindCallError> {
+    fn take_new_lock(&mut self, listed: Listed) -> Option<LogindCallError> {
         let there = self.facts.new_lock_is(listed);
         let fresh = self.lock.fresh.take()?;
         if !there {
@@ -335,18 +332,12 @@ impl Supervisor {
         }
         // Only now may the old lock be dropped, and its copy in the store.
         let old = self.lock.held.replace(fresh);
-        self.clear_store().await;
+        self.config.store.clear();
         drop(old);
-        if let Some(lock) = &self.lock.held {
-            match self.config.store.put(lock.as_fd()) {
-                Ok(()) => self.lock.stored = true,
-                Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "the lock will not survive a crash"
-                    );
-                }
-            }
+        if let Some(lock) = &self.lock.held
+            && let Err(error) = self.config.store.put(lock.as_fd())
+        {
+            tracing::warn!(error = error_chain(&error), "the lock will not survive a crash");
         }
         tracing::info!(
             log_kind = "lockTaken",
@@ -372,7 +363,7 @@ impl Supervisor {
         self.delay.set_by = raised.set_by;
     }
 
-    async fn answer(&mut self, request: Request) {
+    fn answer(&mut self, request: Request) {
         match request {
             Request::WantDelay(wanted) => self.facts.want(wanted),
             Request::ReadDelay(read) if self.connected => self.delay.awaited_by.push(read),
@@ -382,26 +373,13 @@ impl Supervisor {
                     self.facts.release();
                     let was_held =
                         self.lock.held.take().is_some() | self.lock.fresh.take().is_some();
-                    self.clear_store().await;
+                    self.config.store.clear();
                     if was_held {
                         tracing::info!(log_kind = "lockReleased", "released logind's delay lock");
                     }
                 }
                 self.publish();
             }
-        }
-    }
-
-    async fn clear_store(&mut self) {
-        if !self.lock.stored {
-            return;
-        }
-        match self.config.store.clear().await {
-            Ok(()) => self.lock.stored = false,
-            Err(error) => tracing::warn!(
-                error = error_chain(&error),
-                "the service manager may still hold a copy of the lock"
-            ),
         }
     }
 
