@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -37,12 +38,16 @@ const LONGEST_TURN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Cleaning {
     stops: watch::Sender<usize>,
+    /// Whether nothing was left running when the last stop ended, so that no other stop can follow.
+    all_stopped: AtomicBool,
     turns: Semaphore,
 }
 
 /// Marks a stop as in progress for as long as it lives.
-#[derive(Debug)]
-pub(crate) struct StopInProgress<'a>(&'a Cleaning);
+pub(crate) struct StopInProgress<'a, R: Fn() -> bool> {
+    cleaning: &'a Cleaning,
+    anything_runs: R,
+}
 
 /// Releases what a stopped pod holds: its mounts at once, and its sandboxes' namespaces and cgroups when nothing is
 /// being stopped. The containers stay in the runtime, because they are the record of how the pod
@@ -334,15 +339,17 @@ fn take_old_sandboxes(state: &mut PodState) -> Vec<Arc<str>> {
 
 impl Default for Cleaning {
     fn default() -> Self {
-        Self { stops: watch::Sender::new(0), turns: Semaphore::new(MAX_CONCURRENT_STOPS) }
+        let (stops, turns) = (watch::Sender::new(0), Semaphore::new(MAX_CONCURRENT_STOPS));
+        Self { stops, all_stopped: AtomicBool::new(false), turns }
     }
 }
 
 impl Cleaning {
-    /// Registers a stop for as long as the result lives.
-    pub(crate) fn hold(&self) -> StopInProgress<'_> {
+    /// Registers a stop for as long as the result lives. `anything_runs` is asked when no stop is in progress any more, and
+    /// not for each clean-up, which would be quadratic.
+    pub(crate) fn hold<R: Fn() -> bool>(&self, anything_runs: R) -> StopInProgress<'_, R> {
         self.stops.send_modify(|stops| *stops += 1);
-        StopInProgress(self)
+        StopInProgress { cleaning: self, anything_runs }
     }
 
     /// The number of stops in progress, with its changes.
@@ -350,8 +357,8 @@ impl Cleaning {
         self.stops.subscribe()
     }
 
-    /// Does the work of one clean-up, few at a time. Unless it is urgent, it waits first until nothing is being stopped,
-    /// for [`QUIET_TIMEOUT`] at most.
+    /// Does the work of one clean-up, few at a time. Unless it is urgent, it waits first until nothing is being stopped, and
+    /// for [`QUIET_TIME`] more if anything runs; for [`QUIET_TIMEOUT`] at most.
     async fn in_turn<T>(&self, is_urgent: bool, work: impl Future<Output = T>) -> T {
         if !is_urgent {
             // After that time the clean-up continues regardless.
@@ -373,22 +380,26 @@ impl Cleaning {
         loop {
             // Cannot fail: the sender is a field of `self`.
             let _ = stops.wait_for(|stops| *stops == 0).await;
-            if timeout(QUIET_TIME, stops.changed()).await.is_err() {
+            let is_last = self.all_stopped.load(Ordering::Relaxed);
+            if is_last || timeout(QUIET_TIME, stops.changed()).await.is_err() {
                 return;
             }
         }
     }
 }
 
-impl Drop for StopInProgress<'_> {
+impl<R: Fn() -> bool> Drop for StopInProgress<'_, R> {
     fn drop(&mut self) {
-        self.0.stops.send_modify(|stops| *stops -= 1);
+        let Cleaning { stops, all_stopped, .. } = self.cleaning;
+        stops.send_modify(|stops| {
+            *stops -= 1;
+            all_stopped.store(*stops == 0 && !(self.anything_runs)(), Ordering::Relaxed);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
 
     use tokio::sync::oneshot;
@@ -435,11 +446,11 @@ mod tests {
         assert_eq!(began.elapsed(), QUIET_TIME);
         let began = Instant::now();
         let stop = async {
-            let first = cleaning.hold();
+            let first = cleaning.hold(|| true);
             sleep(Duration::from_secs(2)).await;
             drop(first);
             sleep(Duration::from_millis(100)).await;
-            let _second = cleaning.hold();
+            let _second = cleaning.hold(|| true);
             sleep(Duration::from_secs(1)).await;
         };
         let clean = async {
@@ -452,10 +463,29 @@ mod tests {
         assert_eq!(cleaned, Duration::from_millis(3100) + QUIET_TIME);
     }
 
+    /// At the end of a shutdown the lock waits for the network of pods that have their own.
+    #[tokio::test(start_paused = true)]
+    async fn a_clean_up_begins_at_once_when_nothing_is_left_that_could_be_stopped() {
+        let cleaning = Cleaning::default();
+        let (first, last) = (cleaning.hold(|| true), cleaning.hold(|| false));
+        let began = Instant::now();
+        let stop = async {
+            drop(first);
+            sleep(Duration::from_secs(1)).await;
+            drop(last);
+        };
+        let clean = async {
+            cleaning.in_turn(false, async {}).await;
+            began.elapsed()
+        };
+        let ((), cleaned) = tokio::join!(stop, clean);
+        assert_eq!(cleaned, Duration::from_secs(1));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stop_that_hangs_does_not_keep_a_pod_from_being_cleaned_up_for_ever() {
         let cleaning = Cleaning::default();
-        let _hung = cleaning.hold();
+        let _hung = cleaning.hold(|| true);
         let began = Instant::now();
         cleaning.in_turn(false, async {}).await;
         assert_eq!(began.elapsed(), QUIET_TIMEOUT);

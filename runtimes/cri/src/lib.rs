@@ -262,7 +262,7 @@ impl Runtime for CriRuntime {
         }
         match self.context.pods.get(uid) {
             Some(entry) => {
-                let _in_flight = self.context.cleaning.hold();
+                let _in_flight = self.context.cleaning.hold(|| self.context.pods.anything_runs());
                 stopping::stop(&self.context, &entry, pod, grace).await
             }
             None => Ok(PodStopped::of_nothing()),

@@ -53,6 +53,11 @@ impl<B: RunScope> Pods<B> {
         self.lock().values().cloned().collect()
     }
 
+    /// Whether anything of any pod runs, or may run because of a start in progress.
+    pub fn anything_runs(&self) -> bool {
+        self.lock().values().any(|entry| entry.lock().any_running())
+    }
+
     /// Returns all pods for a listing.
     pub fn list(&self) -> Vec<RuntimePod> {
         self.lock().values().map(|entry| entry.lock().summary(entry.uid())).collect()
