@@ -515,7 +515,9 @@ fn warn_of_others(configuration: &Configuration) {
 }
 
 fn make_directories(config: &Config) -> Result<(), StartError> {
-    for (_, path) in config.written_directories() {
+    // To make one that exists waits for a disk that hangs.
+    let written = config.written_directories().into_iter();
+    for (_, path) in written.filter(|(_, path)| !path.is_dir()) {
         std::fs::create_dir_all(path)
             .map_err(|source| StartError::Directory { path: path.to_owned(), source })?;
     }

@@ -94,7 +94,11 @@ fn spawn<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
+/// Writes nothing if there is one: its disk may be read-only, or hang.
 fn make(path: &Path, mode: u32) -> Result<(), CriOpenError> {
+    if path.is_dir() {
+        return Ok(());
+    }
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(|source| CriOpenError::Directory { path: path.to_owned(), source })
 }

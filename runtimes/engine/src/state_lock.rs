@@ -6,7 +6,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::time::{Instant, sleep};
+use winddown_host::regular;
 
 /// How long to wait for the lock to become free.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,8 +34,17 @@ pub async fn take(path: &Path) -> io::Result<Option<File>> {
 }
 
 fn attempt(path: &Path) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    // Open for reading, it needs no disk that can be written; only NFS locks no such file.
+    match regular::open(path).and_then(lock) {
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::BADF)) => {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true).mode(0o600).open(path).and_then(lock)
+        }
+        tried => tried,
+    }
+}
+
+fn lock(file: File) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -15,7 +15,7 @@
 //! A record is complete or absent: it is written to a temporary file, which is renamed. A record that does not parse (a
 //! crash of the machine can leave zeros) counts as absent.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -211,11 +211,14 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Creates a directory and its parents.
+/// Creates a directory and its parents. Of one that exists nothing is written: its disk may be read-only, or hang.
 ///
 /// # Errors
 /// The directory cannot be created, or something else has its path.
 pub fn make_dirs(path: &Path) -> Result<(), RecordError> {
+    if path.is_dir() {
+        return Ok(());
+    }
     let made = DirBuilder::new().recursive(true).mode(PASSAGE).create(path);
     made.map_err(RecordError::new("create", path))
 }
@@ -227,6 +230,10 @@ pub fn make_dirs(path: &Path) -> Result<(), RecordError> {
 /// See [`make_dirs`].
 pub fn make_passage(path: &Path) -> Result<(), RecordError> {
     make_dirs(path)?;
+    let is_open = |made: Metadata| made.permissions().mode() & 0o7777 == PASSAGE;
+    if path.metadata().is_ok_and(is_open) {
+        return Ok(());
+    }
     let made = std::fs::set_permissions(path, Permissions::from_mode(PASSAGE));
     made.map_err(RecordError::new("open the way through", path))
 }

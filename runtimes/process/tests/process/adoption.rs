@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::timeout;
 use winddown_runtimes::process::{OpenError, ProcessRuntime};
 use winddown_shared::{Grace, Pod, Runtime as _, WallClock};
 
-use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
+use crate::bed::{Bed, eventually, exit_of, is_running, sh, skip, status_until, stop, sync_until};
+use crate::disk::Disk;
 
 #[tokio::test]
 async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_heard() {
@@ -29,6 +31,27 @@ async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_hea
     let seen = status_until(&second, &pod, |c| exit_of(&c[0]).is_some()).await;
     assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 6);
     bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_agent_starts_on_a_disk_that_refuses_or_blocks_writes_and_knows_what_runs() {
+    for break_it in [Disk::refuse_writes, Disk::freeze] {
+        let bed = Bed::new();
+        let disk = match Disk::new(bed.dir.path()) {
+            Ok(disk) => disk,
+            Err(why) => return skip("a disk that became read-only", &why),
+        };
+        let mut config = bed.config();
+        (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
+        let first = ProcessRuntime::open(config.clone()).await.unwrap();
+        let pod = bed.pod("exec sleep 1000");
+        sync_until(&first, &pod, |c| is_running(&c[0])).await;
+        drop(first);
+        break_it(&disk);
+        let opened = timeout(Duration::from_secs(5), ProcessRuntime::open(config)).await;
+        let status = opened.expect("it waits for the disk").unwrap().pod_status(pod.uid()).await;
+        assert!(is_running(&status.unwrap().containers[0]));
+    }
 }
 
 /// What is left tells less and less: the complete record in memory, the directory of the logs, nothing.

@@ -7,6 +7,7 @@ mod adoption;
 mod bed;
 mod boots;
 mod cgroups;
+mod disk;
 mod faults;
 mod lifecycle;
 mod logs;

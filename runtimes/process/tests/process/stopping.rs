@@ -7,6 +7,7 @@ use winddown_runtimes::process::ProcessRuntime;
 use winddown_shared::{Grace, Pod, Runtime as _};
 
 use crate::bed::{Bed, eventually, is_running, sh, skip, stop, sync_until};
+use crate::disk::Disk;
 
 /// Ignores SIGTERM, and reports when the signal may be sent.
 const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
@@ -196,14 +197,15 @@ async fn a_supervisor_that_is_suspended_does_not_save_its_container() {
 #[tokio::test]
 async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_next_stop_ends_it() {
     let bed = Bed::new();
-    let disk = match FrozenDisk::new(&bed) {
+    let disk = match Disk::new(bed.dir.path()) {
         Ok(disk) => disk,
         Err(why) => return skip("a container that survives SIGKILL", &why),
     };
+    disk.freeze();
     let mut config = bed.config();
     config.kill_timeout = Duration::from_secs(1);
     let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
-    let pod = bed.pod(&format!("echo up; echo > {}; exec sleep 1000", disk.file().display()));
+    let pod = bed.pod(&format!("echo up; echo > {}; exec sleep 1000", disk.path("file").display()));
     bed.bring_up(&runtime, &pod).await;
     let pid = bed.processes()[0];
     let stat = format!("/proc/{pid}/stat");
@@ -218,41 +220,4 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
     let stopped = stop(&runtime, &pod, 1000).await;
     assert!(stopped.forced());
     bed.nothing_left().await;
-}
-
-/// A disk that blocks writes: a writer is in uninterruptible sleep, and SIGKILL has no effect until the disk continues.
-struct FrozenDisk(std::path::PathBuf);
-
-impl FrozenDisk {
-    fn new(bed: &Bed) -> Result<Self, String> {
-        let (image, mounted) = (bed.path("image"), bed.path("disk"));
-        std::fs::create_dir(&mounted).unwrap();
-        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-        run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image.as_ref()])?;
-        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), mounted.as_ref()])?;
-        let disk = Self(mounted);
-        run("fsfreeze", &["--freeze".as_ref(), disk.0.as_ref()])?;
-        Ok(disk)
-    }
-
-    fn file(&self) -> std::path::PathBuf {
-        self.0.join("file")
-    }
-}
-
-impl Drop for FrozenDisk {
-    fn drop(&mut self) {
-        let _ = run("fsfreeze", &["--unfreeze".as_ref(), self.0.as_ref()]);
-        // A writer that waited may still have it open.
-        let _ = run("umount", &["--lazy".as_ref(), self.0.as_ref()]);
-    }
-}
-
-fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
-    let output = std::process::Command::new(program).args(arguments).output();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(format!("{program}: {error}")),
-    }
 }
