@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::machine_lock::MachineLock;
@@ -113,9 +114,10 @@ impl ProgramDriver for Supervisors {
         beside: (&Pod, &str),
         command: ExecCommand,
         files: CommandFiles,
-        _: Duration,
+        limit: Duration,
     ) -> Result<i32, ActionError> {
-        hook::exec(context, beside, command, files).await
+        let ran = timeout(limit, hook::exec(context, beside, command, files)).await;
+        ran.map_err(|_| ActionError::Timeout)?
     }
 
     async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>) -> Result<(), RuntimeError> {

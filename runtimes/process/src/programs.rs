@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::container_plan;
 use winddown_engine::disk_notes::{Notes, RunNote};
@@ -102,7 +101,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// command and whatever it forked; `limit` is the longest time that it may run.
     ///
     /// # Errors
-    /// The command cannot be run.
+    /// The command cannot be run, or runs for longer than `limit`.
     fn exec(
         context: &Arc<ProgramContext<Self>>,
         beside: (&Pod, &str),
@@ -218,10 +217,10 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         command.error_file = Some(report.path());
         let run = output::of(async |mut files| {
             files.held.push(held);
-            timeout(limit, D::exec(self, (&pod, name), command, files, limit)).await
+            D::exec(self, (&pod, name), command, files, limit).await
         });
         let (outcome, output) = run.await.map_err(unasked)?;
-        match outcome.map_err(|_| ActionError::Timeout)?? {
+        match outcome? {
             0 => Ok(()),
             code => Err(match report.read().map_err(unasked)? {
                 Some(what) => ActionError::Unasked { what, source: None },

@@ -16,7 +16,7 @@ use winddown_engine::container_plan;
 use winddown_shared::Pod;
 use winddown_shim::order::ExecCommand;
 
-use super::units::{KillWhom, NewUnit, ServiceUnits, UnitOutput};
+use super::units::{KillWhom, NewUnit, ServiceUnits, UnitOutput, UnitPhase};
 use super::{Context, attempt, names};
 use crate::programs::CommandFiles;
 use crate::programs::config::ProcessConfig;
@@ -27,10 +27,10 @@ const RUNTIME_SLACK: Duration = Duration::from_secs(10);
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs a command beside the pod's container, and resolves with its exit code. Dropping the future kills the command;
-/// `limit` is the longest time that it may run.
+/// `limit` is the longest time that it may run, and each answer of the service manager may take.
 ///
 /// # Errors
-/// The command cannot be run.
+/// The command cannot be run, or runs for longer than `limit`.
 pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
@@ -53,13 +53,35 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let mut watched = context.driver.unit_cache.expect(&name);
     let unit_name = Some(name.clone());
     let leash = Leash { context: Arc::clone(context), unit: unit_name, held: files.held };
-    let started = context.driver.units.start(unit).await;
+    let silent = |_| broken(io::ErrorKind::TimedOut.into());
+    let started = timeout(limit, context.driver.units.start(unit)).await.map_err(silent)?;
     started.map_err(|e| broken(io::Error::other(e)))?;
     context.driver.unit_cache.confirm(&name);
-    let view = watched.until(super::units::UnitPhase::has_ended).await;
-    leash.let_go();
-    let error = || broken(io::Error::other("its exit was not observed"));
-    Ok(view.end.ok_or_else(error)?.status.code().0)
+    let has_begun = |phase| phase != UnitPhase::Starting;
+    timeout(limit, watched.until(has_begun)).await.map_err(silent)?;
+    let view = match timeout(limit, watched.until(UnitPhase::has_ended)).await {
+        Ok(view) => view,
+        // It may have ended long ago: while the service manager reloads, its news are late.
+        Err(_) => {
+            let look = timeout(limit, context.driver.units.look(&name)).await.map_err(silent)?;
+            match look.map_err(|e| broken(io::Error::other(e)))? {
+                Some(view) => view,
+                None => {
+                    timeout(limit, watched.until(UnitPhase::has_ended)).await.map_err(silent)?
+                }
+            }
+        }
+    };
+    match view.end {
+        Some(end) if view.phase.has_ended() => {
+            leash.let_go();
+            if end.ran > limit { Err(ActionError::Timeout) } else { Ok(end.status.code().0) }
+        }
+        None if view.phase.has_ended() => {
+            Err(broken(io::Error::other("its exit was not observed")))
+        }
+        _ => Err(ActionError::Timeout),
+    }
 }
 
 /// The unit of a command. It is limited as its container is, of whose control group it is no part.
@@ -119,7 +141,9 @@ mod tests {
     use std::io::Write as _;
 
     use tokio::sync::broadcast;
-    use winddown_host::service_units::{UnitChange, UnitError, UnitPhase, UnitView};
+    use winddown_host::service_units::{
+        UnitChange, UnitEnd, UnitError, UnitExit, UnitPhase, UnitView,
+    };
     use winddown_shared::Mutex;
 
     use super::*;
@@ -131,6 +155,8 @@ mod tests {
     struct Manager {
         accepts: bool,
         asked: Arc<Mutex<Vec<&'static str>>>,
+        /// What it answers when it is asked for the state of a unit; `None` if it does not.
+        shows: Option<UnitView>,
     }
 
     impl ServiceUnits for Manager {
@@ -163,8 +189,11 @@ mod tests {
             unreachable!("forget {unit}")
         }
 
-        async fn look(&self, unit: &str) -> Result<Option<UnitView>, UnitError> {
-            unreachable!("look at {unit}")
+        async fn look(&self, _: &str) -> Result<Option<UnitView>, UnitError> {
+            match self.shows {
+                Some(view) => Ok(Some(view)),
+                None => std::future::pending().await,
+            }
         }
 
         async fn list(&self, prefix: &str) -> Result<Vec<(String, UnitView)>, UnitError> {
@@ -176,20 +205,76 @@ mod tests {
         }
     }
 
+    fn of(units: Manager) -> (Arc<Context<Manager>>, Pod) {
+        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let config = ProcessConfig::new("/s", "/l", ShimCommand::subcommand("shim"), clock);
+        let driver = Services::new(units, Unenforced::default(), String::new(), None);
+        let alive = tokio::sync::watch::channel(()).1;
+        let context = Arc::new(Context::new(config, String::new(), alive, driver));
+        let meta = json!({"name": "web", "namespace": "default", "uid": "u"});
+        let object = json!({"metadata": meta, "spec": {"containers": [{"name": "main"}]}});
+        (context, Pod::new(serde_json::from_value(object).unwrap()).unwrap())
+    }
+
+    /// A view of a unit in this phase, which ran this long if it has exited.
+    fn view(phase: UnitPhase, ran: Option<u64>) -> UnitView {
+        let end = ran.map(|ms| UnitEnd {
+            status: UnitExit::Code(0),
+            out_of_memory: false,
+            stopped: false,
+            started_at: None,
+            finished_at: None,
+            ran: Duration::from_millis(ms),
+        });
+        UnitView { phase, end, ..UnitView::default() }
+    }
+
+    /// Probes wait for a second; PID 1 may reload its units for ten.
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_is_unasked_while_the_service_manager_is_silent_and_fails_only_if_its_command_is_slow()
+     {
+        let (running, quick) = (view(UnitPhase::Running, None), view(UnitPhase::Over, Some(10)));
+        let slow = view(UnitPhase::Over, Some(1500));
+        for (accepts, reported, shows, expected) in [
+            (false, None, None, "unasked"),
+            (true, None, None, "unasked"),
+            (true, Some(running), None, "unasked"),
+            (true, Some(running), Some(running), "timeout"),
+            (true, Some(running), Some(quick), "0"),
+            (true, Some(running), Some(slow), "timeout"),
+            (true, Some(quick), None, "0"),
+            (true, Some(slow), None, "timeout"),
+        ] {
+            let asked = Arc::<Mutex<Vec<_>>>::default();
+            let (context, pod) = of(Manager { accepts, asked, shows });
+            let command = ExecCommand { argv: vec!["true".into()], ..ExecCommand::default() };
+            let unit = names::hook(pod.uid(), "main", std::process::id(), 0);
+            let report = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                if let Some(view) = reported {
+                    context.driver.unit_cache.see(&unit, view);
+                }
+            };
+            let (limit, files) = (Duration::from_secs(1), CommandFiles::default());
+            let running = exec(&context, (&pod, "main"), &command, files, limit);
+            let (outcome, ()) = tokio::join!(timeout(Duration::from_secs(30), running), report);
+            let outcome = match outcome {
+                Ok(Ok(code)) => code.to_string(),
+                Ok(Err(ActionError::Unasked { .. })) => "unasked".to_owned(),
+                Ok(Err(ActionError::Timeout)) => "timeout".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "never".to_owned(),
+            };
+            assert_eq!(outcome, expected, "{accepts} {reported:?} {shows:?}");
+        }
+    }
+
     /// The launcher opens them by their paths, as root: a number that is free would go to a file of another pod.
     #[tokio::test(start_paused = true)]
     async fn the_files_of_an_abandoned_command_stay_open_until_nothing_of_its_unit_runs() {
         for accepts in [true, false] {
             let asked = Arc::<Mutex<Vec<_>>>::default();
-            let units = Manager { accepts, asked: Arc::clone(&asked) };
-            let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
-            let config = ProcessConfig::new("/s", "/l", ShimCommand::subcommand("shim"), clock);
-            let driver = Services::new(units, Unenforced::default(), String::new(), None);
-            let alive = tokio::sync::watch::channel(()).1;
-            let context = Arc::new(Context::new(config, String::new(), alive, driver));
-            let meta = json!({"name": "web", "namespace": "default", "uid": "u"});
-            let object = json!({"metadata": meta, "spec": {"containers": [{"name": "main"}]}});
-            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let (context, pod) = of(Manager { accepts, asked: Arc::clone(&asked), shows: None });
             let (held, mut near) = io::pipe().unwrap();
             let files = CommandFiles { held: vec![held.into()], ..CommandFiles::default() };
             let command = ExecCommand { argv: vec!["true".into()], ..ExecCommand::default() };
