@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use winddown_host::regular;
 use winddown_shared::WallTime;
@@ -26,6 +27,8 @@ const MESSAGE_NAMES: usize = 4;
 pub(crate) struct ObservedExit {
     /// The wait status; none if the supervisor killed the command without collecting it.
     pub(crate) status: Option<WaitStatus>,
+    /// Whether process 1 had sent SIGTERM: the machine goes down.
+    pub(crate) is_cut_short: bool,
     pub(crate) started_at: WallTime,
     pub(crate) finished_at: WallTime,
     pub(crate) ran: Duration,
@@ -40,7 +43,11 @@ pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
 
 /// Builds the record from the observation.
 pub(crate) fn describe(dir: &Path, order: &Order, seen: ObservedExit) -> ExitRecord {
-    let (exit_code, signal) = seen.status.map_or((137, None), code);
+    let (exit_code, signal) = match seen.status.map_or((137, None), code) {
+        // Its work is not done: with 0, a pod of a Job would have succeeded.
+        (0, _) if seen.is_cut_short => (143, Some(Signal::SIGTERM as i32)),
+        seen => seen,
+    };
     let is_out_of_memory = || members::were_out_of_memory(&order.command.cgroups);
     let (source, log_tail) = (order.message.as_ref(), || seen.log_tail);
     let (reason, message) = explain(dir, exit_code, is_out_of_memory, source, log_tail);
@@ -99,15 +106,20 @@ pub fn explain(
     if !start_error.is_empty() {
         return ("StartError", start_error);
     }
-    let reason = match exit_code {
-        0 => "Completed",
-        _ if is_out_of_memory() => "OOMKilled",
-        _ => "Error",
-    };
+    let reason = reason(exit_code, is_out_of_memory);
     let Some(source) = source else { return (reason, String::new()) };
     let written = written_message(&source.file);
     let falls_back = written.is_empty() && exit_code != 0 && source.fall_back_to_log;
     (reason, if falls_back { log_tail() } else { written })
+}
+
+/// Returns the reason of the exit of a container that was started.
+pub fn reason(exit_code: i32, is_out_of_memory: impl FnOnce() -> bool) -> &'static str {
+    match exit_code {
+        0 => "Completed",
+        _ if is_out_of_memory() => "OOMKilled",
+        _ => "Error",
+    }
 }
 
 /// Returns what a container wrote to its termination message file, up to the maximum length: nothing if the file cannot
@@ -128,6 +140,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::order::ExecCommand;
 
     fn record(message: String) -> ExitRecord {
         let at: WallTime = "2026-01-02T03:04:05Z".parse().unwrap();
@@ -160,6 +173,33 @@ mod tests {
             assert_eq!(written_message(&run.join(name)), "", "{name}");
         }
         assert_eq!(written_message(&dir.path().join("pods/linked/main/0/message")), "");
+    }
+
+    #[test]
+    fn a_container_that_exits_with_0_because_the_machine_goes_down_is_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let order = Order {
+            launcher: Vec::new(),
+            command: ExecCommand::default(),
+            log: None,
+            message: None,
+            proc_root: "/proc".into(),
+        };
+        for (status, is_cut_short, expected) in
+            [(0, false, (0, None)), (0, true, (143, Some(15))), (3, true, (3, None))]
+        {
+            let at = WallTime::default();
+            let seen = ObservedExit {
+                status: Some(WaitStatus::Exited(nix::unistd::Pid::from_raw(7), status)),
+                is_cut_short,
+                started_at: at,
+                finished_at: at,
+                ran: Duration::ZERO,
+                log_tail: String::new(),
+            };
+            let exit = describe(dir.path(), &order, seen);
+            assert_eq!((exit.exit_code, exit.signal), expected, "{status} {is_cut_short}");
+        }
     }
 
     #[test]

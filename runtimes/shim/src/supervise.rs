@@ -75,6 +75,8 @@ struct Running<'a> {
     started_at: WallTime,
     started: Instant,
     signals: SignalFd,
+    /// Whether process 1 has sent SIGTERM.
+    is_cut_short: bool,
     /// None if its output is not kept.
     output: Option<ContainerOutput<'a>>,
     wall: &'a WallClock,
@@ -122,8 +124,8 @@ fn isolate() -> Result<SignalFd, String> {
         .map_err(refused("cannot listen for SIGCHLD"))
 }
 
-/// Whether process 1 sent SIGTERM: the machine goes down, and there is no agent to stop the pods. SIGTERM from other
-/// processes is ignored.
+/// Whether process 1 sent SIGTERM: the machine goes down, and there is no agent to stop the pods. Process 1 sends it to
+/// the container's processes as well. SIGTERM from other processes is ignored.
 fn is_farewell(signal: u32, sender: u32) -> bool {
     i32::try_from(signal) == Ok(Signal::SIGTERM as i32) && sender == 1
 }
@@ -193,6 +195,7 @@ impl<'a> Running<'a> {
             started_at: wall.now(),
             started: Instant::now(),
             signals,
+            is_cut_short: false,
             output: order.log.clone().map(|log| ContainerOutput::new(sources, log, wall)),
             wall,
         })
@@ -232,9 +235,7 @@ impl<'a> Running<'a> {
             }
             if ready[0] {
                 while let Ok(Some(signal)) = self.signals.read_signal() {
-                    if is_farewell(signal.ssi_signo, signal.ssi_pid) {
-                        let _ = nix::sys::signal::kill(main, Signal::SIGTERM);
-                    }
+                    self.is_cut_short |= is_farewell(signal.ssi_signo, signal.ssi_pid);
                 }
                 if let Some(status) = tree::reap(main) {
                     return Some(status);
@@ -252,7 +253,9 @@ impl<'a> Running<'a> {
         });
         let log_tail = log_tail.unwrap_or_default();
         let started_at = self.started_at;
-        let seen = exit::ObservedExit { status, started_at, finished_at, ran, log_tail };
+        let is_cut_short = self.is_cut_short;
+        let seen =
+            exit::ObservedExit { status, is_cut_short, started_at, finished_at, ran, log_tail };
         let record = exit::describe(dir, order, seen);
         // If even the reserved space is not enough, the agent reports an unknown exit.
         let written = exit::write(dir, record);
