@@ -42,9 +42,17 @@ pub(crate) fn find(
     adopt::find(config, [], |uid, name, number| {
         let attempt = UnitAttempt::new(config, uid, name, number);
         let unusable = |source| OpenError::Unusable { path: attempt.dir.clone(), source };
-        let unit = record::try_read(&attempt.dir.join(UNIT)).map_err(unusable)?;
-        let record = record::try_read(&attempt.dir.join(record::ATTEMPT)).map_err(unusable)?;
-        let Some((unit, record)) = unit.zip(record) else {
+        let path = attempt.dir.join(UNIT);
+        let unit: Option<UnitRecord> = record::try_read(&path).map_err(unusable)?;
+        let record: Option<AttemptRecord> =
+            record::try_read(&attempt.dir.join(record::ATTEMPT)).map_err(unusable)?;
+        // The note of the start replaced it, and a power cut may have emptied that.
+        let emptied = record.as_ref().filter(|_| path.exists()).map(|record| UnitRecord {
+            boot_id: record.boot_id.clone(),
+            started: false,
+            survives: false,
+        });
+        let Some((unit, record)) = unit.or(emptied).zip(record) else {
             // The agent died before the attempt was complete: no unit was requested.
             attempt.withdraw();
             return Ok(None);
@@ -273,6 +281,35 @@ mod tests {
         assert!(!attempt.exists(), "its unit was never requested");
     }
 
+    /// The note of the start replaces the durable record, and reaches the disk later than its name.
+    #[tokio::test]
+    async fn an_attempt_whose_record_the_power_cut_emptied_may_have_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let attempt = UnitAttempt::new(&config, &PodUid::new("u"), &"main".into(), 0);
+        std::fs::create_dir_all(&attempt.dir).unwrap();
+        std::fs::write(attempt.dir.join(UNIT), "").unwrap();
+        record::write(&attempt.dir.join(record::ATTEMPT), &begun("before"), false).unwrap();
+        let found = find(&config).unwrap();
+        let alive = tokio::sync::watch::channel(()).1;
+        for (boot, is_run) in [("before", false), ("now", true)] {
+            let services = Services::new((), Unenforced::default(), String::new(), None);
+            let context = Context::new(config.clone(), boot.to_owned(), alive.clone(), services);
+            let run = resume(&context, &found[0].containers[0].1[0], false);
+            assert_eq!(run.is_some(), is_run, "{boot}");
+        }
+    }
+
+    fn begun(boot_id: &str) -> AttemptRecord {
+        AttemptRecord {
+            created_at: WallTime::default(),
+            backoff_ms: 0,
+            log: "log".into(),
+            boot_id: boot_id.to_owned(),
+            cgroups: Vec::new(),
+        }
+    }
+
     #[test]
     fn an_exit_that_cannot_be_read_does_not_count_as_missing() {
         let dir = tempfile::tempdir().unwrap();
@@ -280,14 +317,7 @@ mod tests {
         let attempt = UnitAttempt::new(&config, &PodUid::new("u"), &"main".into(), 0);
         std::fs::create_dir_all(attempt.dir.join(record::EXIT)).unwrap();
         attempt.note_started("boot").unwrap();
-        let begun = AttemptRecord {
-            created_at: WallTime::default(),
-            backoff_ms: 0,
-            log: "log".into(),
-            boot_id: "boot".to_owned(),
-            cgroups: Vec::new(),
-        };
-        record::write(&attempt.dir.join(record::ATTEMPT), &begun, false).unwrap();
+        record::write(&attempt.dir.join(record::ATTEMPT), &begun("boot"), false).unwrap();
         let found = find(&config);
         assert!(matches!(found, Err(OpenError::Unusable { path, .. }) if path == attempt.dir));
     }
