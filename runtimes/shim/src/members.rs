@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::time::Instant;
 use winddown_host::{CgroupMemoryEvents, kernel};
@@ -103,6 +104,10 @@ pub fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     while let Some(dir) = left.pop() {
         let text = match kernel::read_to_string(dir.join(PROCS)) {
             Err(e) if is_gone(&e) => continue,
+            // A threaded cgroup lists only its threads; their processes are in one above it.
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => {
+                kernel::read_to_string(dir.join("cgroup.threads")).unwrap_or_default()
+            }
             text => text?,
         };
         found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));

@@ -50,6 +50,32 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
     std::fs::remove_dir(&root).unwrap();
 }
 
+/// The kernel lists no processes of a threaded cgroup, only those of the one that it belongs to.
+#[tokio::test]
+async fn threaded_cgroups_that_a_container_made_in_its_own_keep_no_agent_from_starting() {
+    let bed = Bed::new();
+    let Some(root) = delegated(&bed) else {
+        return skip("threaded cgroups", "needs a cgroup v2 that can be written");
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    let runtime = ProcessRuntime::open(config.clone()).await.unwrap();
+    let pod = bed.pod("echo up; exec sleep 1000");
+    bed.bring_up(&runtime, &pod).await;
+    let threaded = root.join(format!("besteffort/pod-{}/main.0/threaded", pod.uid()));
+    std::fs::create_dir(&threaded).unwrap();
+    std::fs::write(threaded.join("cgroup.type"), "threaded").unwrap();
+    drop(runtime);
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    assert!(is_running(&runtime.pod_status(pod.uid()).await.unwrap().containers[0]));
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    drop(runtime);
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
+    std::fs::remove_dir(&root).unwrap();
+}
+
 /// A pod that runs as root tries to escape: it leaves its session, clears its environment and kills its supervisor.
 #[tokio::test]
 async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_container() {
