@@ -1,11 +1,12 @@
 //! Inspects and signals other processes through `/proc` and pidfds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -46,6 +47,11 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// How many times a process that is loading a program is checked again, 1 ms apart.
 const LOADING_ROUNDS: usize = 200;
+
+/// How long reading of one process may take before it is passed over. Halved with each that was, down to the other one:
+/// a server may have many clients.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_PATIENCE_AT_LAST: Duration = Duration::from_millis(30);
 
 /// How many times processes are listed again to find new ones: on a machine that starts processes all the time, the
 /// search must still end.
@@ -159,7 +165,7 @@ pub fn boot_id(proc_root: &Path) -> String {
 /// have taken a process out of them, so processes of other users than this program's do not count. Without any, all do.
 ///
 /// # Errors
-/// The processes cannot be listed.
+/// The processes cannot be listed, or it is unknown whether one of them carries the marks.
 pub fn marked(
     proc_root: &Path,
     (pod_uid, container): (&str, &str),
@@ -167,12 +173,16 @@ pub fn marked(
 ) -> io::Result<Vec<ProcessIdentity>> {
     let pod = format!("{POD_MARK}={pod_uid}");
     let container = format!("{CONTAINER_MARK}={container}");
-    let is_marked = |pid: &i32| {
-        let Some(environ) = environ(proc_root, *pid) else { return false };
+    let root = proc_root.to_owned();
+    let look = move |pid: i32| {
+        let environ = environ(&root, pid)?;
         let has = |wanted: &str| environ.split(|&b| b == 0).any(|v| v == wanted.as_bytes());
-        let may_be_ours = || cgroups.is_empty() || is_own(&proc_root.join(pid.to_string()));
-        has(&pod) && has(&container) && may_be_ours()
+        (has(&pod) && has(&container)).then_some(pid)
     };
+    let look: Look<i32> = Arc::new(look);
+    let may_be_ours =
+        |pid: &i32| cgroups.is_empty() || users_are_own(&proc_root.join(pid.to_string()));
+    let is_ours = |pid: &i32| cgroups.is_empty() || !is_setuid(&proc_root.join(pid.to_string()));
     let (mut looked_at, mut found) = (BTreeSet::new(), Vec::new());
     // Includes processes that started during the search: one of them may be the child of a process that was gone before
     // it was checked.
@@ -181,7 +191,11 @@ pub fn marked(
         if new.is_empty() {
             break;
         }
-        let marked = new.into_iter().filter(is_marked);
+        let seen = look_at(new.into_iter().filter(may_be_ours).collect(), &look)?;
+        if !seen.unseen.is_empty() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let marked = seen.found.into_iter().filter(is_ours);
         found.extend(marked.filter_map(|pid| Some(living(proc_root, pid)?.0)));
     }
     Ok(found)
@@ -189,25 +203,65 @@ pub fn marked(
 
 /// Finds the supervisors that run, each with the directory of its attempt: the processes that this program's user started
 /// and whose last arguments are `run DIR`. Other users can start such processes too, even setuid ones: `su root run DIR`.
+/// A process whose arguments cannot be read in time is none: a supervisor opens no files of others.
 ///
 /// # Errors
 /// The processes cannot be listed.
 pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(ProcessIdentity, PathBuf)>> {
-    let of = |pid: i32| {
-        let dir = proc_root.join(pid.to_string());
+    let root = proc_root.to_owned();
+    let of = move |pid: i32| {
+        let dir = root.join(pid.to_string());
+        if !users_are_own(&dir) {
+            return None;
+        }
         let line = kernel::read(dir.join("cmdline")).ok()?;
         let mut words = line.strip_suffix(b"\0")?.rsplit(|&byte| byte == 0);
         let attempt = PathBuf::from(OsStr::from_bytes(words.next()?));
-        let is_one = words.next()? == b"run" && is_own(&dir);
-        is_one.then_some((living(proc_root, pid)?.0, attempt))
+        let is_one = words.next()? == b"run" && !is_setuid(&dir);
+        is_one.then_some((living(&root, pid)?.0, attempt))
     };
-    Ok(pids(proc_root)?.filter_map(of).collect())
+    let of: Look<_> = Arc::new(of);
+    Ok(look_at(pids(proc_root)?.collect(), &of)?.found)
 }
 
-/// Whether this program's user started the process, and not another user by a setuid program.
-fn is_own(process: &Path) -> bool {
+/// Whether the process has this program's user in all roles. If its program is not setuid, that user started it.
+fn users_are_own(process: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    Users::of(process).is_ok_and(|users| users.are_all(user)) && !is_setuid(process)
+    Users::of(process).is_ok_and(|users| users.are_all(user))
+}
+
+/// What is read of a process.
+type Look<T> = Arc<dyn Fn(i32) -> Option<T> + Send + Sync>;
+
+/// What was read of processes.
+struct Seen<T> {
+    found: Vec<T>,
+    /// The processes of which nothing could be read in time.
+    unseen: Vec<i32>,
+}
+
+/// Reads of these processes what may have to be waited for. For arguments and environment the kernel needs a lock, which a
+/// process that maps a file keeps until the file's server answers: then `ps` hangs, and no agent may.
+///
+/// # Errors
+/// No thread is left to read with.
+fn look_at<T: Send + 'static>(pids: VecDeque<i32>, look: &Look<T>) -> io::Result<Seen<T>> {
+    let (mut left, mut patience) = (pids, LOOK_PATIENCE);
+    let mut seen = Seen { found: Vec::new(), unseen: Vec::new() };
+    while !left.is_empty() {
+        let (tell, told) = mpsc::channel();
+        let (pids, look) = (left.clone(), Arc::clone(look));
+        // Reads on alone if it has to wait, and ends then.
+        let read = move || pids.into_iter().try_for_each(|pid| tell.send(look(pid)));
+        std::thread::Builder::new().spawn(read)?;
+        while let Ok(found) = told.recv_timeout(patience) {
+            left.pop_front();
+            seen.found.extend(found);
+        }
+        seen.unseen.extend(left.pop_front());
+        patience = (patience / 2).max(LOOK_PATIENCE_AT_LAST);
+    }
+    Ok(seen)
 }
 
 /// The oldest child of a process: a supervisor's is its container's main process.
@@ -366,6 +420,37 @@ mod tests {
             let found = supervisors(proc_root.path()).unwrap();
             assert_eq!(!found.is_empty(), expected, "{arguments}");
         }
+    }
+
+    /// The kernel lets such a process' memory be read when the file server answers.
+    #[test]
+    fn a_process_that_waits_for_a_file_server_keeps_no_search_from_the_others() {
+        let proc_root = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        for waits in [true, false] {
+            enter(proc_root.path(), MARKS, 'S', 0, 99);
+            of_user(proc_root.path(), (own, own), 0o755);
+            let process = proc_root.path().join("42");
+            std::fs::write(process.join("cmdline"), "shim\0run\0/s/u/main/0\0").unwrap();
+            if waits {
+                for file in ["cmdline", "environ"] {
+                    std::fs::remove_file(process.join(file)).unwrap();
+                    let mode = nix::sys::stat::Mode::S_IRWXU;
+                    nix::unistd::mkfifo(&process.join(file), mode).unwrap();
+                }
+                std::fs::rename(&process, proc_root.path().join("41")).unwrap();
+            }
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let root = proc_root.path().to_owned();
+        std::thread::spawn(move || {
+            let marked = marked(&root, ("u", "main"), &[]);
+            tell.send((supervisors(&root).unwrap(), marked.map_err(|error| error.kind())))
+        });
+        let (supervisors, marked) = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        let seen = ProcessIdentity { pid: 42, start_time: 7 };
+        assert_eq!(supervisors, [(seen, PathBuf::from("/s/u/main/0"))]);
+        assert_eq!(marked, Err(io::ErrorKind::TimedOut), "it may be one of the container");
     }
 
     #[test]

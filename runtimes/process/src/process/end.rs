@@ -110,9 +110,13 @@ impl Held {
     /// itself is spared. Returns whether only the supervisor remains.
     fn kill_by_search(&self, context: &Context) -> bool {
         let _ = self.supervisor.signal(Signal::CONT);
-        for seen in self.remaining(context).into_iter().flatten() {
+        let proc_root = &context.config.proc_root;
+        // Those below it also where it is unknown which others there are.
+        let below = procfs::descendants(proc_root, self.supervisor.pid());
+        let found = below.into_iter().chain(self.remaining(context)).flatten();
+        for seen in found {
             // Opened by its identity: a pid that was reused meanwhile belongs to another process.
-            if let Ok(Some(process)) = Process::open(&context.config.proc_root, seen) {
+            if let Ok(Some(process)) = Process::open(proc_root, seen) {
                 let _ = process.signal(Signal::KILL);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
+use tokio::time::sleep;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
 use winddown_shared::{Grace, Retry, RuntimeError};
@@ -46,9 +46,13 @@ pub(super) async fn end<D: ProgramDriver>(
         run.forced |= run.end.is_none();
     }
     for (round, patience) in (0..).zip(Retry::KILL.within(context.config.kill_timeout)) {
-        D::kill(context, entry, target, round).await;
-        if timeout(patience, &mut ended).await.is_ok() {
-            return Ok(());
+        let killed = async {
+            D::kill(context, entry, target, round).await;
+            sleep(patience).await;
+        };
+        tokio::select! {
+            () = &mut ended => return Ok(()),
+            () = killed => {}
         }
     }
     Err(D::unkillable_error(context, entry, target).await)
