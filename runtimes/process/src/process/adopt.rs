@@ -293,7 +293,9 @@ fn resume(
     let mut run = pod::adopted((uid, name, found.number), (started_at, backoff), noted);
     run.own.cgroups.clone_from(&found.record.cgroups);
     run.own.is_of_earlier_boot = is_of_earlier_boot;
-    let Some(supervisor) = found.supervisor else {
+    // A supervisor that has recorded all may still wait for the disk.
+    let is_over = found.exit.is_some() && record::is_cleaned_up(&found.dir)?;
+    let Some(supervisor) = found.supervisor.filter(|_| !is_over) else {
         exits::enter_past(config, &mut run, found.exit);
         return Ok((run, None));
     };
@@ -305,4 +307,66 @@ fn resume(
     run.own.supervisor = Some(Arc::clone(&supervisor));
     let (name, attempt, dir) = (Arc::clone(name), found.number, found.dir);
     Ok((run, Some((WatchedRun { name, attempt, dir, supervisor }, ended))))
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+    use crate::programs::config::ShimCommand;
+
+    /// Otherwise its preStop hook would run again, beside nothing.
+    #[tokio::test]
+    async fn a_run_whose_supervisor_has_recorded_all_and_waits_for_the_disk_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shim, wall) = (ShimCommand::new("/none", []), WallClock::fixed(WallTime::UNIX_EPOCH));
+        let config = ProcessConfig::new(dir.path(), dir.path().join("logs"), shim, wall);
+        let supervisors = Supervisors { cgroups: Cgroups::new(&config), on_machine: None };
+        let alive = watch::channel(()).1;
+        let context = Context::new(config, "boot".to_owned(), alive, supervisors);
+        let me = ProcessIdentity { pid: i32::try_from(std::process::id()).unwrap(), start_time: 1 };
+        let at = WallTime::UNIX_EPOCH;
+        let exit = |code| ExitRecord {
+            exit_code: code,
+            signal: None,
+            reason: "Completed".to_owned(),
+            message: String::new(),
+            started_at: at,
+            finished_at: at,
+            ran_ms: 5,
+            boot_id: "boot".to_owned(),
+        };
+        for (written, code, is_over) in
+            [("", Some(0), false), ("ended\n", None, false), ("ended\n", Some(0), true)]
+        {
+            std::fs::write(dir.path().join(record::SUPERVISOR), written).unwrap();
+            let found = FoundAttempt {
+                number: 0,
+                dir: dir.path().to_owned(),
+                record: AttemptRecord {
+                    created_at: at,
+                    backoff_ms: 0,
+                    log: PathBuf::new(),
+                    boot_id: "boot".to_owned(),
+                    cgroups: Vec::new(),
+                },
+                started: Some(StartedRecord {
+                    boot_id: "boot".to_owned(),
+                    supervisor: me,
+                    main: me,
+                    started_at: at,
+                }),
+                exit: code.map(exit),
+                supervisor: Process::open_any(me.pid).unwrap(),
+            };
+            let (run, watched) =
+                resume(&context, (&PodUid::new("u"), &"main".into()), found).unwrap();
+            assert_eq!(
+                (run.end.is_some(), watched.is_none()),
+                (is_over, is_over),
+                "{written:?} {code:?}"
+            );
+        }
+    }
 }

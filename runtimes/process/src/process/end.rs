@@ -15,7 +15,7 @@ use winddown_shim::record::ProcessIdentity;
 
 use super::Context;
 use crate::programs::failed;
-use crate::programs::pod::PodEntry;
+use crate::programs::pod::{PodEntry, Run};
 
 /// Waits until no start is in progress. A supervisor that does not respond is killed.
 pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
@@ -64,6 +64,22 @@ pub(super) async fn kill(
     }
 }
 
+/// Whether only the supervisor of a container that is not known to have exited remains. False if that is unknown.
+pub(super) async fn is_alone(
+    context: &Arc<Context>,
+    entry: &PodEntry,
+    name: &Arc<str>,
+    attempt: u32,
+) -> bool {
+    let held = {
+        let mut state = entry.lock();
+        state.attempt(name, attempt).and_then(|run| Held::of_run(entry.uid(), name, run))
+    };
+    let Some(held) = held else { return false };
+    let search = held.work(context, |held, context| held.remaining(context));
+    search.await.is_ok_and(|left| left.is_ok_and(|left| left.is_empty()))
+}
+
 /// Describes the processes of a container that survive SIGKILL.
 pub(super) async fn unkillable_error(
     context: &Arc<Context>,
@@ -89,11 +105,13 @@ impl Held {
     /// None if the container has exited.
     fn of(entry: &PodEntry, target: &StopTarget) -> Option<Self> {
         let mut state = entry.lock();
-        let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none())?;
-        let (supervisor, cgroups) =
-            (Arc::clone(run.own.supervisor.as_ref()?), run.own.cgroups.clone());
-        let (uid, name) = (entry.uid().clone(), Arc::clone(&target.name));
-        Some(Self { uid, name, supervisor, cgroups })
+        Self::of_run(entry.uid(), &target.name, state.run(&target.name, &target.id)?)
+    }
+
+    fn of_run(uid: &PodUid, name: &Arc<str>, run: &Run) -> Option<Self> {
+        let supervisor = run.own.supervisor.as_ref().filter(|_| run.end.is_none())?;
+        let (supervisor, cgroups) = (Arc::clone(supervisor), run.own.cgroups.clone());
+        Some(Self { uid: uid.clone(), name: Arc::clone(name), supervisor, cgroups })
     }
 
     /// Runs blocking work off the async threads.

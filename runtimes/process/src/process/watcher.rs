@@ -2,17 +2,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use winddown_engine::pod;
 use winddown_host::ready::Ready;
 use winddown_shared::{PodUid, Retry, critical};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord};
 
-use super::Context;
+use super::{Context, end};
 use crate::programs::config::ProcessConfig;
 use crate::programs::exits;
 use crate::programs::pod::PodEntry;
+
+/// How long a supervisor may take to record that the container of a pod that is being stopped has exited.
+const RECORD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The run to watch.
 pub(crate) struct WatchedRun {
@@ -61,16 +66,25 @@ pub(crate) fn end_leftovers(
 }
 
 async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedRun, ended: Ready) {
-    // Fails only when the async runtime shuts down: the container continues without this agent.
-    if ended.readable().await.is_err() {
-        return;
-    }
+    let record = tokio::select! {
+        ended = ended.readable() => {
+            // Fails only when the async runtime shuts down: the container continues without this agent.
+            if ended.is_err() {
+                return;
+            }
+            // Small, local and just written: reading it from the page cache is cheaper than using another thread.
+            if !exits::until_readable(&watched.dir, record::is_cleaned_up).await {
+                end_unsupervised(context, entry, &watched).await;
+            }
+            exits::read(&watched.dir).await
+        }
+        () = ended_unrecorded(context, entry, &watched) => {
+            tracing::warn!(uid = %entry.uid(), container = %watched.name,
+                "a container has exited, and its supervisor waits for a disk: its exit code is not known");
+            None
+        }
+    };
     drop(ended);
-    // Small, local and just written: reading it from the page cache is cheaper than using another thread.
-    if !exits::until_readable(&watched.dir, record::is_cleaned_up).await {
-        end_unsupervised(context, entry, &watched).await;
-    }
-    let record = exits::read(&watched.dir).await;
     exits::enter(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
     // Without a file descriptor to wait with, what it left is killed at once.
@@ -91,6 +105,26 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedR
         exits::prune(&dir);
     })
     .await;
+}
+
+/// Resolves when the container of a pod that is being stopped has exited and its supervisor cannot say so, because the disk
+/// for its record hangs. Of any other pod the exit code counts, and is waited for.
+async fn ended_unrecorded(context: &Arc<Context>, entry: &PodEntry, watched: &WatchedRun) {
+    pod::stopping(entry).await;
+    let main =
+        entry.lock().attempt(&watched.name, watched.attempt).and_then(|r| r.own.main.clone());
+    let Some(Ok(main)) = main.map(|main| main.duplicate().and_then(Ready::new)) else {
+        return std::future::pending().await;
+    };
+    if main.readable().await.is_err() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(RECORD_PATIENCE).await;
+        if end::is_alone(context, entry, &watched.name, watched.attempt).await {
+            return;
+        }
+    }
 }
 
 /// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none

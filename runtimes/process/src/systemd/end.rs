@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 use winddown_engine::container_plan;
 use winddown_host::regular;
@@ -22,6 +23,8 @@ use crate::programs::{blocking, caused, exits, launch};
 /// The message of a container that exited with 0 because its unit was stopped, and left none.
 const STOPPED: &str =
     "systemd stopped its unit, which winddown had not asked for; it exited with code 0";
+/// How long the disk may take to record an exit, which counts without that.
+const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a log may take to be complete after its container has exited.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit with killed processes may take to be unloaded.
@@ -54,7 +57,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
     mut watched: WatchedUnit,
 ) {
     let view = watched.until(UnitPhase::has_ended).await;
-    let record = write(context, entry, &attempt, view.end).await;
+    let written = write(context, entry, &attempt, view.end).await;
     let is_unloaded = clear(context, &attempt, &mut watched, &view).await;
     if is_unloaded {
         end_log(context, &attempt).await;
@@ -63,11 +66,13 @@ pub(crate) async fn follow<U: ServiceUnits>(
         context.driver.unit_cache.forget(&attempt.log_unit);
     }
     // Written again: the container's output is complete now.
-    let record = match record {
-        Some(_) => write(context, entry, &attempt, view.end).await,
-        None => None,
+    let written = match written {
+        Ok(Some(_)) => write(context, entry, &attempt, view.end).await,
+        other => other,
     };
-    let is_seen = record.is_some();
+    let is_seen = matches!(written, Ok(Some(_)));
+    let unexplained = |_| view.end.map(|end| unexplained(&end, &context.boot_id));
+    let record = written.unwrap_or_else(unexplained);
     exits::enter(&context.config, entry, (&attempt.container, attempt.number), record);
     entry.announce();
     context.driver.unit_cache.forget(&attempt.unit);
@@ -135,13 +140,16 @@ async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &UnitAttempt) {
 }
 
 /// Records how the run ended; if that is unknown, returns the earlier record, if any.
+///
+/// # Errors
+/// The disk hangs: it is recorded when the disk continues.
 async fn write<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &PodEntry,
     attempt: &UnitAttempt,
     end: Option<UnitEnd>,
-) -> Option<ExitRecord> {
-    let Some(end) = end else { return exits::read(&attempt.dir).await };
+) -> Result<Option<ExitRecord>, Elapsed> {
+    let Some(end) = end else { return Ok(exits::read(&attempt.dir).await) };
     let source = {
         let state = entry.lock();
         let found =
@@ -158,8 +166,7 @@ async fn write<U: ServiceUnits>(
         }
         Ok(Some(exit))
     };
-    let written: Result<Option<ExitRecord>, RuntimeError> = blocking(written).await;
-    written.unwrap_or_default()
+    Ok(timeout(DISK_PATIENCE, blocking(written)).await?.unwrap_or_default())
 }
 
 fn describe(
@@ -168,28 +175,47 @@ fn describe(
     end: &UnitEnd,
     boot_id: &str,
 ) -> ExitRecord {
-    let (mut exit_code, mut signal) = end.status.code();
-    let is_cut_short = end.stopped && exit_code == 0;
-    if is_cut_short {
-        // Its work is not done: with 0, a pod of a Job would have succeeded.
-        (exit_code, signal) = UnitExit::Signal(rustix::process::Signal::TERM.as_raw()).code();
-    }
+    let is_cut_short = is_cut_short(end);
+    let exit = unexplained(end, boot_id);
     let begun: Option<AttemptRecord> = record::read(&attempt.dir.join(record::ATTEMPT));
     let log = begun.as_ref().map(|begun| begun.log.as_path());
     let tail = || log.and_then(|log| log::tail(log).ok()).unwrap_or_default();
     let (reason, message) =
-        exit::explain(&attempt.dir, exit_code, || end.out_of_memory, source, tail);
+        exit::explain(&attempt.dir, exit.exit_code, || end.out_of_memory, source, tail);
     let message = if is_cut_short && message.is_empty() { STOPPED.to_owned() } else { message };
     let began = begun.map(|begun| begun.created_at);
     let started_at = end.started_at.or(began).or(end.finished_at).unwrap_or_default();
     ExitRecord {
-        exit_code,
-        signal,
         reason: reason.to_owned(),
         message,
+        started_at,
+        finished_at: end.finished_at.unwrap_or(started_at),
+        ..exit
+    }
+}
+
+/// What the service manager alone tells of an exit.
+fn unexplained(end: &UnitEnd, boot_id: &str) -> ExitRecord {
+    let status = match end.status {
+        // Its work is not done: with 0, a pod of a Job would have succeeded.
+        _ if is_cut_short(end) => UnitExit::Signal(rustix::process::Signal::TERM.as_raw()),
+        status => status,
+    };
+    let (exit_code, signal) = status.code();
+    let started_at = end.started_at.or(end.finished_at).unwrap_or_default();
+    ExitRecord {
+        exit_code,
+        signal,
+        reason: exit::reason(exit_code, || end.out_of_memory).to_owned(),
+        message: String::new(),
         started_at,
         finished_at: end.finished_at.unwrap_or(started_at),
         ran_ms: record::millis(end.ran),
         boot_id: boot_id.to_owned(),
     }
+}
+
+/// Whether the service manager stopped a container that then exited with 0.
+fn is_cut_short(end: &UnitEnd) -> bool {
+    end.stopped && end.status.code().0 == 0
 }

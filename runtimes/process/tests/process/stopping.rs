@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_shared::{Grace, Pod, Runtime as _};
 
@@ -219,5 +219,25 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
     drop(disk);
     let stopped = stop(&runtime, &pod, 1000).await;
     assert!(stopped.forced());
+    bed.nothing_left().await;
+}
+
+/// Its supervisor waits for the disk on which it records the exit.
+#[tokio::test]
+async fn on_a_disk_that_hangs_a_stop_waits_for_the_container_and_not_for_the_record_of_its_exit() {
+    let bed = Bed::new();
+    let disk = match Disk::new(bed.dir.path()) {
+        Ok(disk) => disk,
+        Err(why) => return skip("a stop on a disk that hangs", &why),
+    };
+    let mut config = bed.config();
+    (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod("exec sleep 1000");
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    disk.freeze();
+    let stopped = timeout(Duration::from_secs(20), stop(&runtime, &pod, 60_000)).await;
+    assert!(!stopped.expect("it waits for the disk").forced());
+    drop(disk);
     bed.nothing_left().await;
 }
