@@ -25,16 +25,11 @@ pub trait LocalContainers: Send + Sync + 'static {
     ///
     /// # Errors
     /// The runtime cannot be queried; the answer is unknown, not empty.
-    fn pods(&self) -> impl Future<Output = Result<Vec<FoundPod>, NodeError>> + Send {
-        async { Err(NodeError::because("no container runtime is configured")) }
-    }
+    fn pods(&self) -> impl Future<Output = Result<Vec<FoundPod>, NodeError>> + Send;
 
     /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
     /// [`look`](Self::look); none unless it reports all of them. Cancel-safe.
-    fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
-        let _ = uid;
-        Vec::new()
-    }
+    fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>>;
 
     /// Stops the pod's containers, each with its own stop signal. Resolves when none of them runs any more. Dropping the
     /// future abandons the wait; hooks and stops continue.
@@ -49,10 +44,7 @@ pub trait LocalContainers: Send + Sync + 'static {
 
     /// Records that the kubelet runs the preStop hooks of the pod's containers, so that no later [`stop`](Self::stop) runs
     /// them too, of this agent or the next. Cancel-safe.
-    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
-        let _ = uid;
-        async {}
-    }
+    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
 
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
@@ -61,10 +53,7 @@ pub trait LocalContainers: Send + Sync + 'static {
     fn exits(
         &self,
         uid: &PodUid,
-    ) -> impl Future<Output = Result<Vec<StoppedContainer>, NodeError>> + Send {
-        let _ = uid;
-        async { Ok(Vec::new()) }
-    }
+    ) -> impl Future<Output = Result<Vec<StoppedContainer>, NodeError>> + Send;
 }
 
 /// What a pod whose containers have stopped still holds.
@@ -73,10 +62,7 @@ pub trait LocalHolds: Send + Sync + 'static {
     ///
     /// # Errors
     /// The runtime cannot be queried, or refused.
-    fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), NodeError>> + Send {
-        let _ = uid;
-        async { Ok(()) }
-    }
+    fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), NodeError>> + Send;
 
     /// What the kubelet still holds for a pod: mount points and prepared claims. `has_claims`: whether its object names
     /// claims. Mounts in memory vanish with the machine and are left out.
@@ -88,55 +74,40 @@ pub trait LocalHolds: Send + Sync + 'static {
         &self,
         uid: &PodUid,
         has_claims: bool,
-    ) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
-        let _ = (uid, has_claims);
-        async { Ok(Vec::new()) }
-    }
+    ) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send;
 
     /// Mount points of staged volumes that no pod uses. Which pod used them is not recorded anywhere.
     ///
     /// # Errors
     /// They cannot be read; the answer is unknown, not empty.
-    fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
-        async { Ok(Vec::new()) }
-    }
+    fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send;
 }
 
 /// The kubelet's service.
 pub trait LocalKubelet: Send + Sync + 'static {
     /// Whether no kubelet runs, however it ended. While that is not known, one may. Bounded in time, and cancel-safe.
-    fn is_kubelet_absent(&self) -> impl Future<Output = bool> + Send {
-        async { false }
-    }
+    fn is_kubelet_absent(&self) -> impl Future<Output = bool> + Send;
 
     /// Resolves when no kubelet runs any more, unless because of a successful [`stop_kubelet`](Self::stop_kubelet).
     /// Cancel-safe.
-    fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
-        std::future::pending()
-    }
+    fn kubelet_ended(&self) -> impl Future<Output = ()> + Send;
 
     /// Whether an earlier agent's [`stop_kubelet`](Self::stop_kubelet) stopped the kubelet's service, and it does not run.
     /// Cancel-safe.
-    fn is_kubelet_stopped(&self) -> impl Future<Output = bool> + Send {
-        async { false }
-    }
+    fn is_kubelet_stopped(&self) -> impl Future<Output = bool> + Send;
 
     /// Stops the kubelet's service, so that it restarts no container. Its pods keep running.
     ///
     /// # Errors
     /// It cannot be stopped, or is not a service of its own.
-    fn stop_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send {
-        async { Err(NodeError::because("its service is not known")) }
-    }
+    fn stop_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send;
 
     /// Starts the kubelet again if [`stop_kubelet`](Self::stop_kubelet) stopped it, even if an
     /// earlier agent did. Otherwise does nothing.
     ///
     /// # Errors
     /// It cannot be started.
-    fn start_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send {
-        async { Ok(()) }
-    }
+    fn start_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send;
 }
 
 /// The state of one pod in the container runtime.
@@ -182,10 +153,6 @@ pub struct NodeError {
     pub why: Arc<str>,
 }
 
-/// No access to the node: only the API server is queried.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoLocalNode;
-
 // === impl ContainerStop ===
 
 impl ContainerStop {
@@ -203,19 +170,3 @@ impl NodeError {
         Self { why: why.into() }
     }
 }
-
-// === impl NoLocalNode ===
-
-impl LocalContainers for NoLocalNode {
-    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
-        Err(NodeError::because("no container runtime is configured"))
-    }
-
-    async fn stop(&self, _: &PodUid, _: &ContainerStop) -> Result<StoppedContainers, NodeError> {
-        Err(NodeError::because("no container runtime is configured"))
-    }
-}
-
-impl LocalHolds for NoLocalNode {}
-
-impl LocalKubelet for NoLocalNode {}

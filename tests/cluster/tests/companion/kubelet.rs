@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
@@ -14,7 +15,7 @@ use winddown_companion::{
     ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
     StoppedContainers,
 };
-use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
 #[derive(Clone, Debug, Default)]
@@ -208,6 +209,16 @@ impl LocalContainers for Containers {
         Ok(all.iter().map(inside).collect())
     }
 
+    async fn pods(&self) -> Result<Vec<FoundPod>, NodeError> {
+        Err(NodeError::because("no container runtime is configured"))
+    }
+
+    fn ends(&self, _: &PodUid) -> Vec<BoxFuture<'static, ()>> {
+        Vec::new()
+    }
+
+    async fn hooks_begin(&self, _: &PodUid) {}
+
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let exit_code = self.1.lock().unwrap().get(uid).copied();
         let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
@@ -223,6 +234,38 @@ impl LocalContainers for Containers {
     }
 }
 
-impl LocalHolds for Containers {}
+impl LocalHolds for Containers {
+    async fn take_down(&self, _: &PodUid) -> Result<(), NodeError> {
+        Ok(())
+    }
 
-impl LocalKubelet for Containers {}
+    async fn held(&self, _: &PodUid, _: bool) -> Result<Vec<String>, NodeError> {
+        Ok(Vec::new())
+    }
+
+    async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
+        Ok(Vec::new())
+    }
+}
+
+impl LocalKubelet for Containers {
+    async fn is_kubelet_absent(&self) -> bool {
+        false
+    }
+
+    async fn kubelet_ended(&self) {
+        std::future::pending().await
+    }
+
+    async fn is_kubelet_stopped(&self) -> bool {
+        false
+    }
+
+    async fn stop_kubelet(&self) -> Result<(), NodeError> {
+        Err(NodeError::because("its service is not known"))
+    }
+
+    async fn start_kubelet(&self) -> Result<(), NodeError> {
+        Ok(())
+    }
+}
