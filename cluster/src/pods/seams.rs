@@ -29,7 +29,7 @@ pub trait StatusSide: Send + Sync + 'static {
 
     /// Called when a list of all pods begins. What it has counts even where versions are lower than
     /// before, because the API server's data was restored from a backup.
-    fn listing(&self) {}
+    fn listing(&self);
 
     /// Called when the object is certainly gone from the API, so that nothing more is sent.
     fn gone(&self, uid: &PodUid);
@@ -42,9 +42,7 @@ pub trait StatusSide: Send + Sync + 'static {
     /// may lack them. Nothing is created before this completes, or half a minute has passed.
     ///
     /// [`final_status`]: Self::final_status
-    fn recalled(&self) -> impl Future<Output = ()> + Send {
-        async {}
-    }
+    fn recalled(&self) -> impl Future<Output = ()> + Send;
 
     /// The final status of a terminated pod, if one was submitted, also before a restart of the agent.
     fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>>;
