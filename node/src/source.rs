@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{DesiredPods, Pod};
 use winddown_static_pods::DesiredManifests;
 
+use crate::links::next_change;
+
 /// A source of pods: a directory of manifests, an API server, or one of your own. It publishes the whole set of desired
 /// pods whenever that changes, and `None` until the set is known.
 #[derive(Clone)]
@@ -84,12 +86,9 @@ impl PodSource {
 
     /// Resolves when the set has changed. Pending for ever once the source has ended: its last set stays.
     async fn changed(&mut self) {
-        let changed = match &mut self.from {
-            From::Manifests(manifests) => manifests.changed().await,
-            From::Pods(pods) => pods.changed().await,
-        };
-        if changed.is_err() {
-            std::future::pending::<()>().await;
+        match &mut self.from {
+            From::Manifests(manifests) => next_change(manifests).await,
+            From::Pods(pods) => next_change(pods).await,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::future::OptionFuture;
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -108,12 +108,7 @@ impl AfterBoot {
             let next = self.next.values().map(|(at, _)| *at).min();
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
-                () = async {
-                    match next {
-                        Some(at) => sleep_until(at).await,
-                        None => std::future::pending().await,
-                    }
-                } => {}
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => {}
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Keeps the mirrors up to date.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
@@ -110,12 +110,6 @@ impl MirrorDriver {
                 under_way.push(futures_util::FutureExt::boxed(self.take(step, client)));
             }
             let next = self.next_time(now).into_iter().chain(list_at).min();
-            let timer = async {
-                match next {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
                 () = mirrors.0.changed.notified() => {}
@@ -132,7 +126,7 @@ impl MirrorDriver {
                         list_at = Some(Instant::now() + listing.next_delay());
                     }
                 },
-                () = timer => {}
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => {}
             }
         }
     }

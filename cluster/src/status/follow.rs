@@ -1,7 +1,6 @@
 //! Passes statuses from this process's status store to the API server.
 
-use std::future::pending;
-
+use futures_util::future::OptionFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::{PodPhase, StatusEntry, StatusStore, is_terminal};
@@ -72,10 +71,12 @@ impl<T: StatusSide> Follow<T> {
             for entry in &entries {
                 self.bring(entry);
             }
+            let renamed = OptionFuture::from(names.as_mut().map(watch::Receiver::changed));
             tokio::select! {
                 () = cancel.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
-                () = new_name(names.as_mut()) => {
+                // A static pod has got a mirror, or a different one.
+                Some(Ok(())) = renamed => {
                     let (all, _) = self.store.changed_since(0);
                     for entry in all.iter().filter(|entry| entry.pod.is_static()) {
                         self.bring(entry);
@@ -87,13 +88,5 @@ impl<T: StatusSide> Follow<T> {
 
     fn bring(&self, entry: &StatusEntry) {
         submit_status(entry, &self.outbox, self.mirrors.as_ref());
-    }
-}
-
-/// Waits until a static pod gets a mirror, or a different one.
-async fn new_name(names: Option<&mut watch::Receiver<u64>>) {
-    let Some(names) = names else { return pending().await };
-    if names.changed().await.is_err() {
-        pending::<()>().await;
     }
 }

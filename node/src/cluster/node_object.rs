@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use winddown_cluster::node::{self, Ping};
@@ -83,9 +83,9 @@ impl<R: Runtime> NodePublisher<R> {
                 () = self.core.stop.cancelled() => return,
                 Ok(()) = gate.changed() => {}
                 Ok(()) = found.changed() => {}
-                () = changed(&mut self.end) => {}
-                () = changed(&mut self.held) => {}
-                () = changed(&mut self.pressure) => {}
+                Some(()) = changed(&mut self.end) => {}
+                Some(()) = changed(&mut self.held) => {}
+                Some(()) = changed(&mut self.pressure) => {}
                 () = next_change(&mut self.settings) => {}
                 // Nothing tells of a new address.
                 () = sleep(again), if self.cluster.pods().is_some() => {}
@@ -124,11 +124,8 @@ async fn follow_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
     }
 }
 
-fn changed<T>(observed: &mut Option<Box<dyn Observe<T>>>) -> BoxFuture<'_, ()> {
-    match observed {
-        Some(observed) => observed.changed(),
-        None => Box::pin(std::future::pending()),
-    }
+fn changed<T>(observed: &mut Option<Box<dyn Observe<T>>>) -> OptionFuture<BoxFuture<'_, ()>> {
+    observed.as_mut().map(|observed| observed.changed()).into()
 }
 
 fn draining(draining: Draining) -> node::DrainingNode {

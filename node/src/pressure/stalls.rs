@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::sync::Notify;
 use winddown_host::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 use winddown_shared::{doubled, error_chain};
@@ -91,16 +92,10 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
         failures += 1;
         tokio::pin!(again);
         loop {
-            let has_machine = instead.is_some();
-            let heard = async {
-                match &instead {
-                    Some(machine) => machine.next(&mut tell).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let heard = instead.as_ref().map(|machine| machine.next(&mut tell));
             tokio::select! {
                 () = &mut again, if may_come => break,
-                tells = heard, if has_machine => {
+                Some(tells) = OptionFuture::from(heard) => {
                     if !tells {
                         instead = None;
                     }

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::time::Instant;
 
 use super::pending_preemption::importance;
@@ -83,14 +84,8 @@ impl RejectedStatic {
         }
         loop {
             let next = self.pods.values().filter_map(|wait| wait.next(self.changes)).min();
-            let due = async {
-                match next {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = due => return,
+                Some(()) = OptionFuture::from(next.map(tokio::time::sleep_until)) => return,
                 () = workers.place_left() => self.changes += 1,
             }
         }

@@ -1,9 +1,8 @@
 //! Sends the statuses of an outbox.
 
-use std::future::pending;
 use std::time::Duration;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
@@ -96,12 +95,6 @@ impl OutboxDriver {
             for job in jobs {
                 under_way.push(Either::Right(self.send(client, job)));
             }
-            let timer = async {
-                match next {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
                 () = self.outbox.0.changed.notified() => {}
                 Some(ended) = under_way.next() => self.note(ended),
@@ -109,7 +102,7 @@ impl OutboxDriver {
                     read = true;
                     self.restore(found);
                 }
-                () = timer => {}
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => {}
             }
         }
     }
