@@ -19,13 +19,11 @@ use super::untrusted::Untrusted;
 #[non_exhaustive]
 pub enum InstallError {
     /// Foreign files exist at paths of ours. Nothing was changed.
-    #[error("{} in the way, nothing was changed:{}", files(.0.len()), Lines(.0))]
+    #[error("{} in the way, nothing was changed:{}", files(.0.len()), listed("\n  ", .0))]
     Conflicts(Vec<Conflict>),
     /// Users other than root, and than the one who runs the command, could decide what the agent runs or believes.
     /// Nothing was changed.
-    #[error(
-        "other users could decide what root runs, nothing was changed:{}", Others(.0)
-    )]
+    #[error("other users could decide what root runs, nothing was changed:{}", listed("\n  ", .0))]
     OthersMayWrite(Vec<Untrusted>),
     /// A file could not be written, read or removed.
     #[error("cannot {action} {}{}", .path.display(), limits(.source))]
@@ -68,8 +66,8 @@ pub enum InstallError {
     #[error(
         "without winddown nothing would terminate the kubelet's pods at a shutdown; nothing was changed{}\nFirst:{}\n\
          --force uninstalls all the same",
-        SeenLines(.seen),
-        Steps(.first)
+        listed("\n  seen: ", .seen.iter().map(|one| clean(one))),
+        listed("\n  ", .first.iter().map(|one| clean(one)))
     )]
     LeavesPods {
         /// What keeps the kubelet from it.
@@ -124,14 +122,14 @@ pub enum InstallError {
     /// There is no kubelet, or its credentials cannot be found. Nothing was changed.
     #[error(
         "no kubelet found: none runs as a service of this machine, no unit starts one, and there is no kubeconfig at a \
-         usual place{}", Strangers(.strangers)
+         usual place{}", listed("; ", .strangers.iter().map(|one| clean(one)))
     )]
     NoKubelet {
         /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
         strangers: Vec<String>,
     },
     /// The kubelet that was named does not exist. Nothing was changed.
-    #[error("there is no kubelet {} here{}{}", clean(.name), if .found.is_empty() { ", and no other".to_owned() } else { format!("; there is {}", clean(&.found.join(", "))) }, Strangers(.strangers))]
+    #[error("there is no kubelet {} here{}{}", clean(.name), if .found.is_empty() { ", and no other".to_owned() } else { format!("; there is {}", clean(&.found.join(", "))) }, listed("; ", .strangers.iter().map(|one| clean(one))))]
     NoSuchKubelet {
         /// The name that was given.
         name: String,
@@ -371,45 +369,13 @@ fn next_for(path: &Path, source: &io::Error) -> String {
     }
 }
 
-struct Strangers<'a>(&'a [String]);
-
-impl fmt::Display for Strangers<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|stranger| write!(f, "; {}", clean(stranger)))
-    }
+/// All of them, each after `lead`.
+fn listed(lead: &str, all: impl IntoIterator<Item: fmt::Display>) -> String {
+    all.into_iter().map(|one| format!("{lead}{one}")).collect()
 }
 
-struct Steps<'a>(&'a [NextStep]);
-
-impl fmt::Display for Steps<'_> {
+impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|step| write!(f, "\n  {}", clean(step)))
-    }
-}
-
-struct SeenLines<'a>(&'a [String]);
-
-impl fmt::Display for SeenLines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|one| write!(f, "\n  seen: {}", clean(one)))
-    }
-}
-
-struct Lines<'a>(&'a [Conflict]);
-
-struct Others<'a>(&'a [Untrusted]);
-
-impl fmt::Display for Others<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
-    }
-}
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Conflict { path, why } in self.0 {
-            write!(f, "\n  {path}: {why}")?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.path, self.why)
     }
 }
