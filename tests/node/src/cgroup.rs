@@ -3,9 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Where version 2 is mounted next to version 1.
