@@ -78,7 +78,7 @@ pub(super) fn status(
     let dropped = dropped(&record, wanted, of(node));
     status.insert("conditions".to_owned(), stamped(wanted, of(node), now, dropped));
     let managed = ManagedKeys { conditions: claims.conditions, ..managed };
-    Some(of_status(node, status.into(), &record, &managed))
+    Some(of_status(node, &status.into(), &record, &managed))
 }
 
 /// The patch of the conditions alone. With `heartbeat` there always is one.
@@ -96,11 +96,11 @@ pub(super) fn conditions(
         return None;
     }
     let status = json!({ "conditions": stamped(wanted, has, now, dropped) });
-    Some(of_status(node, status, &record, &managed))
+    Some(of_status(node, &status, &record, &managed))
 }
 
 /// The patch of these parts of the status, with the record of the keys that are `managed` from now on.
-fn of_status(node: &Node, status: Value, record: &ManagedKeys, managed: &ManagedKeys) -> Value {
+fn of_status(node: &Node, status: &Value, record: &ManagedKeys, managed: &ManagedKeys) -> Value {
     let mut patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": status });
     if managed != record {
         patch["metadata"]["annotations"] = json!({ LAST_APPLIED: managed.to_text() });
