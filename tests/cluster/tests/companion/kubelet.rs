@@ -254,7 +254,7 @@ impl LocalKubelet for Containers {
     }
 
     async fn kubelet_ended(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn is_kubelet_stopped(&self) -> bool {
