@@ -46,8 +46,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Whether pods run that nothing has asked to terminate. Beside a kubelet the gate keeps none away.
     fn has_other_pods(&self) -> bool {
-        let workers = &self.core.workers;
-        let running = workers.running().into_pods();
-        running.iter().any(|pod| !workers.is_termination_requested(pod.uid()))
+        let running = self.core.workers.running().into_pods();
+        running.iter().any(|pod| !self.core.workers.is_termination_requested(pod.uid()))
     }
 }

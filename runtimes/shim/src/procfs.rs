@@ -234,7 +234,7 @@ fn users_are_own(process: &Path) -> bool {
 type Look<T> = Arc<dyn Fn(i32) -> Option<T> + Send + Sync>;
 
 /// What was read of processes.
-struct Seen<T> {
+struct SeenProcesses<T> {
     found: Vec<T>,
     /// The processes of which nothing could be read in time.
     unseen: Vec<i32>,
@@ -245,9 +245,9 @@ struct Seen<T> {
 ///
 /// # Errors
 /// No thread is left to read with.
-fn look_at<T: Send + 'static>(pids: VecDeque<i32>, look: &Look<T>) -> io::Result<Seen<T>> {
+fn look_at<T: Send + 'static>(pids: VecDeque<i32>, look: &Look<T>) -> io::Result<SeenProcesses<T>> {
     let (mut left, mut patience) = (pids, LOOK_PATIENCE);
-    let mut seen = Seen { found: Vec::new(), unseen: Vec::new() };
+    let mut seen = SeenProcesses { found: Vec::new(), unseen: Vec::new() };
     while !left.is_empty() {
         let (tell, told) = mpsc::channel();
         let (pids, look) = (left.clone(), Arc::clone(look));

@@ -15,7 +15,7 @@ const MOST_CRATES: [(&str, usize); 9] = [
     ("winddown-runtime-conformance", 35),
     ("winddown-host", 43),
     ("winddown-notices", 55),
-    ("winddown-systemd", 61),
+    ("winddown-systemd", 62),
     ("winddown-preemption", 35),
     ("winddown-eviction", 44),
     ("winddown-shutdown", 42),

@@ -268,15 +268,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the credentials for the API server", &facts.api.rights);
         }
         Fact::Unknown(_, why) => {
-            let title = match facts.config.config.companion.without_api {
-                WithoutApi::StopContainers => {
-                    "cannot query the API server: a shutdown would terminate pods through the container runtime"
-                }
-                WithoutApi::Wait => {
-                    "cannot query the API server: a shutdown would terminate only the pods of manifests \
-                     (companionWithoutApi: wait)"
-                }
-            };
+            let title = unanswered(facts.config.config.companion.without_api);
             return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(LOG));
         }
     };
@@ -317,6 +309,19 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
                 }
             })
     })
+}
+
+/// What a shutdown would do where the API server cannot be queried.
+fn unanswered(choice: WithoutApi) -> &'static str {
+    match choice {
+        WithoutApi::StopContainers => {
+            "cannot query the API server: a shutdown would terminate pods through the container runtime"
+        }
+        WithoutApi::Wait => {
+            "cannot query the API server: a shutdown would terminate only the pods of manifests \
+             (companionWithoutApi: wait)"
+        }
+    }
 }
 
 /// Why the agent beside a kubelet has no use of the API server, as it says itself.
