@@ -1,8 +1,7 @@
 //! Records which pods were requested to stop, for the next agent of this boot.
 //!
 //! Without these records, an agent that takes over could not tell that a pod was terminating: a pod that was preempted for
-//! a critical one would be started again, and another one preempted in its place. A shutdown has a record of its own,
-//! which is closed when it is called off. Its pods that still terminate are recorded here from then on.
+//! a critical one would be started again, and another one preempted in its place. A shutdown has a record of its own.
 
 use std::io;
 use std::path::{Path, PathBuf};

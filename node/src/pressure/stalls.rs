@@ -35,7 +35,6 @@ enum StallEvent {
     Pressed,
 }
 
-/// One place that is watched.
 struct Listening {
     place: PsiPlace,
     watch: PsiWatch,

@@ -45,10 +45,8 @@ pub(super) struct OperatorDrain {
 /// What has become of the operator's drain.
 #[derive(Default)]
 pub(super) enum DrainState {
-    /// The node is not being drained.
     #[default]
     No,
-    /// The pods are being ended.
     InProgress(DrainRun),
     /// The pods have ended, and none comes back.
     Done,
