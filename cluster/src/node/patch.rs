@@ -56,7 +56,7 @@ pub(super) fn status(
 ) -> Option<Value> {
     let none = NodeStatus::default();
     let has = node.status.as_ref().unwrap_or(&none);
-    let (claims, record) = (facts.claims(), ManagedKeys::of(node));
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
 
     let mut status = differences(facts, has, &record);
     let capacity = quantities(&facts.capacity, has.capacity.as_ref(), &record.capacity);
@@ -66,19 +66,26 @@ pub(super) fn status(
     // Without addresses of its own, the Node object keeps those that it has.
     let addresses = Some(claims.addresses).filter(|own| !own.is_empty());
     let addresses = addresses.unwrap_or_else(|| record.addresses.clone());
-    let (capacity, allocatable) = (claims.capacity, claims.allocatable);
-    let managed = ManagedKeys { capacity, allocatable, addresses, ..record.clone() };
-    if status.is_empty() && managed == record && !heartbeat {
+    let unrecorded = record.capacity != claims.capacity
+        || record.allocatable != claims.allocatable
+        || record.addresses != addresses;
+    if status.is_empty() && !unrecorded && !heartbeat {
         return None;
     }
     // Sent only with other changes: API servers before 1.35 drop them, so they would always differ.
     if has.declared_features.as_deref().unwrap_or_default() != facts.declared_features {
         status.insert("declaredFeatures".to_owned(), to_value(&facts.declared_features));
     }
-    let dropped = dropped(&record, wanted, of(node));
-    status.insert("conditions".to_owned(), stamped(wanted, of(node), now, dropped));
-    let managed = ManagedKeys { conditions: claims.conditions, ..managed };
-    Some(of_status(node, &status.into(), &record, &managed))
+    let mut patch = conditions(facts, wanted, node, now, true)?;
+    for (field, value) in status {
+        patch["status"][field] = value;
+    }
+    if unrecorded {
+        (record.capacity, record.allocatable) = (claims.capacity, claims.allocatable);
+        (record.addresses, record.conditions) = (addresses, claims.conditions);
+        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
+    }
+    Some(patch)
 }
 
 /// The patch of the conditions alone. With `heartbeat` there always is one.
@@ -89,34 +96,22 @@ pub(super) fn conditions(
     now: &Time,
     heartbeat: bool,
 ) -> Option<Value> {
-    let (has, record) = (of(node), ManagedKeys::of(node));
-    let managed = ManagedKeys { conditions: facts.claims().conditions, ..record.clone() };
+    let has = of(node);
+    let (claims, mut record) = (facts.claims(), ManagedKeys::of(node));
     let dropped = dropped(&record, wanted, has);
-    if agree(wanted, has) && dropped.is_empty() && managed == record && !heartbeat {
+    let unrecorded = record.conditions != claims.conditions;
+    if agree(wanted, has) && dropped.is_empty() && !unrecorded && !heartbeat {
         return None;
     }
-    let status = json!({ "conditions": stamped(wanted, has, now, dropped) });
-    Some(of_status(node, &status, &record, &managed))
-}
-
-/// The patch of these parts of the status, with the record of the keys that are `managed` from now on.
-fn of_status(node: &Node, status: &Value, record: &ManagedKeys, managed: &ManagedKeys) -> Value {
-    let mut patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": status });
-    if managed != record {
-        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: managed.to_text() });
-    }
-    patch
-}
-
-/// All conditions as they are written, and the changes that take off `dropped` ones.
-fn stamped(
-    wanted: &[NodeCondition],
-    has: &[NodeCondition],
-    now: &Time,
-    dropped: Vec<Value>,
-) -> Value {
     let stamped = stamp(wanted.to_vec(), has, now).into_iter().map(|one| to_value(&one));
-    stamped.chain(dropped).collect()
+    let all: Vec<_> = stamped.chain(dropped).collect();
+    let mut patch =
+        json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": all } });
+    if unrecorded {
+        record.conditions = claims.conditions;
+        patch["metadata"]["annotations"] = json!({ LAST_APPLIED: record.to_text() });
+    }
+    Some(patch)
 }
 
 /// Takes off the conditions of the record that are not wanted any more.
