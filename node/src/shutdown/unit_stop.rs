@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use winddown_host::service_units::WayDown;
-use winddown_shared::{GateReason, PodKiller as _, Runtime};
+use winddown_shared::{GateReason, Pod, PodKiller as _, Runtime};
 use winddown_shutdown::UnitStop;
 
 use super::Joined;
@@ -44,9 +44,11 @@ impl<R: Runtime> Joined<R> {
         let _ = timeout(delay + STOP_SLACK, over).await;
     }
 
-    /// Whether pods run that nothing has asked to terminate. Beside a kubelet the gate keeps none away.
+    /// Whether a kubelet has started pods that nothing has asked to terminate. Elsewhere the gate keeps all away but those
+    /// that survive a soft reboot.
     fn has_other_pods(&self) -> bool {
-        let running = self.core.workers.running().into_pods();
-        running.iter().any(|pod| !self.core.workers.is_termination_requested(pod.uid()))
+        let workers = &self.core.workers;
+        let is_other = |pod: &Pod| !workers.is_termination_requested(pod.uid());
+        self.core.fit.admits_all() && workers.running().into_pods().iter().any(is_other)
     }
 }

@@ -25,7 +25,7 @@ const SHOWN: &str = "only fills in what is shown: the node is protected without 
 const COMMAND: &str = "of a command, not of the agent";
 
 /// Each file with the number of its bare calls and the reason why they are allowed.
-const ALLOWED: [(&str, usize, &str); 37] = [
+const ALLOWED: [(&str, usize, &str); 38] = [
     ("programs/src/drill.rs", 2, COMMAND),
     ("programs/src/watch.rs", 1, COMMAND),
     ("programs/src/watch/feed.rs", 1, COMMAND),
@@ -48,6 +48,7 @@ const ALLOWED: [(&str, usize, &str); 37] = [
         "an exit that is not reported costs no pod its restart",
     ),
     ("runtimes/engine/src/sync.rs", 2, ONE_POD),
+    ("runtimes/shim/src/procfs.rs", 1, ANSWER),
     ("node/src/cluster/start.rs", 1, SHOWN),
     ("node/src/core.rs", 1, SHOWN),
     ("node/src/shutdown.rs", 1, SHOWN),
