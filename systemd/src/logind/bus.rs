@@ -185,12 +185,12 @@ impl LoginCalls for BusCalls {
     async fn request(&self) -> (Option<String>, ShutdownKind) {
         let message = self.login.wall_message().await.ok().filter(|text| !text.is_empty());
         let (kind, micros) = self.login.scheduled_shutdown().await.unwrap_or_default();
-        let at_once = micros < FIRST_WALL_TIME;
-        (message, if at_once { kind_named(&kind) } else { ShutdownKind::Unknown })
+        (message, kind_at_once(&kind, micros))
     }
 
-    async fn scheduled(&self) -> Option<ScheduledShutdown> {
-        read_scheduled(&self.login).await
+    async fn scheduled(&self) -> (Option<ScheduledShutdown>, ShutdownKind) {
+        let (kind, micros) = self.login.scheduled_shutdown().await.unwrap_or_default();
+        (scheduled(&self.login, &kind, micros).await, kind_at_once(&kind, micros))
     }
 
     async fn reload(&self) -> Result<(), LogindCallError> {
@@ -202,13 +202,22 @@ impl LoginCalls for BusCalls {
 /// The shutdown that is scheduled, unless it only warns (`shutdown -k`).
 pub(crate) async fn read_scheduled(login: &LoginProxy<'_>) -> Option<ScheduledShutdown> {
     let (kind, micros) = login.scheduled_shutdown().await.ok()?;
+    scheduled(login, &kind, micros).await
+}
+
+async fn scheduled(login: &LoginProxy<'_>, kind: &str, micros: u64) -> Option<ScheduledShutdown> {
     let at = scheduled_time(micros)?;
-    let kind = kind_named(&kind);
+    let kind = kind_named(kind);
     if kind == ShutdownKind::Unknown {
         return None;
     }
     let message = login.wall_message().await.ok().filter(|text| !text.is_empty());
     Some(ScheduledShutdown { at, kind, message: message.map(Into::into) })
+}
+
+/// The kind in logind's `ScheduledShutdown` if that is of a shutdown at once.
+fn kind_at_once(kind: &str, micros: u64) -> ShutdownKind {
+    if micros < FIRST_WALL_TIME { kind_named(kind) } else { ShutdownKind::Unknown }
 }
 
 /// The wall time in logind's `ScheduledShutdown`; without a schedule it is 0, or the largest number.

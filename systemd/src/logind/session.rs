@@ -55,8 +55,8 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// be read are left out.
     fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
 
-    /// Reads the shutdown that is scheduled; none if that cannot be read.
-    fn scheduled(&self) -> impl Future<Output = Option<ScheduledShutdown>> + Send;
+    /// Reads the shutdown that is scheduled, and the kind of an immediate one; none of what cannot be read.
+    fn scheduled(&self) -> impl Future<Output = (Option<ScheduledShutdown>, ShutdownKind)> + Send;
 
     /// Makes logind reload its configuration. Resolves before the reload is complete.
     fn reload(&self) -> impl Future<Output = Result<(), LogindCallError>> + Send;

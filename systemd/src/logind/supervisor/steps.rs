@@ -55,8 +55,8 @@ pub(super) async fn carry_out(
             Ok(StepResult::Request(request, kind))
         }
         LogindStep::ReadScheduled => {
-            let (scheduled, (_, kind)) = (calls.scheduled().await, calls.request().await);
-            Ok(StepResult::Scheduled(scheduled, kind))
+            let (scheduled, at_once) = calls.scheduled().await;
+            Ok(StepResult::Scheduled(scheduled, at_once))
         }
     };
     (step, outcome)

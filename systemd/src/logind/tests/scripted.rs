@@ -281,8 +281,9 @@ impl LoginCalls for ScriptedCalls {
     }
 
     // Not in the trace: nothing depends on when it is read.
-    async fn scheduled(&self) -> Option<ScheduledShutdown> {
-        self.0.world().scheduled.clone()
+    async fn scheduled(&self) -> (Option<ScheduledShutdown>, ShutdownKind) {
+        let world = self.0.world();
+        (world.scheduled.clone(), world.kind)
     }
 
     async fn reload(&self) -> Result<(), LogindCallError> {
