@@ -330,17 +330,15 @@ impl ShutdownHandle {
     /// manager. `way` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
     ///
     /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, or that the way down leaves,
-    /// to which the run of a notice is shortened. If the login manager has announced a shutdown, this waits for its run;
-    /// `way` is polled only once that is over: pods may have come back. Resumes a run that an earlier agent of this boot
-    /// did not finish. Does nothing before the node has started.
+    /// to which the run of a notice is shortened. If the login manager has announced a shutdown, this waits for its run,
+    /// and `way` is not polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
+    /// started.
     pub async fn end_pods_if_going_down(&self, way: impl Future<Output = Option<WayDown>>) {
         let Some(end_pods) = self.end_pods.get() else { return };
-        let login = self.inhibitor.state().borrow().clone();
-        let progress = self.progress.subscribe();
-        let announced = login.preparing && !progress.borrow().is_over(&login, false);
+        let announced = self.inhibitor.state().borrow().preparing;
         let unannounced = if announced { None } else { way.await };
         // For a notice.
-        let ends = progress.borrow().phase == ProgressPhase::Ending;
+        let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
         if !announced && !ends && unannounced.is_none() {
             tracing::info!("the agent stops, and asks no pod to terminate");
             return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use winddown_host::service_units::WayDown;
-use winddown_shared::{GateReason, Pod, PodKiller as _, Runtime};
+use winddown_shared::{GateReason, Runtime};
 use winddown_shutdown::UnitStop;
 
 use super::Joined;
@@ -22,8 +22,6 @@ impl<R: Runtime> Joined<R> {
         let limit = unannounced.and_then(|way| way.limit);
         let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
-        let is_over = login.borrow().preparing && progress.borrow().is_over(&login.borrow(), false);
-        let unannounced = unannounced.filter(|_| !is_over || self.has_other_pods());
         // The run of an earlier agent that was stopped may have told it already.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
         if let Some(WayDown { kind, .. }) = unannounced.filter(|_| !is_told) {
@@ -42,13 +40,5 @@ impl<R: Runtime> Joined<R> {
             }
         };
         let _ = timeout(delay + STOP_SLACK, over).await;
-    }
-
-    /// Whether a kubelet has started pods that nothing has asked to terminate. Elsewhere the gate keeps all away but those
-    /// that survive a soft reboot.
-    fn has_other_pods(&self) -> bool {
-        let workers = &self.core.workers;
-        let is_other = |pod: &Pod| !workers.is_termination_requested(pod.uid());
-        self.core.fit.admits_all() && workers.running().into_pods().iter().any(is_other)
     }
 }

@@ -51,26 +51,3 @@ async fn the_units_stop_path_ends_no_pod_of_a_machine_that_stays_up() {
     b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
     assert!(b.runtime.stops().is_empty());
 }
-
-/// Beside a kubelet no gate keeps them away, while the lock of another program holds the shutdown.
-#[tokio::test(start_paused = true)]
-async fn the_units_stop_path_ends_the_pods_that_a_kubelet_has_started_since_the_run_was_over() {
-    let (state, boot) = (tempfile::tempdir().unwrap(), boot_clock());
-    let b = bench_with(state, boot, FakeRuntime::default(), held(), |parts| {
-        let mut config = Config::clone(&parts.configuration.config);
-        config.node.mode = Mode::Companion;
-        parts.configuration.config = Arc::new(config);
-    });
-    let (web, late) = (pod("web", 0, 30), pod("late", 0, 30));
-    b.want(&[&web]).await;
-    b.login.prepare();
-    b.released().await;
-    b.stop_unit().await.unwrap();
-    assert_eq!(b.report().trigger, Trigger::LoginManager, "one run is enough");
-    b.runtime.stop_takes(late.uid(), secs(4));
-    b.want(&[&late]).await;
-    b.stop_unit().await.unwrap();
-    assert_eq!(b.runtime.stops(), [web.uid().clone(), late.uid().clone()]);
-    assert!(!b.runtime.runs(late.uid()));
-    assert_eq!(b.report().trigger, Trigger::UnitStop);
-}
