@@ -59,7 +59,7 @@ pub enum NodeScope {
     Whole,
     /// The conditions of KEP-5683 and of the facts, and the cordon and the taint of a shutdown; the
     /// rest is a kubelet's. Of the facts only the conditions and the boot id are used, and no
-    /// events are sent: the kubelet sends them. It pings the runtime, too, and its Ready says the result.
+    /// events are sent: the kubelet sends them.
     Lifecycle,
 }
 
@@ -165,12 +165,19 @@ impl<P: Ping> NodeController<P> {
             core.tell(starting(&core.name));
         }
         let ticks = TickSource::new();
+        let (times, ticker) = (core.settings.ping, ticks.ticker());
+        let watched = async {
+            match core.settings.scope {
+                NodeScope::Whole => watch_over(&ping, times, ticker, &answers).await,
+                // The kubelet pings the runtime, and its Ready says the result.
+                NodeScope::Lifecycle => watch_over(&NoPing, times, ticker, &answers).await,
+            }
+        };
         // One task and one timer: an idle node wakes once per renewal.
         tokio::select! {
             () = cancel.cancelled() => {}
             () = ticks.beat(core.settings.beat()) => {}
-            () = watch_over(&ping, core.settings.ping, ticks.ticker(), &answers),
-                if core.settings.scope == NodeScope::Whole => {}
+            () = watched => {}
             () = core.server.follow(core.api.clone(), &core.name) => {}
             () = core.keep_lease(ticks.ticker()) => {}
             () = core.keep_status(ticks.ticker()) => {}
@@ -270,9 +277,9 @@ impl Core {
     fn health(&self) -> NodeHealth {
         let desired = self.desired.borrow();
         let now = tokio::time::Instant::now();
-        let whole = self.settings.scope == NodeScope::Whole;
+        let unanswered = self.answers.borrow().problem(now, self.settings.ping);
         let unready = desired.ready.as_ref().err().cloned();
-        let unanswered = self.answers.borrow().problem(now, self.settings.ping).filter(|_| whole);
+        let whole = self.settings.scope == NodeScope::Whole;
         let lacking = self.facts.borrow().lacking().filter(|_| whole).map(Into::into);
         NodeHealth {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),

@@ -3,17 +3,14 @@
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::Core;
 use super::writer::{Next, NodeWriter};
-use super::{Core, NodeScope};
 use crate::node::ticker::Ticker;
 
 impl Core {
     /// Waits for the first answer to a ping, which decides whether the node begins as ready, and comes within the
-    /// timeout. A shutdown does not wait for it. Beside a kubelet there is none.
+    /// timeout. A shutdown does not wait for it.
     pub(super) async fn readiness_is_known(&self) {
-        if self.settings.scope == NodeScope::Lifecycle {
-            return;
-        }
         let (mut answers, mut desired) = (self.answers.clone(), self.desired.clone());
         tokio::select! {
             _ = answers.wait_for(|answer| !answer.is_waiting()) => {}
