@@ -302,11 +302,13 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
     /// ones appeared while the last group was stopping and there is no time left for them.
     fn next_group(&self, turn: usize) -> Option<usize> {
         let waiting = &self.unasked.waiting;
+        let has_pods = |group: &usize| !waiting[*group].is_empty();
         let last = waiting.len().checked_sub(1)?;
-        let lowest = waiting.iter().position(|waiting| !waiting.is_empty())?;
         let is_late = turn > last && self.elapsed() >= self.plan.deadline;
-        let next = (lowest.max(turn)..last).find(|&group| !waiting[group].is_empty());
-        (!is_late).then(|| next.unwrap_or(last))
+        if is_late || !(0..=last).any(|group| has_pods(&group)) {
+            return None;
+        }
+        Some((turn..last).find(has_pods).unwrap_or(last))
     }
 
     /// Waits until the first group may be requested to stop. Does not wait if there are no pods.

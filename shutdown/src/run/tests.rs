@@ -737,7 +737,7 @@ async fn a_pod_that_comes_while_the_end_of_the_run_waits_is_ended_or_at_least_re
     }
 }
 
-/// Beside a kubelet, a controller may create a pod anew on the node that goes down. It ends with the next group that has
+/// Beside a kubelet, a controller may create a pod again on the node that goes down. It ends with the next group that has
 /// pods: one without any may have no time.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_comes_while_its_group_ends_gets_the_time_of_the_next_group_with_pods() {
