@@ -3,10 +3,14 @@
 //! The same value yields the log line, the metric, the Kubernetes Event and the line in the report, so they cannot
 //! contradict each other. A new kind of decision is a variant of [`Event`].
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::critical::panic_text;
 use crate::{
     ContainerExit, KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride,
 };
@@ -23,6 +27,33 @@ pub trait Recorder: Send + Sync + 'static {
 /// Discards all events.
 impl Recorder for () {
     fn record(&self, _: &Event) {}
+}
+
+/// A recorder whose panics are contained: it is code of the embedder, and called by tasks that must go on.
+#[derive(Clone)]
+pub struct ContainedRecorder(Arc<dyn Recorder>);
+
+impl ContainedRecorder {
+    /// Wraps `recorder`. Whatever keeps a recorder to call it keeps it so.
+    pub fn new(recorder: Arc<dyn Recorder>) -> Self {
+        Self(recorder)
+    }
+}
+
+impl Recorder for ContainedRecorder {
+    fn record(&self, event: &Event) {
+        contained(event, || self.0.record(event));
+    }
+}
+
+/// The result of `call`, which runs code of the embedder; `None` if that panics. `about` is logged then.
+pub(crate) fn contained<T>(about: &dyn fmt::Debug, call: impl FnOnce() -> T) -> Option<T> {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    let log = |panic: Box<dyn Any + Send>| {
+        let text = panic_text(panic.as_ref());
+        tracing::error!(?about, "bug: an observer panicked, and misses this: {text}");
+    };
+    called.map_err(log).ok()
 }
 
 /// A decision or an incident that an operator may want to know about.

@@ -11,9 +11,9 @@ use crate::status::StatusStore;
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::UpdateKind;
 use crate::{
-    Admission, Backoff, BootClock, EarlierKill, GateState, KillReason, KillRequest, Lifecycle,
-    OtherPods, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RestartCondition,
-    RunningPods, Runtime, RuntimeSyncer, StartTurn, VictimLock,
+    Admission, Backoff, BootClock, ContainedRecorder, EarlierKill, GateState, KillReason,
+    KillRequest, Lifecycle, OtherPods, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection,
+    RestartCondition, RunningPods, Runtime, RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -59,7 +59,7 @@ pub struct Intake<R: Runtime> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     statuses: StatusStore,
     admission: Admission,
-    recorder: Arc<dyn Recorder>,
+    recorder: ContainedRecorder,
     desired: HashMap<PodUid, Desired>,
     leftovers: Leftovers,
     removals: Removals,
@@ -95,8 +95,10 @@ pub struct DesiredPods {
     /// Pods that the source also wants, but cannot hand over yet, for example because a Secret is missing. Their
     /// running containers are left alone, and their remains, such as volumes, are kept.
     pub waiting: Vec<PodUid>,
-    /// Whether the source could be read completely. If not, a running pod that is not listed may
-    /// still be wanted (its manifest is broken, its directory unavailable): it is left alone.
+    /// Whether the source could be read completely. If not, a pod of an earlier agent that is not listed may still be
+    /// wanted (its manifest is broken, its directory unavailable): it is left alone. A pod that this agent was given is
+    /// terminated as soon as it is not listed, complete or not: one that cannot be read any more stays in `pods` or
+    /// `waiting`.
     pub complete: bool,
     /// Whether pods may be missing because the source has not been read yet. An ordered start waits for them, but not for
     /// the pod of a manifest that is invalid: that may stay so for ever.
@@ -144,7 +146,7 @@ impl<R: Runtime> Intake<R> {
             workers,
             statuses,
             admission,
-            recorder,
+            recorder: ContainedRecorder::new(recorder),
             desired: HashMap::new(),
             leftovers: Leftovers::new(),
             removals: Removals::none(),

@@ -45,7 +45,7 @@ pub use base::lock::Mutex;
 pub use base::plugin_name::PluginName;
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use event::pressure_condition::{ConditionText, PressureCondition};
-pub use event::{Event, Recorder};
+pub use event::{ContainedRecorder, Event, Recorder};
 pub use intake::{DesiredPods, Intake, Outlook, ReadmissionBackoff, WAITING_FOR_PREEMPTION};
 pub use kill::eviction_constraints::{DisruptionBudget, EvictionConstraints};
 pub use kill::gate_reason::{GateReason, GateReasons};

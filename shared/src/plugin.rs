@@ -14,9 +14,9 @@ use tokio::sync::watch;
 
 use crate::status::{StatusEntry, StatusStore};
 use crate::{
-    AdmitHandler, Event, GateReasons, KillError, KillReason, KillRequest, PluginName, Pod,
-    PodKiller, PodStateProvider, PodStopped, PodUid, Recorder, ShutdownWork, StatusOverride,
-    VictimLock, WallClock, WallTime,
+    AdmitHandler, ContainedRecorder, Event, GateReasons, KillError, KillReason, KillRequest,
+    PluginName, Pod, PodKiller, PodStateProvider, PodStopped, PodUid, Recorder, ShutdownWork,
+    StatusOverride, VictimLock, WallClock, WallTime,
 };
 
 pub use metrics::{Counter, Gauge, MetricValue, PluginMetric};
@@ -61,13 +61,7 @@ pub struct NodeHandle(Arc<HandleShared>);
 
 struct HandleShared {
     name: PluginName,
-    killer: Arc<dyn Killer>,
-    victims: VictimLock,
-    gate: watch::Receiver<GateReasons>,
-    statuses: StatusStore,
-    recorder: Arc<dyn Recorder>,
-    wall: WallClock,
-    notes: PluginStatusLines,
+    parts: NodeHandleParts<dyn Killer>,
     rejected_retries: watch::Sender<()>,
 }
 
@@ -124,7 +118,7 @@ trait Killer: Send + Sync {
 }
 
 /// The parts of a [`NodeHandle`].
-pub struct NodeHandleParts<K> {
+pub struct NodeHandleParts<K: ?Sized> {
     /// The pod workers.
     pub killer: Arc<K>,
     /// The lock shared by all controllers that choose pods to terminate.
@@ -166,62 +160,53 @@ impl NodeHandle {
     {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
-        let rejected_retries = watch::Sender::new(());
-        Self(Arc::new(HandleShared {
-            name,
-            killer,
-            victims,
-            gate,
-            statuses,
-            recorder,
-            wall,
-            notes,
-            rejected_retries,
-        }))
+        let recorder = Arc::new(ContainedRecorder::new(recorder));
+        let parts = NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes };
+        Self(Arc::new(HandleShared { name, parts, rejected_retries: watch::Sender::new(()) }))
     }
 
     /// The pods among which it may choose: those that were not requested to terminate, and that the runtime would stop.
     #[must_use]
     pub fn pods(&self) -> Vec<NodePod> {
         let of_node = |pod: Pod| {
-            let status = self.0.statuses.get(pod.uid());
+            let status = self.0.parts.statuses.get(pod.uid());
             let started_at = status.and_then(|status| Some(status.start_time.as_ref()?.0));
             NodePod { pod, started_at }
         };
         let reason = KillReason::Plugin(self.0.name);
-        self.0.killer.choices(reason).into_iter().map(of_node).collect()
+        self.0.parts.killer.choices(reason).into_iter().map(of_node).collect()
     }
 
     /// The status of every known pod, including terminating and refused ones, in no particular order.
     #[must_use]
     pub fn statuses(&self) -> Vec<StatusEntry> {
-        self.0.statuses.all()
+        self.0.parts.statuses.all()
     }
 
     /// The status of one pod.
     #[must_use]
     pub fn status(&self, uid: &PodUid) -> Option<Arc<PodStatus>> {
-        self.0.statuses.get(uid)
+        self.0.parts.statuses.get(uid)
     }
 
     /// A counter that changes when the status of a pod does, for example when it started or
     /// terminated. A receiver sees changes since its last check at once.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.statuses.changes()
+        self.0.parts.statuses.changes()
     }
 
     /// The reasons for which the node takes no new pods: it goes down, or is drained. While there
     /// is one, no plug-in terminates a pod.
     #[must_use]
     pub fn gate(&self) -> watch::Receiver<GateReasons> {
-        self.0.gate.clone()
+        self.0.parts.gate.clone()
     }
 
     /// The node's clock.
     #[must_use]
     pub fn now(&self) -> WallTime {
-        self.0.wall.now()
+        self.0.parts.wall.now()
     }
 
     /// Lets `choose` pick a pod and requests its termination, in one step: no other controller
@@ -233,15 +218,15 @@ impl NodeHandle {
         &self,
         choose: impl FnOnce(&[NodePod]) -> Option<(Pod, TerminationSpec)>,
     ) -> Option<KillHandle> {
-        self.0.victims.choose(|| {
+        self.0.parts.victims.choose(|| {
             // Held until the request is made: a shutdown that closes the gate waits that long.
-            let gate = self.0.gate.borrow();
+            let gate = self.0.parts.gate.borrow();
             if !gate.is_empty() {
                 return None;
             }
             let (pod, ending) = choose(&self.pods())?;
             let TerminationSpec { reason, message, grace } = ending;
-            self.0.recorder.record(&Event::PluginChose {
+            self.0.parts.recorder.record(&Event::PluginChose {
                 pod: pod.pod_ref().clone(),
                 by: self.0.name,
                 reason: Arc::clone(&reason),
@@ -253,7 +238,7 @@ impl NodeHandle {
                 status: Some(status),
                 ..KillRequest::new(KillReason::Plugin(self.0.name))
             };
-            let mut gone = self.0.killer.kill(pod, request);
+            let mut gone = self.0.parts.killer.kill(pod, request);
             // The first poll makes the request.
             Some(KillHandle(match (&mut gone).now_or_never() {
                 Some(result) => Box::pin(std::future::ready(result)),
@@ -278,7 +263,7 @@ impl NodeHandle {
 
     /// Sets the line that `winddown status` shows for this plug-in. An empty line shows nothing.
     pub fn set_status_line(&self, line: impl Into<Arc<str>>) {
-        self.0.notes.set(self.0.name, line.into());
+        self.0.parts.notes.set(self.0.name, line.into());
     }
 }
 

@@ -23,8 +23,10 @@ pub(crate) mod stats;
 /// of a stopped one, measures nothing and reclaims nothing. The crate `winddown-runtime-conformance` tries what is
 /// promised here on a runtime of your own.
 ///
-/// The workers never run two calls for one UID at the same time; calls for different pods run in parallel. Every call is
-/// idempotent. A real runtime may answer any call wrongly or late, so the implementer bounds its own calls to other
+/// Of the steps of one UID ([`sync_pod`](Self::sync_pod), [`stop_pod`](Self::stop_pod), [`clean_pod`](Self::clean_pod)) and
+/// [`forget_pod`](Self::forget_pod), one at most runs at a time; one whose future was dropped counts as over. Every other
+/// call may come at any time, beside a step of the same pod too, and calls for different pods run in parallel. Every call
+/// is idempotent. A real runtime may answer any call wrongly or late, so the implementer bounds its own calls to other
 /// systems and returns an error instead of hanging.
 // Over the limit because a runtime is one thing to those who write one: six methods are required, and the others have a
 // default that fits a simple runtime.

@@ -27,10 +27,12 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::base::lock::Mutex;
+use crate::event::contained;
 use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod,
-    PodKiller, PodRef, PodStateProvider, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
+    ContainedRecorder, Event, GateReason, Grace, KillError, KillReason, KillRequest,
+    NodeEndListener, NodeEnding, Pod, PodKiller, PodRef, PodStateProvider, PodStopped, PodUid,
+    Recorder, RunningPods, RuntimePod,
 };
 
 mod completion;
@@ -50,12 +52,13 @@ mod tests;
 mod timetable;
 mod volumes;
 
-use completion::Unended;
+use completion::{EndReceiver, Unended};
 pub use observer::{StopChange, WorkerObserver};
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
+use record::Wake;
 pub(crate) use state::has_terminal_phase;
-use state::{KillWait, Wake, WorkersState};
+use state::{KillWait, WorkersState};
 
 /// The default of the interval after which a running pod is synced again without a change.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(60);
@@ -77,14 +80,14 @@ impl<S> Clone for PodWorkers<S> {
 struct WorkersShared<S> {
     state: Mutex<WorkersState>,
     syncer: S,
-    recorder: Arc<dyn Recorder>,
+    recorder: ContainedRecorder,
     observer: Arc<dyn WorkerObserver>,
     resync: Duration,
     /// Notified when a finished pod can be forgotten or started again.
     settled: Notify,
     /// Notified when a pod has given up its place on the node.
     left: Notify,
-    /// Incremented when a pod may have terminated.
+    /// Incremented when a pod may have terminated, or is known to have.
     ends: watch::Sender<u64>,
     /// Incremented when a pod is newly known to run.
     more_known: watch::Sender<u64>,
@@ -117,7 +120,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         let inner = Arc::new(WorkersShared {
             state: Mutex::default(),
             syncer,
-            recorder,
+            recorder: ContainedRecorder::new(recorder),
             observer,
             resync,
             settled: Notify::new(),
@@ -151,11 +154,12 @@ impl<S: PodSyncer> PodWorkers<S> {
         let ends = pod.metadata.deletion_timestamp.is_some();
         let view = self.inner.view(&pod, ends);
         let uid = pod.uid().clone();
+        let now = Instant::now();
         let (wake, settled, is_more) = {
             let mut state = self.inner.state.lock();
             // Before the runtime is listed, the pods come one by one: what is known then says nothing of their order.
             let is_more = !ends && state.is_newly_known(&uid);
-            let wake = state.update(kind, pod, mirror, view, Instant::now());
+            let wake = state.update(kind, pod, mirror, view, now);
             let settled = kind == UpdateKind::Create && state.is_ready_to_restart(&uid);
             (wake, settled, is_more)
         };
@@ -229,6 +233,9 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// nothing runs until this was called with [`known`](RunningPods::known). Never blocks.
     pub fn note_running(&self, running: RunningPods) {
         let (is_more, has_left) = self.inner.state.lock().note_running(running);
+        if is_more || has_left {
+            self.inner.ends.send_modify(|n| *n += 1);
+        }
         if is_more {
             self.inner.more_known.send_modify(|n| *n += 1);
         }
@@ -279,13 +286,16 @@ impl<S: PodSyncer> PodWorkers<S> {
 impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
-        let label = pod.pod_ref().clone();
         if let Some(why) = self.inner.syncer.refuses_stop(pod.uid(), request.reason) {
-            return Err(KillError::Refused { pod: label.to_string().into(), why });
+            return Err(KillError::Refused { pod: pod.pod_ref().to_string().into(), why });
         }
         let view = self.inner.view(&pod, true);
-        let wait = self.inner.begin_kill(pod, &request, view);
-        self.inner.until_ended(&label, wait, request.deadline, begun).await
+        let (done, grace) = match self.inner.begin_kill(pod.clone(), &request, view) {
+            KillWait::Done(stopped) => return Ok(stopped),
+            KillWait::Ending { done, grace, .. } => (done, grace),
+        };
+        let deadline = request.deadline.unwrap_or_else(|| default_deadline(begun, grace));
+        self.inner.until_ended(pod.pod_ref(), done, begun, deadline).await
     }
 
     fn running(&self) -> RunningPods {
@@ -352,36 +362,34 @@ impl<S: PodSyncer> WorkersShared<S> {
         request: &KillRequest,
         view: RuntimeView,
     ) -> KillWait {
-        let (label, is_static) = (pod.pod_ref().clone(), pod.is_static());
-        let uid = label.uid.clone();
+        let (label, now) = (pod.clone(), Instant::now());
         let (wait, mut wake, settled) = {
             let mut state = self.state.lock();
             let (wait, wake) = if pod.is_runtime_only() {
-                let pod = RuntimePod::of_stand_in(&pod);
-                state.kill_runtime_pod(pod, request, Instant::now())
+                state.kill_runtime_pod(RuntimePod::of_stand_in(&pod), request, now)
             } else {
-                state.kill(pod, request, view, Instant::now())
+                state.kill(pod, request, view, now)
             };
-            (wait, wake, state.is_ready_to_restart(&label.uid))
+            (wait, wake, state.is_ready_to_restart(label.uid()))
         };
         match &wait {
             KillWait::Ending { began: true, .. } if request.is_recorded => {}
             KillWait::Ending { grace, began: true, .. } => {
                 self.recorder.record(&Event::KillRequested {
-                    pod: label,
-                    is_static,
+                    pod: label.pod_ref().clone(),
+                    is_static: label.is_static(),
                     by: request.reason,
                     grace: *grace,
                     status: request.status.clone(),
                 });
-                wake = self.state.lock().recorded(&uid);
+                wake = self.state.lock().recorded(label.uid());
             }
             KillWait::Ending { grace, tightened: true, status, .. } => {
                 let (grace, node_waits) = (*grace, request.is_waited_for());
                 let (status, evict) = (status.clone(), request.evict);
                 let change = StopChange { grace, node_waits, status, evict };
-                self.observer.stop_changed(&label, &change);
-                wake = self.state.lock().recorded(&uid);
+                contained(label.pod_ref(), || self.observer.stop_changed(label.pod_ref(), &change));
+                wake = self.state.lock().recorded(label.uid());
             }
             KillWait::Ending { .. } | KillWait::Done(_) => {}
         }
@@ -410,18 +418,13 @@ impl<S: PodSyncer> WorkersShared<S> {
     async fn until_ended(
         &self,
         pod: &PodRef,
-        wait: KillWait,
-        deadline: Option<Instant>,
+        done: EndReceiver,
         begun: Instant,
+        deadline: Instant,
     ) -> Result<Arc<PodStopped>, KillError> {
-        let (done, grace) = match wait {
-            KillWait::Done(stopped) => return Ok(stopped),
-            KillWait::Ending { done, grace, .. } => (done, grace),
-        };
         if self.root.is_cancelled() {
             return Err(KillError::WorkersGone { pod: pod.to_string().into() });
         }
-        let deadline = deadline.unwrap_or_else(|| default_deadline(begun, grace));
         tokio::select! {
             biased;
             stopped = done.wait() => stopped.map_err(|unended| {
@@ -445,13 +448,7 @@ impl<S: PodSyncer> WorkersShared<S> {
 
     fn spawn(self: &Arc<Self>, wake: Option<Wake>) {
         if let Some((uid, generation)) = wake {
-            // Boxed because it is moved many times on its way into the task and is about a kilobyte.
-            let run = Box::pin(task::run(self.clone(), uid, generation));
-            let running = self.tasks.subscribe();
-            start("pod worker", async move {
-                run.await;
-                drop(running);
-            });
+            start("pod worker", task::run(self.clone(), uid, generation));
         }
     }
 }

@@ -67,7 +67,7 @@ cases! {
         "A pod that was stopped and may be restarted starts again, without a backoff.",
         starts::again;
     calls_for_one_pod_do_not_wait_for_another, "sync_pod",
-        "The workers never run two calls for one UID at the same time; calls for different pods run in parallel.",
+        "Every other call may come at any time, beside a step of the same pod too, and calls for different pods run in parallel.",
         starts::in_parallel;
     a_crashed_container_is_restarted, "sync_pod",
         "Starts what should run and does not, and restarts what may be restarted and whose backoff is over.",

@@ -16,7 +16,7 @@
 //!   in it ([`FilePlace`]).
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile. [`SharedWatch`]: the same, for any number of readers of
 //!   files that others write.
-//! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
+//! * [`OneThread`]: blocking work, of which a hung disk delays one thread. [`HostNames`]: the same of name servers.
 //! * [`PodStreams`]: streams into pods.
 //! * [`pod_logs`]: the names of pods' logs, and their rotation.
 //!
@@ -25,8 +25,9 @@
 //! * [`Users`]: whose a process is; [`UnitPlaces`]: of which unit. [`Ready`](ready::Ready): waits for a process or a pipe.
 //! * [`mounts`]: what the kernel says is mounted; [`mount_table`]: what is mounted below a directory, and its end.
 //! * [`CgroupMemory`] and what follows it: the files of a cgroup. [`meminfo`]: those of the whole machine.
-//! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet.
-//! * [`machine`]: the machine's name, clocks and boot; [`host_addresses`].
+//! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet. [`Throttle`]: how often
+//!   they can make the agent compute.
+//! * [`machine`]: the machine's name, clocks and boot; [`host_addresses`]; [`beat`]: when to look at all that again.
 //!
 //! The node:
 //!
@@ -40,6 +41,7 @@
 
 mod addresses;
 mod allocatable;
+pub mod beat;
 mod capacity;
 mod cgroup;
 mod connection_limiter;
@@ -49,6 +51,7 @@ mod free_space;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod host_names;
 mod inotify;
 pub mod kernel;
 mod local_node;
@@ -72,6 +75,7 @@ mod shared_watch;
 mod shell_word;
 mod streams;
 mod threshold_value;
+mod throttle;
 mod tmpfs;
 mod unit_places;
 mod usage;
@@ -89,9 +93,10 @@ pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use file::{ReadError, Roots};
 pub use file_place::FilePlace;
 pub use free_space::FreeSpace;
+pub use host_names::{HostNames, addresses_of_host};
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
-pub use one_thread::OneThread;
+pub use one_thread::{OneThread, WorkLost};
 pub use pod_files::PodFiles;
 pub use proc_stat::ProcStat;
 pub use process::{Users, cgroups_of, ignored_signals, is_setuid};
@@ -101,6 +106,7 @@ pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, path_word, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use threshold_value::ThresholdValue;
+pub use throttle::Throttle;
 pub use tmpfs::is_on_tmpfs;
 pub use unit_places::{UnitPlace, UnitPlaces};
 pub use usage::{NodeUsage, Reading, UsagePaths};

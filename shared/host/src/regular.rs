@@ -21,6 +21,9 @@ use rustix::fs::{
 
 /// A file that may be as large as a configuration: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: u64 = 1024 * 1024;
+/// More bytes than any object of an API server takes as JSON: etcd takes up to 1.5 MiB, and a byte may become six
+/// (`<` is `\u003c`).
+pub const MAX_OBJECT_BYTES: u64 = 16 << 20;
 
 /// Opens a regular file for reading, wherever the links of its path lead: for files whose path only root can change.
 ///

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Desired, Intake, Wakeup, is_over};
 use crate::{
-    Event, KillReason, Lifecycle, Pod, PodUid, Retry, Runtime, RuntimeError, RuntimePod,
+    Event, KillReason, Lifecycle, Pod, PodUid, Recorder, Retry, Runtime, RuntimeError, RuntimePod,
     UpdateKind, error_chain,
 };
 

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use super::{AdmissionState, Intake, Outlook};
 use crate::status::PodPhase;
 use crate::{
-    Event, OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection, Runtime,
+    Event, OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Runtime,
     UpdateKind, VictimPlan, doubled,
 };
 

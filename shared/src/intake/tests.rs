@@ -248,6 +248,21 @@ async fn what_runs_and_is_missing_from_a_source_that_is_not_whole_is_listed_besi
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_source_that_is_not_whole_terminates_what_it_named_and_keeps_what_it_never_named() {
+    let (never, no_more) = (pod("never", "Always"), pod("dropped", "Always"));
+    let unread = pod("unread", "Always");
+    let runtime = FakeRuntime::default();
+    runtime.sync_pod(&never).await.unwrap();
+    let node = node(runtime);
+    node.want_of(&[&no_more, &unread], false).await;
+    let waiting = vec![unread.uid().clone()];
+    let rest = DesiredPods { complete: false, waiting, ..DesiredPods::default() };
+    node.desired.send_replace(Some(Arc::new(rest)));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.runtime.stops(), [no_more.uid().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_runs_in_no_source_and_was_ended_is_not_listed_again() {
     let runtime = FakeRuntime::default();
     let lost = pod("lost", "Always");

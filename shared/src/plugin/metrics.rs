@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// The node shows it once [`Plugin::metrics`](super::Plugin::metrics) has returned it, starting from zero.
 #[derive(Clone, Debug)]
-pub struct Counter(Series);
+pub struct Counter(Arc<Family>);
 
 /// A gauge; 0 until it is set. Clones share one value.
 #[derive(Clone, Debug)]
-pub struct Gauge(Series);
+pub struct Gauge(Arc<Family>);
 
 /// A [`Counter`] or [`Gauge`], for the node to show.
 #[derive(Clone, Debug)]
@@ -26,44 +26,18 @@ pub enum MetricValue {
     Level(f64),
 }
 
-/// One value of a family.
-#[derive(Clone, Debug)]
-struct Series {
-    family: Arc<Family>,
-    at: usize,
-}
-
 #[derive(Debug)]
 struct Family {
     name: &'static str,
     help: &'static str,
     is_counter: bool,
-    label: Option<(&'static str, &'static [&'static str])>,
-    /// One number per label value, then one for all others; those of a gauge are the bits of an `f64`.
-    numbers: Vec<AtomicU64>,
+    /// That of a gauge has the bits of an `f64`.
+    number: AtomicU64,
 }
 
-impl Series {
-    fn new(
-        name: &'static str,
-        help: &'static str,
-        is_counter: bool,
-        label: Option<(&'static str, &'static [&'static str])>,
-    ) -> Self {
-        let values = label.map_or(0, |(_, values)| values.len());
-        let numbers = std::iter::repeat_with(AtomicU64::default).take(values + 1).collect();
-        let family = Arc::new(Family { name, help, is_counter, label, numbers });
-        Self { family, at: values }
-    }
-
-    fn of(&self, value: &str) -> Self {
-        let values = PluginMetric(Arc::clone(&self.family)).label_values();
-        let at = values.iter().position(|known| *known == value).unwrap_or(values.len());
-        Self { family: Arc::clone(&self.family), at }
-    }
-
-    fn number(&self) -> &AtomicU64 {
-        &self.family.numbers[self.at]
+impl Family {
+    fn new(name: &'static str, help: &'static str, is_counter: bool) -> Arc<Self> {
+        Arc::new(Self { name, help, is_counter, number: AtomicU64::default() })
     }
 }
 
@@ -73,25 +47,7 @@ impl Counter {
     /// Creates a counter; its name does not include the `_total` that is added.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Self {
-        Self(Series::new(name, help, true, None))
-    }
-
-    /// Creates counters distinguished by a label with these values. Any other value is counted as
-    /// `other`, so that their number is bounded.
-    #[must_use]
-    pub fn with_label(
-        name: &'static str,
-        help: &'static str,
-        label: &'static str,
-        values: &'static [&'static str],
-    ) -> Self {
-        Self(Series::new(name, help, true, Some((label, values))))
-    }
-
-    /// The counter of one value of the label.
-    #[must_use]
-    pub fn with_label_value(&self, value: &str) -> Self {
-        Self(self.0.of(value))
+        Self(Family::new(name, help, true))
     }
 
     /// Increments the counter by one.
@@ -101,7 +57,7 @@ impl Counter {
 
     /// Increments the counter by `more`.
     pub fn add(&self, more: u64) {
-        self.0.number().fetch_add(more, Ordering::Relaxed);
+        self.0.number.fetch_add(more, Ordering::Relaxed);
     }
 }
 
@@ -111,12 +67,12 @@ impl Gauge {
     /// Creates a gauge.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Self {
-        Self(Series::new(name, help, false, None))
+        Self(Family::new(name, help, false))
     }
 
     /// Sets the value.
     pub fn set(&self, level: f64) {
-        self.0.number().store(level.to_bits(), Ordering::Relaxed);
+        self.0.number.store(level.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -124,13 +80,13 @@ impl Gauge {
 
 impl From<&Counter> for PluginMetric {
     fn from(counter: &Counter) -> Self {
-        Self(Arc::clone(&counter.0.family))
+        Self(Arc::clone(&counter.0))
     }
 }
 
 impl From<&Gauge> for PluginMetric {
     fn from(gauge: &Gauge) -> Self {
-        Self(Arc::clone(&gauge.0.family))
+        Self(Arc::clone(&gauge.0))
     }
 }
 
@@ -153,30 +109,14 @@ impl PluginMetric {
         self.0.is_counter
     }
 
-    /// Its label, if it has one.
+    /// Its value.
     #[must_use]
-    pub fn label(&self) -> Option<&'static str> {
-        self.0.label.map(|(label, _)| label)
-    }
-
-    /// The label values that were given, without `other`; empty without a label.
-    #[must_use]
-    pub fn label_values(&self) -> &'static [&'static str] {
-        self.0.label.map_or(&[], |(_, values)| values)
-    }
-
-    /// The values, one per label value in order; `other` only once it was used. Without a label,
-    /// the label value is empty.
-    pub fn samples(&self) -> impl Iterator<Item = (&'static str, MetricValue)> {
-        let Family { is_counter, label, ref numbers, .. } = *self.0;
-        let others = if label.is_some() { "other" } else { "" };
-        let names = self.label_values().iter().copied().chain([others]);
-        let numbers = numbers.iter().map(|number| number.load(Ordering::Relaxed));
-        let shown = move |(name, number): &(&str, u64)| *name != "other" || *number > 0;
-        names.zip(numbers).filter(shown).map(move |(name, number)| match is_counter {
-            true => (name, MetricValue::Count(number)),
-            false => (name, MetricValue::Level(f64::from_bits(number))),
-        })
+    pub fn value(&self) -> MetricValue {
+        let number = self.0.number.load(Ordering::Relaxed);
+        match self.0.is_counter {
+            true => MetricValue::Count(number),
+            false => MetricValue::Level(f64::from_bits(number)),
+        }
     }
 }
 

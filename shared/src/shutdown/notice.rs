@@ -32,9 +32,10 @@ pub struct Notice {
 pub struct NoticeState {
     /// The notices in force, the earliest deadline first.
     pub in_effect: Vec<Arc<Notice>>,
-    /// The sources that were read since the agent started, whatever they announce. For others it is
-    /// unknown whether they announce anything.
+    /// The sources that were read since the agent started, whatever they announce.
     pub heard: BTreeSet<Arc<str>>,
+    /// The sources that are still to be read: it is unknown whether they announce anything.
+    pub unheard: BTreeSet<Arc<str>>,
 }
 
 /// A receiver of the state of all sources of notices.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::base::lock::Mutex;
 use crate::display::pod_count;
 use crate::{PluginName, PodRef};
 
@@ -73,7 +73,7 @@ pub struct WorkContext {
 /// A remark for the report, in a few words for people, that may be set until the report is written. Clones share one
 /// remark.
 #[derive(Clone, Debug, Default)]
-pub struct LateRemark(watch::Sender<String>);
+pub struct LateRemark(Arc<Mutex<String>>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,12 +131,12 @@ impl fmt::Debug for ShutdownWork {
 impl LateRemark {
     /// Replaces the remark.
     pub fn set(&self, remark: impl Into<String>) {
-        self.0.send_replace(remark.into());
+        *self.0.lock() = remark.into();
     }
 
     /// The last remark; `None` if there is none.
     pub fn get(&self) -> Option<String> {
-        Some(self.0.borrow().clone()).filter(|said| !said.is_empty())
+        Some(self.0.lock().clone()).filter(|said| !said.is_empty())
     }
 }
 

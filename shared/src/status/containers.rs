@@ -5,6 +5,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod};
 
+/// The termination messages of a pod that are in its status may have this many bytes, each container's an equal share of
+/// it, as with a kubelet: an API server refuses a status that is too large, and no end of the pod would be known.
+const MAX_MESSAGES_BYTES: usize = 12 << 10;
+
 /// The containers of a pod of which nothing was created yet, with the kubelet's reasons.
 pub fn pending_containers(pod: &Pod) -> Vec<ContainerStatus> {
     let Some(spec) = &pod.spec else { return Vec::new() };
@@ -27,7 +31,8 @@ pub(super) fn listed(
     kinds: &[ContainerKind],
 ) -> Option<Vec<api::ContainerStatus>> {
     let all = containers.iter().filter(|one| kinds.contains(&one.kind));
-    let mut list: Vec<_> = all.map(to_api).collect();
+    let most = MAX_MESSAGES_BYTES / containers.len().max(1);
+    let mut list: Vec<_> = all.map(|one| to_api(one, most)).collect();
     // The list is kept, and collecting from a `filter` leaves spare capacity.
     list.shrink_to_fit();
     (!list.is_empty()).then_some(list)
@@ -57,7 +62,7 @@ fn is_shown(shown: &api::ContainerStatus, container: &ContainerStatus) -> bool {
         && shown.container_id.as_deref().unwrap_or_default() == container.id
 }
 
-fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
+fn to_api(container: &ContainerStatus, most: usize) -> api::ContainerStatus {
     let id = (!container.id.is_empty()).then(|| container.id.clone());
     // Until the next run exists, the ID is still that of the last one, of which nothing else is known.
     let is_of_last = matches!(container.state, ContainerState::Waiting { .. });
@@ -75,7 +80,7 @@ fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
             ..none
         },
         ContainerState::Exited(exit) => {
-            api::ContainerState { terminated: Some(terminated(id.clone(), exit)), ..none }
+            api::ContainerState { terminated: Some(terminated(id.clone(), exit, most)), ..none }
         }
     };
     api::ContainerStatus {
@@ -88,20 +93,28 @@ fn to_api(container: &ContainerStatus) -> api::ContainerStatus {
         restart_count: i32::try_from(container.restart_count).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: container.last_exit.as_ref().map(|exit| api::ContainerState {
-            terminated: Some(terminated(id.filter(|_| is_of_last), exit)),
+            terminated: Some(terminated(id.filter(|_| is_of_last), exit, most)),
             ..api::ContainerState::default()
         }),
         ..api::ContainerStatus::default()
     }
 }
 
-fn terminated(container_id: Option<String>, exit: &ContainerExit) -> api::ContainerStateTerminated {
+fn terminated(
+    container_id: Option<String>,
+    exit: &ContainerExit,
+    most: usize,
+) -> api::ContainerStateTerminated {
+    let mut end = exit.message.len().min(most);
+    while !exit.message.is_char_boundary(end) {
+        end -= 1;
+    }
     api::ContainerStateTerminated {
         container_id,
         exit_code: exit.exit_code,
         signal: exit.signal,
         reason: Some(exit.reason.to_string()),
-        message: if exit.message.is_empty() { None } else { Some(exit.message.clone()) },
+        message: (end > 0).then(|| exit.message[..end].to_owned()),
         started_at: exit.started_at.map(Time),
         finished_at: exit.finished_at.map(Time),
     }

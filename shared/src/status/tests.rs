@@ -367,6 +367,30 @@ fn the_last_run_of_a_container_has_the_id_of_the_present_one_only_while_there_is
     }
 }
 
+/// A message that is not UTF-8 has three bytes for each of its own. An API server takes no status of 1.5 MB.
+#[test]
+fn the_termination_messages_of_a_pod_share_what_a_kubelet_allows() {
+    let exit = ContainerExit { message: "\u{fffd}".repeat(4096), ..ContainerExit::new(1) };
+    let container = |n: usize| ContainerStatus {
+        last_exit: Some(exit.clone()),
+        ..ContainerStatus::new(
+            format!("c{n}"),
+            ContainerKind::Regular,
+            ContainerState::Exited(exit.clone()),
+        )
+    };
+    for (number, longest) in [(1, 12_288), (64, 192), (100, 120)] {
+        let containers: Vec<_> = (0..number).map(container).collect();
+        let shown = super::containers::listed(&containers, &[ContainerKind::Regular]).unwrap();
+        for container in shown {
+            for state in [container.state, container.last_state] {
+                let message = state.unwrap().terminated.unwrap().message.unwrap();
+                assert_eq!(message.len(), longest, "of {number}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_ephemeral_container_is_listed_apart_and_counts_for_nothing() {
     use ContainerKind::Ephemeral;

@@ -201,7 +201,7 @@ impl PodSyncer for FakeSyncer {
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
-        let step = SyncStep::Terminate { grace: stop.grace, status: stop.status.borrow().clone() };
+        let step = SyncStep::Terminate { grace: stop.grace, status: stop.status.lock().clone() };
         let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step, None);
         self.0.lock().graces.insert(pod.uid().clone(), stop.until.clone());
         if self.fails(pod.uid(), |s| &mut s.stop_fails) {

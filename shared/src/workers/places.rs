@@ -30,7 +30,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         places
     }
 
-    /// A counter that is incremented when a pod has terminated, so that waiters check again.
+    /// A counter that is incremented when a pod has terminated, or is known to have, so that waiters check again.
     /// [`is_known_terminated`](Self::is_known_terminated) tells which pods have.
     pub fn ends(&self) -> watch::Receiver<u64> {
         self.inner.ends.subscribe()

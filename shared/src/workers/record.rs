@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::completion::{CompletionReceiver, CompletionSender, EndSender};
+use crate::base::lock::Mutex;
 use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
 use crate::workers::syncer::UpdateKind;
-use crate::{GraceSender, KillReason, KillRequest, Pod, RuntimePod, StatusOverride};
+use crate::{GraceSender, KillReason, KillRequest, Pod, PodUid, RuntimePod, StatusOverride};
 
 /// The stage of a pod's life. A pod moves down this list and never back; leaving `Finished` means
 /// that the record is removed and the UID is unknown again.
@@ -28,6 +29,9 @@ pub enum Lifecycle {
     Finished,
 }
 
+/// A task to spawn: the UID and the record's generation.
+pub(super) type Wake = (PodUid, u64);
+
 #[derive(Debug)]
 pub(super) struct Record {
     /// Distinguishes this record from an earlier one of the same UID, so that a late task of the
@@ -40,7 +44,7 @@ pub(super) struct Record {
     pub(super) queue: Queue,
     pub(super) observed: Observed,
     pub(super) ending: Option<Box<Ending>>,
-    /// Cancels the sync call in flight.
+    /// Cancels the sync call in flight, if any: none follows it.
     pub(super) cancel: Option<Arc<Notify>>,
     /// When the UID was first seen.
     pub(super) first_seen: Instant,
@@ -107,7 +111,7 @@ pub(super) struct Ending {
     /// When the grace period ends, from the first stop on, or as promised by an earlier agent.
     pub(super) kill_at: Option<Instant>,
     /// Also read by the stop in flight, when it is over.
-    pub(super) status: watch::Sender<Option<StatusOverride>>,
+    pub(super) status: Arc<Mutex<Option<StatusOverride>>>,
     /// What replaces it once that is recorded.
     pub(super) next_status: Option<StatusOverride>,
     /// Whether the stop call has begun.
@@ -133,7 +137,7 @@ impl Ending {
             grace: None,
             grace_since: since,
             kill_at: None,
-            status: watch::Sender::default(),
+            status: Arc::default(),
             next_status: None,
             acknowledged: false,
             is_recorded: false,
@@ -183,7 +187,7 @@ impl Record {
 
     /// Whether the pod starts again when its node is back. A deleted pod does not.
     pub(super) fn restarts_on_node(&self) -> bool {
-        let status = self.ending.as_ref().map(|ending| ending.status.borrow());
+        let status = self.ending.as_ref().map(|ending| ending.status.lock());
         !self.deleted
             && status.is_some_and(|said| said.as_ref().is_some_and(|s| s.restarts_on_node))
     }
@@ -267,13 +271,13 @@ impl Record {
     pub(super) fn replace_status(&mut self, request: &KillRequest, began: bool) -> bool {
         let stayed = self.restarts_on_node();
         let Some(ending) = self.ending.as_mut() else { return false };
-        let earlier = ending.next_status.clone().or_else(|| ending.status.borrow().clone());
+        let earlier = ending.next_status.clone().or_else(|| ending.status.lock().clone());
         let Some(status) = request.replacement(earlier.as_ref()) else { return false };
         // An API pod that was to stay, and fails after all, does not start again here.
         self.restart_requested &= self.is_static || !stayed || request.restarts_on_node();
         let changes = earlier.as_ref() != Some(&status);
         if changes && began {
-            ending.status.send_replace(Some(status));
+            *ending.status.lock() = Some(status);
         } else if changes {
             ending.next_status = Some(status);
         }
@@ -307,6 +311,23 @@ impl Record {
             ending.acknowledged = true;
             ending.done.complete(stopped);
         }
+    }
+
+    /// Marks the record as busy and returns the task to spawn, unless a task is already running. Cancels the sync of a pod
+    /// that has to terminate.
+    pub(super) fn wake(&mut self, uid: &PodUid) -> Option<Wake> {
+        if self.is_held() {
+            return None;
+        }
+        let ends = self.lifecycle >= Lifecycle::Terminating;
+        if let Some(cancel) = self.cancel.take_if(|_| ends) {
+            cancel.notify_one();
+        }
+        if self.queue.busy || self.queue.pending.is_none() {
+            return None;
+        }
+        self.queue.busy = true;
+        Some((uid.clone(), self.generation))
     }
 
     /// Requests another step with what is known, unless an update is pending.

@@ -22,9 +22,9 @@ use crate::workers::syncer::{
     PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
 };
 use crate::{
-    Event, GateReason, Grace, KillReason, NodeEndListener, NodeEnding, Pod, PodRuntimeStatus,
-    PodStopped, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Retry, Runtime, RuntimeError,
-    RuntimePod, StatusOverride, UidHasher, UnsupportedField, WallClock,
+    ContainedRecorder, Event, GateReason, Grace, KillReason, NodeEndListener, NodeEnding, Pod,
+    PodRuntimeStatus, PodStopped, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Retry,
+    Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher, UnsupportedField, WallClock,
 };
 
 pub(crate) mod deadline;
@@ -83,6 +83,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
         let (ignored, owned) = (Mutex::default(), Some(OwnedPods::default()));
         let host_ips = Box::new(Vec::new);
+        let recorder: Arc<dyn Recorder> = Arc::new(ContainedRecorder::new(recorder));
         runtime.record_to(&recorder);
         Self {
             runtime,
@@ -324,7 +325,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
                 names.join(", ")
             )));
         }
-        let words = stop.status.borrow().clone();
+        let words = stop.status.lock().clone();
         self.publish(&pod, &left, true, words.as_ref());
         Ok(stopped)
     }

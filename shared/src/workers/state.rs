@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::completion::EndReceiver;
 use super::grace;
-use super::record::{Lifecycle, Pending, Record};
+use super::record::{Lifecycle, Pending, Record, Wake};
 use super::static_names::StaticNames;
 use super::timetable::Timetable;
 use crate::kill::PodStopped;
@@ -52,9 +52,6 @@ struct Untracked {
     known: bool,
 }
 
-/// A task to spawn: the UID and the record's generation.
-pub(super) type Wake = (PodUid, u64);
-
 /// How the caller of a kill learns of the termination.
 #[derive(Debug)]
 pub(super) enum KillWait {
@@ -86,7 +83,7 @@ pub(super) enum PodWork {
         since: Option<Instant>,
     },
     TerminateRuntime {
-        pod: RuntimePod,
+        pod: Box<RuntimePod>,
         grace: Grace,
         /// When the termination began; `None` if an earlier agent has recorded its end, and for leftovers.
         since: Option<Instant>,
@@ -137,7 +134,7 @@ impl WorkersState {
             record.pass_on();
         }
         record.set_pending(Pending { kind, pod: Some(pod), mirror, since: Some(now) });
-        self.wake(&uid)
+        record.wake(&uid)
     }
 
     /// Whether a UID that is to start again is finished, and only its record has to be forgotten.
@@ -153,7 +150,7 @@ impl WorkersState {
             return None;
         }
         record.replay();
-        self.wake(uid)
+        record.wake(uid)
     }
 
     /// Applies a request to terminate `pod`, whether it is known or not. If that begins the termination, or leaves it less
@@ -186,7 +183,7 @@ impl WorkersState {
                 return (wait, None);
             }
             record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
-            return (wait, self.wake(&uid));
+            return (wait, record.wake(&uid));
         }
         let began = !record.is_ending();
         if began {
@@ -221,7 +218,7 @@ impl WorkersState {
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began, tightened);
-        (wait, self.wake(&uid))
+        (wait, record.wake(&uid))
     }
 
     /// Takes note that a request to terminate a pod is recorded: now the pod may be asked.
@@ -230,12 +227,12 @@ impl WorkersState {
         let ending = record.ending.as_mut()?;
         ending.unrecorded = ending.unrecorded.saturating_sub(1);
         if let Some(status) = ending.next_status.take() {
-            ending.status.send_replace(Some(status));
+            *ending.status.lock() = Some(status);
         }
         if !record.is_held() {
             record.pass_on();
         }
-        self.wake(uid)
+        record.wake(uid)
     }
 
     /// Like [`kill`](Self::kill), of a pod that only the runtime knows.
@@ -257,7 +254,7 @@ impl WorkersState {
                         record.stop_leftovers(pod, now);
                     }
                     let wait = ending_wait(record, Grace::SHORTEST, false, false);
-                    return (wait, self.wake(&uid));
+                    return (wait, record.wake(&uid));
                 }
                 Lifecycle::Waiting | Lifecycle::Syncing | Lifecycle::Terminating => {
                     record.deleted |= by_source;
@@ -296,7 +293,7 @@ impl WorkersState {
         record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();
         let wait = ending_wait(record, grace, began, tightened);
-        (wait, self.wake(&uid))
+        (wait, record.wake(&uid))
     }
 }
 
@@ -336,19 +333,8 @@ impl WorkersState {
         self.records.get_mut(uid).filter(|r| r.generation == generation)
     }
 
-    /// Marks the record as busy and returns the task to spawn, unless a task is already running. Cancels the sync of a pod
-    /// that has to terminate.
     fn wake(&mut self, uid: &PodUid) -> Option<Wake> {
-        let record = self.records.get_mut(uid).filter(|record| !record.is_held())?;
-        if let Some(cancel) = record.cancel.take_if(|_| record.lifecycle >= Lifecycle::Terminating)
-        {
-            cancel.notify_one();
-        }
-        if record.queue.busy || record.queue.pending.is_none() {
-            return None;
-        }
-        record.queue.busy = true;
-        Some((uid.clone(), record.generation))
+        self.records.get_mut(uid)?.wake(uid)
     }
 
     fn finish_unstarted(
@@ -393,8 +379,8 @@ impl WorkersState {
         self.gone_since_listing = Some(HashSet::new());
     }
 
-    /// Replaces the running pods that have no record. Returns whether any of them is new, and whether one that was in
-    /// no source is gone.
+    /// Replaces the running pods that have no record. Returns whether any of them is new, and whether one has stopped or is
+    /// gone.
     pub(super) fn note_running(&mut self, running: RunningPods) -> (bool, bool) {
         let RunningPods { pods, runtime_only, known } = running;
         let gone = self.gone_since_listing.as_ref();
@@ -412,10 +398,14 @@ impl WorkersState {
         let now = &self.untracked;
         let is_new = |uid| !before.runtime_only.contains_key(uid);
         let is_gone = |uid| !now.runtime_only.contains_key(uid) && !self.records.contains_key(uid);
+        let has_stopped = |uid| self.runs(uid) == Some(false);
+        let mut left = before.runtime_only.iter();
+        let has_left = left.any(|(uid, pod)| is_gone(uid) || (pod.running && has_stopped(uid)))
+            || before.pods.keys().any(has_stopped);
         let is_more = now.known != before.known
             || now.runtime_only.keys().any(is_new)
             || now.pods.keys().any(|uid| !before.pods.contains_key(uid));
-        (is_more, before.runtime_only.keys().any(is_gone))
+        (is_more, has_left)
     }
 
     /// Whether containers of the pod run; `None` while that is unknown.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
+use crate::base::lock::Mutex;
 use crate::{
     Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, Retry, RuntimePod, StatusOverride,
 };
@@ -168,7 +167,7 @@ pub struct Stop {
     /// The end of the grace period, counted from now; it can move closer while the stop is in flight.
     pub until: Grace,
     /// The status to write into the pod, to be read when it has stopped.
-    pub status: watch::Receiver<Option<StatusOverride>>,
+    pub status: Arc<Mutex<Option<StatusOverride>>>,
 }
 
 /// A failed step, and when to retry it.

@@ -5,64 +5,68 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt;
+use futures_util::future::{Either, OptionFuture};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::WorkersShared;
 use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
+use crate::event::{Recorder, contained};
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
 use crate::{Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain};
 
-/// Carries out the steps of one pod until there is nothing to do.
-pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid, generation: u64) {
-    let mut work = inner.state.lock().next_work(&uid, generation, Instant::now());
-    while let Some(step) = work {
-        // Checked here too: a step that completes at once would never reach the check below.
-        if inner.shut_down.load(Ordering::Relaxed) {
-            return;
+/// Carries out the steps of one pod until there is nothing to do. Not an `async fn`, which would store its arguments twice.
+///
+/// Not boxed: a second block of memory that one thread takes and another releases costs more than to move this one, as both
+/// wait for the allocator's lock.
+pub(super) fn run<S: PodSyncer>(
+    inner: Arc<WorkersShared<S>>,
+    uid: PodUid,
+    generation: u64,
+) -> impl Future<Output = ()> + Send {
+    let running = inner.tasks.subscribe();
+    async move {
+        let _running = &running;
+        let now = Instant::now();
+        let mut work = inner.state.lock().next_work(&uid, generation, now);
+        loop {
+            let step = std::pin::pin!(OptionFuture::from(begin(&inner, work)));
+            let done = tokio::select! {
+                biased;
+                // Polled first, so that a step that completes at once does not register with the other branch.
+                done = step => done,
+                () = inner.root.cancelled() => return,
+            };
+            let Some(done) = done else { return };
+            let stopped =
+                matches!(done.outcome, StepOutcome::Stopped(_) | StepOutcome::RuntimePodStopped(_));
+            let ended = stopped || matches!(done.outcome, StepOutcome::Finished);
+            let now = Instant::now();
+            let followup =
+                inner.state.lock().advance(&uid, generation, done.outcome, inner.resync, now);
+            if followup.earlier {
+                inner.timer.notify_one();
+            }
+            inner.spawn(followup.wake);
+            if followup.settled {
+                inner.settled.notify_one();
+            }
+            if stopped {
+                inner.left.notify_one();
+            }
+            if ended {
+                inner.ends.send_modify(|n| *n += 1);
+            }
+            if let Some((operation, took)) = followup.answered {
+                contained(&uid, || inner.observer.step_ended(operation, took));
+            }
+            if let Some((pod, error)) = done.failure.map(|failure| *failure) {
+                let again_in = followup.again_in;
+                inner.recorder.record(&Event::SyncFailed { pod, error, again_in });
+            }
+            work = followup.work;
         }
-        if let PodWork::Sync { update, waited: Some(waited), .. } = &step {
-            inner.observer.pod_started(&update.pod, *waited);
-        }
-        let done = tokio::select! {
-            biased;
-            // Polled first, so that a step that completes at once does not register with the other branch.
-            done = carry_out(&inner.syncer, step) => done,
-            () = inner.root.cancelled() => return,
-        };
-        let stopped =
-            matches!(done.outcome, StepOutcome::Stopped(_) | StepOutcome::RuntimePodStopped(_));
-        let ended = stopped || matches!(done.outcome, StepOutcome::Finished);
-        // Waiters for the termination are notified by `advance` below, and must find it recorded.
-        if let Some(StepReport::Event(event)) = &done.told {
-            inner.recorder.record(event);
-        }
-        let followup = {
-            let mut state = inner.state.lock();
-            state.advance(&uid, generation, done.outcome, inner.resync, Instant::now())
-        };
-        if followup.earlier {
-            inner.timer.notify_one();
-        }
-        inner.spawn(followup.wake);
-        if followup.settled {
-            inner.settled.notify_one();
-        }
-        if stopped {
-            inner.left.notify_one();
-        }
-        if ended {
-            inner.ends.send_modify(|n| *n += 1);
-        }
-        if let Some((operation, took)) = followup.answered {
-            inner.observer.step_ended(operation, took);
-        }
-        if let Some(StepReport::Failure { pod, error }) = done.told {
-            let again_in = followup.again_in;
-            inner.recorder.record(&Event::SyncFailed { pod, error, again_in });
-        }
-        work = followup.work;
     }
 }
 
@@ -91,105 +95,125 @@ pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<WorkersShared<S>>) {
     }
 }
 
-/// The result of a step that was carried out.
+/// The result of a step that was carried out, and which pod's failed, and why.
 struct Done {
     outcome: StepOutcome,
-    told: Option<StepReport>,
+    failure: Option<Box<(PodRef, String)>>,
 }
 
-/// What a step reports to others.
-enum StepReport {
-    Event(Event),
-    /// Completed with the retry delay once that is known.
-    Failure {
-        pod: PodRef,
-        error: String,
-    },
-}
-
-async fn carry_out<S: PodSyncer>(syncer: &S, work: PodWork) -> Done {
-    match work {
-        PodWork::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
-        PodWork::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
-        PodWork::TerminateRuntime { pod, grace, since } => {
-            terminate_runtime(syncer, (pod, grace, since)).await
+/// Begins a step, if there is one and the workers are not shut down: one that completes at once would not notice that later.
+///
+/// Not an `async fn`, nor is what it calls where that is possible: each would store the step once more, and the memory of
+/// its task is most of what a step costs beside its work.
+fn begin<S: PodSyncer>(
+    inner: &WorkersShared<S>,
+    work: Option<PodWork>,
+) -> Option<impl Future<Output = Done> + Send> {
+    Some(match work.filter(|_| !inner.shut_down.load(Ordering::Relaxed))? {
+        PodWork::Sync { update, cancel, waited } => {
+            if let Some(waited) = waited {
+                let pod = &update.pod;
+                contained(pod.pod_ref(), || inner.observer.pod_started(pod, waited));
+            }
+            Either::Left(Either::Left(sync(&inner.syncer, update, cancel)))
         }
-        PodWork::Finish { pod } => finish(syncer, pod).await,
-    }
+        PodWork::Terminate { pod, stop, since } => {
+            Either::Left(Either::Right(terminate(inner, pod, stop, since)))
+        }
+        PodWork::TerminateRuntime { pod, grace, since } => {
+            Either::Right(Either::Left(terminate_runtime(inner, *pod, grace, since)))
+        }
+        PodWork::Finish { pod } => Either::Right(Either::Right(finish(&inner.syncer, pod))),
+    })
 }
 
-async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> Done {
+async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: Arc<Notify>) -> Done {
     let pod = update.pod.clone();
     let result = tokio::select! {
         biased;
         result = caught(syncer.sync_pod(update)) => result,
         // The pod has to terminate: the next step stops whatever this one has started.
-        () = cancel.notified() => return Done::quiet(StepOutcome::Interrupted),
+        () = cancel.notified() => return StepOutcome::Interrupted.into(),
     };
     match result {
-        Ok(Synced { terminal: true, ended, .. }) => Done::quiet(StepOutcome::Completed(ended)),
-        Ok(Synced { again_in, .. }) => Done::quiet(StepOutcome::Synced { again_in }),
+        Ok(Synced { terminal: true, ended, .. }) => StepOutcome::Completed(ended).into(),
+        Ok(Synced { again_in, .. }) => StepOutcome::Synced { again_in }.into(),
         Err(error) => Done::failed(pod.pod_ref().clone(), &error, error.retry),
     }
 }
 
-async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Option<Instant>) -> Done {
-    let (label, reason) = (pod.pod_ref().clone(), stop.until.reason());
-    match caught(syncer.sync_terminating_pod(pod, stop)).await {
-        Ok(stopped) => {
-            let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
-            Done { outcome: StepOutcome::Stopped(Arc::new(stopped)), told }
-        }
-        // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
-        Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&label.uid, reason)) {
-            Some(why) => {
-                tracing::info!(pod = %label, "termination abandoned: {why}");
-                Done::quiet(StepOutcome::Refused(why))
+fn terminate<S: PodSyncer>(
+    inner: &WorkersShared<S>,
+    pod: Pod,
+    stop: Stop,
+    since: Option<Instant>,
+) -> impl Future<Output = Done> + Send {
+    let (label, reason) = (pod.clone(), stop.until.reason());
+    caught(inner.syncer.sync_terminating_pod(pod, stop)).map(move |result| {
+        let ask = |reason| inner.syncer.refuses_stop(label.uid(), reason);
+        let refuses = |reason| contained(label.pod_ref(), || ask(reason)).flatten();
+        match result {
+            Ok(stopped) => {
+                inner.record_stop(label.pod_ref(), &stopped, since);
+                StepOutcome::Stopped(Arc::new(stopped)).into()
             }
-            None => Done::failed(label, &error, Retry::STOP),
-        },
-    }
+            // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
+            Err(error) => match reason.and_then(refuses) {
+                Some(why) => {
+                    tracing::info!(pod = %label.pod_ref(), "termination abandoned: {why}");
+                    StepOutcome::Refused(why).into()
+                }
+                None => Done::failed(label.pod_ref().clone(), &error, Retry::STOP),
+            },
+        }
+    })
 }
 
-async fn terminate_runtime<S: PodSyncer>(
-    syncer: &S,
-    (pod, grace, since): (RuntimePod, Grace, Option<Instant>),
-) -> Done {
+fn terminate_runtime<S: PodSyncer>(
+    inner: &WorkersShared<S>,
+    pod: RuntimePod,
+    grace: Grace,
+    since: Option<Instant>,
+) -> impl Future<Output = Done> + Send {
     let label = pod.pod_ref();
-    match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
+    caught(inner.syncer.sync_terminating_runtime_pod(pod, grace)).map(move |result| match result {
         Ok(stopped) => {
-            let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
-            Done { outcome: StepOutcome::RuntimePodStopped(Arc::new(stopped)), told }
+            inner.record_stop(&label, &stopped, since);
+            StepOutcome::RuntimePodStopped(Arc::new(stopped)).into()
         }
         Err(error) => Done::failed(label, &error, Retry::STOP),
+    })
+}
+
+fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> impl Future<Output = Done> + Send {
+    let label = pod.clone();
+    caught(syncer.sync_terminated_pod(pod)).map(move |result| match result {
+        Ok(()) => StepOutcome::Finished.into(),
+        Err(error) => Done::failed(label.pod_ref().clone(), &error, error.retry),
+    })
+}
+
+impl<S> WorkersShared<S> {
+    /// Records that a pod which was asked to terminate `since` has. Those that wait for that are notified later, and must
+    /// find it recorded.
+    fn record_stop(&self, pod: &PodRef, stopped: &PodStopped, since: Option<Instant>) {
+        let Some(since) = since else { return };
+        let forced = stopped.containers.iter().filter(|c| c.forced).map(|c| c.name.clone());
+        let (forced, took, remark) = (forced.collect(), since.elapsed(), stopped.remark.clone());
+        self.recorder.record(&Event::PodStopped { pod: pod.clone(), took, forced, remark });
     }
 }
 
-async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
-    let label = pod.pod_ref().clone();
-    match caught(syncer.sync_terminated_pod(pod)).await {
-        Ok(()) => Done::quiet(StepOutcome::Finished),
-        Err(error) => Done::failed(label, &error, error.retry),
-    }
-}
-
-impl StepReport {
-    fn of_stop(pod: PodRef, stopped: &PodStopped, since: Instant) -> Self {
-        let forced = stopped.containers.iter().filter(|c| c.forced);
-        let forced = forced.map(|c| c.name.clone()).collect();
-        let (took, remark) = (since.elapsed(), stopped.remark.clone());
-        Self::Event(Event::PodStopped { pod, took, forced, remark })
+impl From<StepOutcome> for Done {
+    fn from(outcome: StepOutcome) -> Self {
+        Self { outcome, failure: None }
     }
 }
 
 impl Done {
-    fn quiet(outcome: StepOutcome) -> Self {
-        Self { outcome, told: None }
-    }
-
     fn failed(pod: PodRef, error: &SyncError, retry: Retry) -> Self {
-        let told = StepReport::Failure { pod, error: error_chain(error) };
-        Self { outcome: StepOutcome::Failed(retry), told: Some(told) }
+        let failure = Some(Box::new((pod, error_chain(error))));
+        Self { outcome: StepOutcome::Failed(retry), failure }
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::time::Instant;
 
-use super::{Wake, WorkersState};
+use super::WorkersState;
 use crate::workers::grace;
-use crate::workers::record::{Lifecycle, Record};
+use crate::workers::record::{Lifecycle, Record, Wake};
 use crate::{KillReason, PodUid};
 
 impl WorkersState {

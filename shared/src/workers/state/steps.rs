@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{PodWork, Wake, WorkersState};
+use super::{PodWork, WorkersState};
 use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
-use crate::workers::record::{Ending, Lifecycle, Record};
+use crate::workers::record::{Ending, Lifecycle, Record, Wake};
 use crate::workers::syncer::{Stop, SyncUpdate, UpdateKind};
 use crate::{Grace, Pod, PodUid, Retry, StatusOverride};
 
@@ -182,7 +181,6 @@ impl WorkersState {
         let Some(record) = self.records.get_mut(uid).filter(|r| r.generation == generation) else {
             return false;
         };
-        record.cancel = None;
         // A sync that failed while a termination was requested says nothing about the stop that follows.
         if record.ending.as_ref().is_none_or(|e| e.acknowledged) {
             record.queue.failures = failures;
@@ -202,11 +200,10 @@ impl WorkersState {
         now: Instant,
     ) {
         let Some(record) = self.current(uid, generation) else { return };
-        record.cancel = None;
         if !record.is_ending() {
             record.begin_ending(now, None);
-            if let Some(ending) = record.ending.as_mut() {
-                ending.status.send_replace(status);
+            if let Some(ending) = &record.ending {
+                *ending.status.lock() = status;
             }
         }
         record.replay();
@@ -289,13 +286,12 @@ fn sync_work(
     waited: Option<Duration>,
 ) -> Option<PodWork> {
     let pod = record.observed.pod.clone()?;
-    let cancel = Arc::new(Notify::new());
-    record.cancel = Some(cancel.clone());
+    let cancel = record.cancel.get_or_insert_default().clone();
     Some(PodWork::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
 }
 
 fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<PodWork> {
-    let pod = record.observed.runtime_pod.as_deref()?.clone();
+    let pod = record.observed.runtime_pod.clone()?;
     let grace = begin_grace(record.ending.as_mut()?, Grace::SHORTEST, now);
     Some(PodWork::TerminateRuntime { pod, grace, since: None })
 }
@@ -314,12 +310,12 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     if let Some(pod) = record.observed.pod.clone() {
         if !restarts {
             let stays = |status: &mut StatusOverride| status.restarts_on_node;
-            ending.status.send_if_modified(|status| status.take_if(stays).is_some());
+            ending.status.lock().take_if(stays);
         }
-        let stop = Stop { grace: ending.grace, until, status: ending.status.subscribe() };
+        let stop = Stop { grace: ending.grace, until, status: ending.status.clone() };
         return Some(PodWork::Terminate { pod, stop, since });
     }
-    let pod = record.observed.runtime_pod.as_deref()?.clone();
+    let pod = record.observed.runtime_pod.clone()?;
     Some(PodWork::TerminateRuntime { pod, grace: until, since })
 }
 
