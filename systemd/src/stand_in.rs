@@ -92,6 +92,8 @@ struct StandInState {
     /// Whether changes are reported by `PropertiesChanged`, and a cancellation by nothing else.
     quiet_cancel: bool,
     preparing: bool,
+    /// How the machine goes down.
+    kind: ShutdownKind,
     /// The shutdown that is scheduled, and when it begins.
     scheduled: Option<(ShutdownKind, SystemTime)>,
     /// Whether systemd's `SystemState` is `stopping`.
@@ -116,6 +118,7 @@ impl StandIn {
             metadata: false,
             quiet_cancel: false,
             preparing: false,
+            kind: ShutdownKind::Unknown,
             scheduled: None,
             stopping: false,
             locks: Vec::new(),
@@ -133,7 +136,7 @@ impl StandIn {
         self
     }
 
-    /// Sends `PrepareForShutdownWithMetadata` as well, as logind does since systemd 255.
+    /// Sends `PrepareForShutdownWithMetadata` as well, and has the property, as logind does since systemd 255.
     pub fn with_metadata(self) -> Self {
         self.0.inner.lock().metadata = true;
         self
@@ -198,7 +201,7 @@ impl StandIn {
             let mut inner = self.0.inner.lock();
             let waited_for: Vec<u64> =
                 inner.locks.iter().filter(|lock| lock.delays_shutdown()).map(|l| l.id).collect();
-            inner.preparing = true;
+            (inner.preparing, inner.kind) = (true, kind);
             (waited_for, inner.delay)
         };
         self.announce(true, kind).await;

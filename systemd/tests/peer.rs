@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownBlock, ShutdownKind};
@@ -97,6 +97,20 @@ async fn every_kind_of_shutdown_is_told_by_its_name() {
         let after = until(&mut state, "cancelled", |s| !s.preparing).await;
         assert_eq!(after.kind, ShutdownKind::Unknown, "nothing is left of {kind:?}");
     }
+}
+
+/// `ScheduledShutdown` of systemd 257 says `reboot` of a soft reboot.
+#[tokio::test]
+async fn a_soft_reboot_that_no_signal_told_is_not_taken_for_a_reboot() {
+    let root = tempfile::tempdir().expect("a directory");
+    let logind = StandIn::new(Duration::from_secs(30)).with_metadata();
+    logind.schedule(Some((ShutdownKind::Reboot, SystemTime::UNIX_EPOCH)));
+    // Before there is an agent.
+    logind.shutdown(ShutdownKind::SoftReboot).await;
+    let inhibitor = start(&logind, Duration::from_secs(30), root.path());
+    let known = |s: &InhibitorState| s.preparing && s.kind != ShutdownKind::Unknown;
+    let told = until(&mut inhibitor.state(), "told the kind", known).await;
+    assert_eq!(told.kind, ShutdownKind::SoftReboot);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use zbus::proxy::CacheProperties;
 use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy};
-use self::signal_verification::kind_named;
+use self::signal_verification::{kind_in, kind_named};
 use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, Session};
 use crate::bus::Bus;
 use crate::manager::ManagerProxy;
@@ -73,12 +73,13 @@ impl BusLogin {
         } else {
             (None, std::process::id())
         };
+        let is_there = owner.is_some() || !connection.is_bus();
         // An error means that the connection broke; the first call will fail.
         let _ = owner_tx.send(owner);
         let calls = BusCalls::new(&connection, pid, self.method_timeout, reader)
             .await
             .map_err(|error| self.translate("connect", &error))?;
-        Ok(Session { calls, heard })
+        Ok(Session { calls, heard, is_there })
     }
 
     /// Subscribes to the signals and to changes of the name's owner, then queries the current owner.
@@ -184,6 +185,12 @@ impl LoginCalls for BusCalls {
 
     async fn request(&self) -> (Option<String>, ShutdownKind) {
         let message = self.login.wall_message().await.ok().filter(|text| !text.is_empty());
+        // What is scheduled says `reboot` of a soft reboot.
+        let metadata = self.login.preparing_for_shutdown_with_metadata().await.unwrap_or_default();
+        let kind = kind_in(&metadata);
+        if kind != ShutdownKind::Unknown {
+            return (message, kind);
+        }
         let (kind, micros) = self.login.scheduled_shutdown().await.unwrap_or_default();
         (message, kind_at_once(&kind, micros))
     }
@@ -270,6 +277,12 @@ pub(super) fn translate(
             fdo::Error::ZBus(inner) => translate(call, inner, after),
             _ => LogindCallError::Refused { call, detail },
         },
+        // dbus-daemon passes on why systemd did not start it.
+        zbus::Error::MethodError(name, ..)
+            if name.as_str() == "org.freedesktop.systemd1.UnitMasked" =>
+        {
+            LogindCallError::Absent { call, detail }
+        }
         zbus::Error::MethodError(name, ..)
             if name.as_str() == "org.freedesktop.login1.OperationInProgress" =>
         {

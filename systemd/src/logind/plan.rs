@@ -256,8 +256,10 @@ impl LogindFacts {
         self.unread = false;
         let hint = self.hint.take();
         let agreeing = hint.filter(|hint| hint.begins == value);
-        // systemd 257 reports the property change before it sends the signals, 262 after them.
-        let told = self.changed.take().into_iter().chain(agreeing.map(|hint| hint.at)).min();
+        // logind's timer starts after its signal. systemd 257 reports a change before it, and then asks process 1, which may
+        // be busy.
+        let changed = self.changed.take();
+        let told = agreeing.map(|hint| hint.at).or(changed);
         match (self.preparing, value) {
             (false, true) => {
                 self.preparing = true;

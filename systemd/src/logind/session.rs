@@ -29,6 +29,8 @@ pub(crate) struct Session<C> {
     pub(crate) calls: C,
     /// The events, in the order of arrival; closed with the connection.
     pub(crate) heard: mpsc::Receiver<LogindEvent>,
+    /// Whether the login manager was on the bus when the connection was opened; an event says so once it comes.
+    pub(crate) is_there: bool,
 }
 
 /// The calls to a login manager. The implementer bounds each in time. All are cancel-safe: a lock granted to a
@@ -51,8 +53,8 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Checks whether `ListInhibitors` shows our lock.
     fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, LogindCallError>> + Send;
 
-    /// Reads the message to users about the current shutdown, and the kind of an immediate shutdown. Values that cannot
-    /// be read are left out.
+    /// Reads the message to users about the current shutdown, and its kind, which before systemd 255 is known of an
+    /// immediate one. Values that cannot be read are left out.
     fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
 
     /// Reads the shutdown that is scheduled, and the kind of an immediate one; none of what cannot be read.

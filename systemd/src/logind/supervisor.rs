@@ -25,9 +25,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// After this many consecutive failures (1.5 s) a missing login manager counts as absent, not as late.
 const ABSENT_AFTER: u32 = 5;
+/// The longest time after which a login manager that could not be started is called again.
+const LONGEST_PAUSE_IN_VAIN: Duration = Duration::from_secs(3600);
 
 /// Runs until aborted, or until all handles are dropped.
 pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervisor) {
+    let mut in_vain = false;
     loop {
         supervisor.facts.forget_session();
         supervisor.lock.fresh = None;
@@ -37,6 +40,8 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
             Some(Err(error)) => error,
             Some(Ok(session)) => {
                 supervisor.connected = true;
+                // A call would have the bus start it.
+                supervisor.facts.gone = in_vain && !session.is_there;
                 let ended = supervisor.serve(session).await;
                 supervisor.connected = false;
                 match ended {
@@ -47,6 +52,8 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
         };
         let pause = doubled(FIRST_PAUSE, LONGEST_PAUSE, supervisor.failures);
         supervisor.failed(&failure);
+        let is_of_bus = matches!(failure, LogindCallError::Absent { call: "connect", .. });
+        in_vain = supervisor.absent && !is_of_bus;
         if supervisor.meanwhile(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
@@ -145,8 +152,8 @@ impl Supervisor {
     /// Holds the lock during one connection. Returns why the connection is unusable; `None` if all
     /// handles are dropped.
     async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<LogindCallError> {
-        let Session { calls, mut heard } = session;
-        let mut recheck_at = Instant::now() + self.config.recheck;
+        let Session { calls, mut heard, .. } = session;
+        let mut recheck_at = Instant::now() + self.recheck_after();
         let mut looked_at = Instant::now();
         loop {
             if !self.delay.awaited_by.is_empty() && !self.facts.read_delay_again() {
@@ -188,9 +195,23 @@ impl Supervisor {
                 Woken::Look => self.facts.unread = true,
                 Woken::Recheck => {
                     recheck_at = Instant::now() + self.config.recheck;
+                    // Nothing else may start it.
+                    self.facts.gone &= !self.absent;
                     self.facts.recheck();
                 }
             }
+        }
+    }
+
+    /// When to check everything without a signal. Each call of a login manager that could not be started has the bus try
+    /// it again and log that, so these are ever rarer.
+    fn recheck_after(&self) -> Duration {
+        match self.absent && self.facts.gone {
+            true => {
+                let calls = self.failures.saturating_sub(ABSENT_AFTER);
+                doubled(self.config.recheck, LONGEST_PAUSE_IN_VAIN, calls)
+            }
+            false => self.config.recheck,
         }
     }
 
@@ -229,6 +250,8 @@ impl Supervisor {
     }
 
     fn observe(&mut self, event: LogindEvent) {
+        // It is not absent: it was there, or is.
+        self.absent &= !matches!(event, LogindEvent::Gone | LogindEvent::Back);
         match event {
             LogindEvent::Gone => tracing::warn!("logind left the bus"),
             LogindEvent::Back => {
@@ -383,8 +406,11 @@ impl Supervisor {
         }
     }
 
-    /// Resets the failures when no step is left.
+    /// Resets the failures when no step is left, unless that is so because the login manager is absent.
     fn settled(&mut self) {
+        if self.absent && self.facts.gone {
+            return;
+        }
         self.failures = 0;
         self.refusals = 0;
         self.absent = false;

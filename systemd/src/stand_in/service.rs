@@ -2,13 +2,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "the stand-in waits for its own users")]
 
+use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::time::SystemTime;
 
 use zbus::connection::Builder;
 use zbus::message::Header;
 use zbus::proxy::CacheProperties;
-use zbus::{Connection, Guid, fdo, interface};
+use zbus::{Connection, Guid, Variant, fdo, interface};
 
 use super::locks::LockRecord;
 use super::{Behaviour, PATH, StandIn, kind_name};
@@ -172,6 +173,19 @@ impl Login {
     async fn preparing_for_shutdown(&self) -> fdo::Result<bool> {
         self.0.called("PreparingForShutdown", "").await?;
         Ok(self.0.0.inner.lock().preparing)
+    }
+
+    #[zbus(property)]
+    async fn preparing_for_shutdown_with_metadata(
+        &self,
+    ) -> fdo::Result<HashMap<&'static str, Variant<'static>>> {
+        self.0.called("PreparingForShutdownWithMetadata", "").await?;
+        let inner = self.0.0.inner.lock();
+        if !inner.metadata {
+            return Err(fdo::Error::UnknownProperty("it came with systemd 255".to_owned()));
+        }
+        let kind = inner.preparing.then(|| ("type", Variant::from(kind_name(inner.kind))));
+        Ok([("preparing", Variant::from(inner.preparing))].into_iter().chain(kind).collect())
     }
 
     #[zbus(property)]

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 use zbus::message::{Header, Type};
 use zbus::names::{OwnedUniqueName, UniqueName};
-use zbus::{Connection, MatchRule, Message, MessageStream, Variant, fdo};
+use zbus::{Connection, MatchRule, Message, MessageStream, OwnedVariant, Variant, fdo};
 
 use super::super::session::LogindEvent;
 use super::LOGIN1;
@@ -119,8 +119,8 @@ impl SignalVerifier {
         let read = if plain {
             body.deserialize::<bool>().map(|begins| (begins, ShutdownKind::Unknown))
         } else {
-            body.deserialize::<(bool, HashMap<String, Variant<'_>>)>()
-                .map(|(begins, metadata)| (begins, kind(&metadata)))
+            body.deserialize::<(bool, HashMap<String, OwnedVariant>)>()
+                .map(|(begins, metadata)| (begins, kind_in(&metadata)))
         };
         match read {
             Ok((begins, kind)) => {
@@ -186,8 +186,8 @@ impl SignalVerifier {
     }
 }
 
-/// Reads the kind of shutdown from the signal's metadata.
-fn kind(metadata: &HashMap<String, Variant<'_>>) -> ShutdownKind {
+/// Reads the kind of shutdown from the metadata of the signal, or of the property.
+pub(super) fn kind_in(metadata: &HashMap<String, OwnedVariant>) -> ShutdownKind {
     let named = metadata.get("type").and_then(|value| value.downcast_ref::<&str>().ok());
     named.map_or(ShutdownKind::Unknown, kind_named)
 }

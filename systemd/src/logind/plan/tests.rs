@@ -220,14 +220,14 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
 
 /// All reports may also arrive before the state can be read even once.
 #[test]
-fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_time() {
+fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_signals_time() {
     let zero = Instant::now();
     let at = |millis| zero + Duration::from_millis(millis);
     let prepare = |kind, millis| LogindEvent::Prepare { begins: true, kind, at: at(millis) };
     let (named, plain) = (ShutdownKind::Reboot, ShutdownKind::Unknown);
     let changed = |millis| LogindEvent::Changed { at: at(millis) };
     let orders = [
-        [changed(1), prepare(named, 2), prepare(plain, 3)],
+        [changed(0), prepare(named, 1), prepare(plain, 3)],
         [prepare(named, 1), prepare(plain, 2), changed(3)],
         [prepare(named, 1), changed(2), prepare(plain, 3)],
     ];

@@ -13,6 +13,8 @@ use super::{Rig, secs, settled};
 use crate::LockStore;
 use crate::logind::session::{Listed, LogindEvent};
 
+const READ: &str = "get PreparingForShutdown";
+
 /// Records the calls to the store.
 #[derive(Default)]
 struct NotedStore(Mutex<Vec<&'static str>>);
@@ -117,6 +119,45 @@ async fn without_a_login_manager_the_state_says_absent_after_a_while_and_it_is_s
     rig.until("absent", |s| matches!(s.lock, LockState::Absent { .. })).await;
     login.behave("connect");
     rig.until_held().await;
+}
+
+/// Each call has the bus start it, in vain, and write two lines.
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_that_is_masked_is_called_ever_less_often() {
+    let (login, mut rig) = absent().await;
+    tokio::time::sleep(secs(3600)).await;
+    assert!((3..=6).contains(&login.count(READ)), "{:?}", login.trace());
+    assert!(matches!(rig.now().lock, LockState::Absent { .. }));
+    assert!(rig.why().contains("no login manager"), "{}", rig.why());
+    login.behave(READ);
+    login.tell(LogindEvent::Back).await;
+    rig.until_held().await;
+    login.tell(LogindEvent::Gone).await;
+    login.clear_trace();
+    tokio::time::sleep(secs(3600)).await;
+    assert_eq!(login.count(READ), 0, "it may have been stopped on purpose");
+}
+
+/// dbus-broker refuses a call for good and for now with the same word, and without a call nothing may start it.
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_that_could_not_be_started_is_called_again() {
+    let (login, mut rig) = absent().await;
+    login.behave(READ);
+    let begun = Instant::now();
+    rig.until_held().await;
+    assert!(begun.elapsed() <= secs(61), "{:?}", begun.elapsed());
+}
+
+/// A login manager that is not on the bus and does not start, and a supervisor that knows.
+async fn absent() -> (Scripted, Rig) {
+    let login = Scripted::giving(secs(30));
+    login.act(READ, Act::Absent);
+    login.set_there(false);
+    let mut rig = Rig::start(&login, secs(30));
+    rig.until("absent", |s| matches!(s.lock, LockState::Absent { .. })).await;
+    rig.quiet().await;
+    login.clear_trace();
+    (login, rig)
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,6 +38,8 @@ pub(super) enum Act {
 pub(super) struct Scripted(Arc<Mutex<World>>);
 
 struct World {
+    /// Whether its name has an owner.
+    is_there: bool,
     preparing: bool,
     message: Option<String>,
     kind: ShutdownKind,
@@ -62,6 +64,7 @@ impl Scripted {
     /// Creates a login manager that gives `delay`, grants every lock and lists it.
     pub(super) fn giving(delay: Duration) -> Self {
         Self(Arc::new(Mutex::new(World {
+            is_there: true,
             preparing: false,
             message: None,
             kind: ShutdownKind::Unknown,
@@ -95,6 +98,10 @@ impl Scripted {
 
     pub(super) fn behave(&self, call: &'static str) {
         self.world().acts.remove(call);
+    }
+
+    pub(super) fn set_there(&self, is_there: bool) {
+        self.world().is_there = is_there;
     }
 
     pub(super) fn set_preparing(&self, preparing: bool) {
@@ -231,8 +238,9 @@ impl LoginManager for Scripted {
     async fn connect(&self) -> Result<Session<ScriptedCalls>, LogindCallError> {
         self.called("connect").await?;
         let (tx, heard) = mpsc::channel(64);
-        self.world().sessions.push(tx);
-        Ok(Session { calls: ScriptedCalls(self.clone()), heard })
+        let mut world = self.world();
+        world.sessions.push(tx);
+        Ok(Session { calls: ScriptedCalls(self.clone()), heard, is_there: world.is_there })
     }
 }
 

@@ -310,16 +310,27 @@ async fn the_state_is_read_twice_a_second_in_a_shutdown_and_not_while_logind_is_
     assert_eq!(login.count(READ), 4, "that would start it");
 }
 
+/// logind's timer starts after its signal, and a call to process 1 may lie between the change and both.
 #[tokio::test(start_paused = true)]
-async fn the_budget_counts_from_a_change_that_comes_before_its_signal() {
+async fn the_budget_counts_from_the_signal_also_if_a_change_comes_before_it() {
+    let (login, mut rig) = settled().await;
+    login.act(READ, Act::After(secs(2)));
+    login.change(true).await;
+    tokio::time::sleep(secs(1)).await;
+    let arrived = Instant::now();
+    login.say(true, ShutdownKind::Reboot).await;
+    let state = rig.until("preparing", |s| s.preparing).await;
+    assert_eq!((state.since, state.kind), (Some(arrived), ShutdownKind::Reboot));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_counts_from_a_change_whose_signal_was_missed() {
     let (login, mut rig) = settled().await;
     login.act(READ, Act::After(secs(2)));
     let arrived = Instant::now();
     login.change(true).await;
-    tokio::time::sleep(secs(1)).await;
-    login.say(true, ShutdownKind::Reboot).await;
     let state = rig.until("preparing", |s| s.preparing).await;
-    assert_eq!((state.since, state.kind), (Some(arrived), ShutdownKind::Reboot));
+    assert_eq!(state.since, Some(arrived));
 }
 
 #[tokio::test(start_paused = true)]
