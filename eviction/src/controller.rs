@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use winddown_host::beat;
 use winddown_shared::{
     AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, Pod, PodKiller,
     PodStateProvider, PressureStats, Recorder, RuntimeError, VictimLock, WallClock, error_chain,
@@ -352,7 +353,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             self.sampling.waited,
         );
         self.sampling.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
-        self.sampling.next = started + self.sampling.waited;
+        self.sampling.next = beat::due_costly(started, self.sampling.waited);
         self.show();
     }
 

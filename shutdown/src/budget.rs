@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::{InhibitorState, LockState};
+
 use crate::{BudgetReport, Policy};
 
 #[cfg(test)]
@@ -39,6 +41,11 @@ impl Budget {
         Self { requested, pods: requested.min(given), reserve, delay }
     }
 
+    /// Divides the time of a shutdown that a login manager in this state would announce.
+    pub fn of_login(policy: &Policy, login: &InhibitorState) -> Self {
+        Self::new(policy, login_waits(login))
+    }
+
     /// Divides the time until the deadline of a notice, `total` after the run's start. All of it except
     /// the reserve goes to the pods, even if that is more than the policy asks for: a node that is lost
     /// anyway has no use for it.
@@ -72,6 +79,27 @@ impl Budget {
     /// When the report must be on disk. After that, the node is released without it.
     pub fn report_until(&self) -> Duration {
         self.pods + self.reserve / 8 * 7
+    }
+}
+
+/// How long the login manager waits for this agent; `None` if it does not, or if that is not known. The service manager,
+/// which stops the agent's unit at once then, waits as long as the policy wants.
+pub(crate) fn login_waits(login: &InhibitorState) -> Option<Duration> {
+    login.delay.filter(|delay| login.has_lock && !delay.is_zero())
+}
+
+/// Why the login manager does not wait for this agent, to follow "does not wait for this agent"; none if it does.
+pub fn why_unawaited(login: &InhibitorState) -> Option<String> {
+    let set_by =
+        || login.delay_set_by.as_ref().map_or(String::new(), |file| format!(" (set by {file})"));
+    match &login.lock {
+        _ if login.has_lock && login.delay.is_some_and(|delay| delay.is_zero()) => {
+            Some(format!(": logind's InhibitDelayMaxSec is 0{}", set_by()))
+        }
+        LockState::Waiting { why } | LockState::Absent { why } if !login.has_lock => {
+            Some(format!(", which held no inhibitor lock: {why}"))
+        }
+        _ => None,
     }
 }
 

@@ -423,7 +423,7 @@ impl<K: EndingPods> ShutdownController<K> {
         self.follow_reasons(signal);
         let epoch = signal.login.preparing.then_some(signal.login.epoch);
         if epoch.is_some() {
-            let budget = Budget::new(&self.parts.policy.borrow(), signal.login.delay);
+            let budget = Budget::new(&self.parts.policy.borrow(), signal.delay());
             self.keep_before_release(budget.reserve).await;
             self.parts.inhibitor.release().await;
         }

@@ -121,7 +121,7 @@ mod unit_stop;
 // The foreign type in signatures.
 pub use tokio_util::sync::CancellationToken;
 
-pub use budget::Budget;
+pub use budget::{Budget, why_unawaited};
 pub use controller::{Objections, ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
 pub use ending_pods::EndingPods;

@@ -97,7 +97,7 @@ pub struct Shrink {
 /// last group that has time: if it stopped before the pods whose volumes it serves, these would stay
 /// mounted. With groups by role, ordinary pods are further divided by priority: each distinct priority
 /// makes a group, and the lowest ones share a group if there are more than eight. Within a group, drivers
-/// stop after the other pods, which leave them the time that they ask for, at most a third of the
+/// and mirror pods stop after the others, which leave them the time that they ask for, at most a third of the
 /// group's. Pods that only the runtime knows ([`Pod::is_runtime_only`]) form an additional last group,
 /// because any other pod may depend on them, except for parts of the control plane that their names tell. It shares the available time with the others. If the policy
 /// has no groups, no pod is stopped: all are in [`Plan::not_protected`]. Each pod is in the plan once.
@@ -364,8 +364,8 @@ pub(crate) fn ends_with_drivers(pod: &Pod) -> bool {
     is_driver(pod) || pod.is_mirror()
 }
 
-/// Returns the time that the drivers among `pods` ask for, at most a third of `time`, in whole seconds. Zero if
-/// there are no drivers, or no other pods that they would have to wait for.
+/// Returns the time that the drivers among `pods`, and those that stop with them, ask for: at most a third of `time`,
+/// in whole seconds. Zero if there are no drivers, or no other pods that they would have to wait for.
 pub(crate) fn kept_for_drivers<'a>(
     pods: impl Iterator<Item = &'a Pod> + Clone,
     time: Duration,
@@ -373,8 +373,9 @@ pub(crate) fn kept_for_drivers<'a>(
     if !pods.clone().any(is_driver) || pods.clone().all(ends_with_drivers) {
         return Duration::ZERO;
     }
-    let wishes =
-        pods.filter(|pod| is_driver(pod)).map(|pod| pod.termination_grace_period().unwrap_or(time));
+    let wishes = pods
+        .filter(|pod| ends_with_drivers(pod))
+        .map(|pod| pod.termination_grace_period().unwrap_or(time));
     whole_seconds(wishes.max().unwrap_or_default().max(Grace::SHORTEST).min(time / 3))
 }
 

@@ -1,13 +1,12 @@
 //! The record of a run, which survives if the agent is killed in the middle.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid,
-    ShutdownKind, WallTime,
+    BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, NoticeState,
+    PodUid, ShutdownKind, WallTime,
 };
 
 use crate::controller::status_of_ended;
@@ -196,19 +195,22 @@ impl RunRecord {
     }
 
     /// Whether the run may continue at `now`, by the record's clock. It continues if something `ends_the_node`, and
-    /// until the notice that began or shortened it expires, unless that notice's source has been `heard` again. It may
+    /// until the source of the notice that began or shortened it has been heard again among `sources`, or until that notice
+    /// expires, if its source is none of them. It may
     /// also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called off.
     pub fn may_resume(
         &self,
         now: Duration,
         ends_the_node: bool,
-        heard: &BTreeSet<Arc<str>>,
+        sources: &NoticeState,
         not_spoken: bool,
     ) -> bool {
         let offset = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
         let notice = self.report.notice.as_ref();
         let is_noticed = notice.is_some_and(|notice| {
-            offset < notice.deadline && !heard.contains(notice.source.as_str())
+            let source = notice.source.as_str();
+            let is_ahead = offset < notice.deadline || sources.unheard.contains(source);
+            is_ahead && !sources.heard.contains(source)
         });
         let budget = self.budget();
         let has_time = offset < budget.pods.saturating_add(budget.reserve);

@@ -31,7 +31,8 @@ mod tests;
 ///
 /// Drivers are pods that other pods' volumes, devices or networks need: pods with the label [`ROLE_LABEL`]
 /// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
-/// directory in which drivers register. They stop after all other pods of their group.
+/// directory in which drivers register, and pods that Longhorn labels as its volumes' own. They stop after
+/// all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Role {
@@ -62,6 +63,12 @@ const OF_DRIVERS: [[&str; 2]; 5] = [
     ["kubelet", "device-plugins"],
     ["cni", "net.d"],
     ["cni", "bin"],
+];
+
+/// The labels that distributions give to drivers which are of no DaemonSet.
+const LABELS_OF_DRIVERS: [(&str, &str); 1] = [
+    // Each block device of a Longhorn volume is a process of it.
+    ("longhorn.io/component", "instance-manager"),
 ];
 
 impl Role {
@@ -129,9 +136,12 @@ impl fmt::Display for Role {
 
 /// Whether other pods need this one for their volumes, devices or networks until they have stopped.
 pub fn is_driver(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    if let Some(role) = labels.and_then(|labels| labels.get(ROLE_LABEL)) {
+    let label = |name: &str| pod.metadata.labels.as_ref()?.get(name);
+    if let Some(role) = label(ROLE_LABEL) {
         return role == "driver";
+    }
+    if LABELS_OF_DRIVERS.iter().any(|(name, value)| label(name).is_some_and(|is| is == value)) {
+        return true;
     }
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let mut paths = volumes.iter().filter_map(|volume| volume.host_path.as_ref());

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{InhibitorState, ShutdownKind};
 
-/// The machine goes down, and the service manager stops the agent's unit, without a word of the login manager. Nothing
-/// calls that off.
+/// The machine goes down, and the service manager stops the agent's unit. Nothing calls that off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitStop {
     /// How the machine goes down.
@@ -15,6 +14,9 @@ pub struct UnitStop {
     pub since: Instant,
     /// How long the service manager waits for the agent.
     pub delay: Duration,
+    /// Whether the login manager had announced the shutdown. It waits no more, and the stop is part of its shutdown;
+    /// otherwise the stop is one of its own.
+    pub is_announced: bool,
 }
 
 // === impl UnitStop ===
@@ -32,10 +34,16 @@ impl UnitStop {
         wanted.min(limit.saturating_sub(Self::AFTERWARDS.min(limit / 2)))
     }
 
-    /// The shutdown, in place of the one that the login manager has not announced, or announces too late.
+    /// The shutdown, in place of the one that the login manager has not announced, or announces too late; or else its own,
+    /// with the service manager's time.
     pub(crate) fn instead_of(self, login: InhibitorState) -> InhibitorState {
-        let Self { kind, since, delay } = self;
+        let Self { kind, since, delay, is_announced } = self;
         let mut state = login;
+        if is_announced && state.preparing {
+            let passed = state.since.map(|announced| since.saturating_duration_since(announced));
+            state.delay = Some(passed.unwrap_or_default() + delay);
+            return state;
+        }
         (state.preparing, state.epoch, state.since) = (true, Self::EPOCH, Some(since));
         (state.kind, state.delay, state.delay_set_by) = (kind, Some(delay), None);
         state

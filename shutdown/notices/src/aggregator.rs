@@ -79,15 +79,14 @@ impl NoticeAggregator {
     /// Registers a source under a short name and returns its publisher. Its notices take effect `lead`
     /// before their deadline, or at once without a lead.
     pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
-        let mut slots = self.0.slots.lock();
-        slots.push(Slot {
-            source: source.into(),
-            lead,
-            heard: false,
-            published: None,
-            problem: None,
-        });
-        NoticePublisher { aggregator: self.clone(), slot: slots.len() - 1 }
+        let (source, heard, published, problem) = (source.into(), false, None, None);
+        let slot = {
+            let mut slots = self.0.slots.lock();
+            slots.push(Slot { source, lead, heard, published, problem });
+            slots.len() - 1
+        };
+        self.refreshed();
+        NoticePublisher { aggregator: self.clone(), slot }
     }
 
     /// Changes the lead of all sources that have one. A notice that is in effect stays in effect.
@@ -147,7 +146,8 @@ impl NoticeAggregator {
     fn refresh(&self) -> Option<Instant> {
         let slots = self.0.slots.lock();
         let now = Instant::now();
-        let state = NoticeState { in_effect: in_effect(&slots, now), heard: heard(&slots) };
+        let (heard, unheard) = heard(&slots);
+        let state = NoticeState { in_effect: in_effect(&slots, now), heard, unheard };
         // Sent under the lock, or an older state could overwrite a newer one.
         self.0.state.send_if_modified(|current| {
             let changed = *current != state;
@@ -284,11 +284,11 @@ fn in_effect(slots: &[Slot], now: Instant) -> Vec<Arc<Notice>> {
     counting
 }
 
-/// Returns the sources that have been read. One with several publishers counts once all of them have.
-fn heard(slots: &[Slot]) -> BTreeSet<Arc<str>> {
+/// Returns the sources that have been read, and the others. One with several publishers counts once all of them have.
+fn heard(slots: &[Slot]) -> (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) {
     let all_heard = |source: &str| slots.iter().all(|slot| slot.heard || *slot.source != *source);
-    let sources = slots.iter().map(|slot| &slot.source);
-    sources.filter(|source| all_heard(source)).cloned().collect()
+    let sources = slots.iter().map(|slot| Arc::clone(&slot.source));
+    sources.partition(|source| all_heard(source))
 }
 
 /// Whether two deadlines count as equal. Two that have both passed do, however far apart they are.

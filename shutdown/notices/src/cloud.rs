@@ -23,6 +23,7 @@ mod seen;
 mod tests;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use winddown_shared::WallClock;
@@ -64,50 +65,48 @@ pub struct CloudSettings {
     pub directory: PathBuf,
 }
 
-/// Polls the metadata service and publishes its notices on `aggregator`. Never returns.
+/// Polls the metadata service and publishes its notices on `aggregator`, which knows of the source when this returns, though
+/// nothing is polled yet. The future never resolves.
 ///
 /// If the service does not answer, it is retried with exponential backoff of at most 30 s (or the poll
 /// interval, if that is longer), and its last notice stays in force.
-pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: CloudSettings) {
+pub fn watch_cloud(
+    aggregator: &NoticeAggregator,
+    cloud: Cloud,
+    settings: CloudSettings,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let CloudSettings { endpoint, poll, lead, wall, uptime, boot_id, directory } = settings;
-    let publisher = || aggregator.publisher(cloud.as_str(), Some(lead));
+    let publisher = aggregator.publisher(cloud.as_str(), Some(lead));
     let every = poll.max(poll::MIN_POLL_INTERVAL);
     let clocks = Clocks { wall, uptime };
-    let seen = async |of: &str| {
+    let seen = async move |of: &str| {
         SeenEvents::open(directory.join(format!("notices-{of}.json")), &boot_id).await
     };
     match cloud {
-        Cloud::Aws => {
-            let (publisher, seen) = (publisher(), seen("aws").await);
-            poll::follow(
-                aws::Aws::new(endpoint, clocks.wall.clone()),
-                &publisher,
-                every,
-                &clocks,
-                seen,
-            )
-            .await;
-        }
-        Cloud::Azure => {
-            let (publisher, seen) = (publisher(), seen("azure").await);
+        Cloud::Aws => Box::pin(async move {
+            let seen = seen("aws").await;
+            let service = aws::Aws::new(endpoint, clocks.wall.clone());
+            poll::follow(service, &publisher, every, &clocks, seen).await;
+        }),
+        Cloud::Azure => Box::pin(async move {
+            let seen = seen("azure").await;
             poll::follow(azure::Azure::new(endpoint), &publisher, every, &clocks, seen).await;
-        }
+        }),
         Cloud::Gcp => {
             // Two values, each with a request of its own that waits for the value to change.
-            let (preempted, maintenance) = (publisher(), publisher());
-            let of = |value| gcp::Gcp::new(endpoint.clone(), value);
-            let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
-            let every = poll::MIN_POLL_INTERVAL;
-            tokio::join!(
-                poll::follow(of(gcp::MetadataValue::Preempted), &preempted, every, &clocks, seen),
-                poll::follow(
-                    of(gcp::MetadataValue::Maintenance),
-                    &maintenance,
-                    every,
-                    &clocks,
-                    seen_too
-                ),
-            );
+            // Maintenance has no time: a lead would count from each agent's start, and could end after the stop.
+            let maintenance = aggregator.publisher(cloud.as_str(), None);
+            Box::pin(async move {
+                let of = |value| gcp::Gcp::new(endpoint.clone(), value);
+                let (preempted, upkeep) =
+                    (of(gcp::MetadataValue::Preempted), of(gcp::MetadataValue::Maintenance));
+                let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
+                let every = poll::MIN_POLL_INTERVAL;
+                tokio::join!(
+                    poll::follow(preempted, &publisher, every, &clocks, seen),
+                    poll::follow(upkeep, &maintenance, every, &clocks, seen_too),
+                );
+            })
         }
     }
 }

@@ -172,11 +172,13 @@ impl OperatorSource {
     }
 
     /// Keeps a notice that the run of an earlier agent knows, if the disk has lost it: it is in force and can be
-    /// withdrawn. Does nothing if a notice was given or withdrawn, or `since_boot` is past.
+    /// withdrawn, or is over if `since_boot` is past. Does nothing if a notice was given or withdrawn.
     pub fn restore(&self, since_boot: Duration, text: &str) {
         let Ok(mut given) = self.0.given.try_lock() else { return };
         let is_lost = given.is_none() && !self.0.was_withdrawn;
-        if is_lost && since_boot > self.0.boot.now() {
+        if is_lost && since_boot <= self.0.boot.now() {
+            self.0.publisher.withdraw();
+        } else if is_lost {
             let kept = self.0.of(Deadline::SinceBoot(since_boot), text);
             self.0.publish(&kept);
             *given = Some(kept);

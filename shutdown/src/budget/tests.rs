@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use winddown_shared::InhibitorState;
 
-use super::Budget;
+use super::{Budget, why_unawaited};
 use crate::tests::secs;
 use crate::{Policy, tests::period};
 
@@ -24,6 +25,25 @@ fn the_reserve_comes_out_of_a_delay_that_is_too_short_for_both_and_is_a_tenth_at
         let budget = Budget::new(&policy, delay);
         assert_eq!((budget.pods, budget.reserve), (pods, reserve), "{delay:?}");
     }
+}
+
+/// systemd, which stops the agent's unit at once then, waits for it: the run goes by that, and so does what is foretold.
+#[test]
+fn a_login_manager_that_does_not_wait_takes_no_time_from_the_pods() {
+    let mut login = InhibitorState::unknown();
+    for (has_lock, delay, pods) in [
+        (true, Some(5), Duration::from_millis(4500)),
+        (true, Some(0), secs(30)),
+        (true, None, secs(30)),
+        (false, Some(5), secs(30)),
+    ] {
+        (login.has_lock, login.delay) = (has_lock, delay.map(secs));
+        assert_eq!(Budget::of_login(&policy(30), &login).pods, pods, "{has_lock} {delay:?}");
+    }
+    (login.has_lock, login.delay) = (true, Some(secs(0)));
+    login.delay_set_by = Some("/etc/x.conf".into());
+    let why = ": logind's InhibitDelayMaxSec is 0 (set by /etc/x.conf)";
+    assert_eq!(why_unawaited(&login).as_deref(), Some(why));
 }
 
 #[test]

@@ -12,13 +12,14 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{
-    Event, GateReason, KillReason, LockState, NodeEnding, PodRef, RequestReport, StatusOverride,
+    Event, GateReason, KillReason, NodeEnding, PodRef, RequestReport, StatusOverride,
 };
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
 use super::{RunEnd, ShutdownController, Stage, Transition};
 use crate::EndingPods;
+use crate::budget::why_unawaited;
 use crate::journal::{Journal, RunStart};
 use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
@@ -435,7 +436,7 @@ impl<K: EndingPods> ShutdownController<K> {
         match end {
             RunEnd::Finished => {
                 // An earlier agent may have said it already.
-                if let Some(warning) = unlocked(&signals.current())
+                if let Some(warning) = unawaited(&signals.current())
                     && !journal.header.warnings.contains(&warning)
                 {
                     journal.header.warnings.push(warning);
@@ -493,19 +494,14 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 }
 
-/// The warning of a run for which the login manager did not wait. It grants no lock during a shutdown, so this agent held
-/// none from the start.
-fn unlocked(signal: &SignalState) -> Option<String> {
+/// The warning of a run for which the login manager did not wait. It grants no lock during a shutdown, so an agent without one
+/// held none from the start.
+fn unawaited(signal: &SignalState) -> Option<String> {
     let login = &signal.login;
-    if !login.preparing || login.has_lock || signal.is_unit_stop {
+    if !login.preparing || signal.is_unit_stop {
         return None;
     }
-    match &login.lock {
-        LockState::Waiting { why } | LockState::Absent { why } => Some(format!(
-            "the shutdown did not wait for this agent, which held no inhibitor lock: {why}"
-        )),
-        LockState::Held | LockState::Released => None,
-    }
+    why_unawaited(login).map(|why| format!("the shutdown did not wait for this agent{why}"))
 }
 
 /// The number of planned pods that an earlier agent has not recorded as terminated. A runtime lists what is left of the

@@ -9,6 +9,7 @@ use winddown_shared::{
     GateReason, InhibitorState, MachineState, Notice, NoticeState, Notices, ShutdownKind,
 };
 
+use crate::budget::login_waits;
 use crate::run_context::RunContext;
 use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 
@@ -25,6 +26,8 @@ pub(super) struct SignalState {
     pub(super) notices: Vec<Arc<Notice>>,
     /// Whether `login` is without its word: the service manager stops the agent's unit.
     pub(super) is_unit_stop: bool,
+    /// Whether the service manager stops the agent's unit, and `login` has its delay.
+    pub(super) is_awaited: bool,
     /// What the service manager said when the agent found the run of an earlier one.
     pub(super) machine: MachineState,
 }
@@ -38,10 +41,10 @@ pub(super) struct ShutdownSignals {
     /// When the policy was enabled, if it was not at the start. Notices from before have begun no run.
     enabled_at: Option<Instant>,
     unit_stop: watch::Receiver<Option<UnitStop>>,
-    /// None once all sources of notices are gone.
-    notices: Option<Notices>,
-    /// A notice that an earlier agent received. It stays in force until its source has been read again,
-    /// another notice arrives, or it expires.
+    /// Those last in force stay so once all sources are gone.
+    notices: Notices,
+    /// A notice that an earlier agent received. It stays in force until its source has been read again. One whose source
+    /// this agent does not read would never go: it expires at its deadline.
     kept: Option<Arc<Notice>>,
     /// What the service manager said at the start.
     machine: MachineState,
@@ -91,6 +94,12 @@ impl SignalState {
         login.or(notice).unwrap_or(now).min(now)
     }
 
+    /// How long the login manager waits for this agent; `None` if it does not. The service manager, which stops the agent's
+    /// unit then, waits as long as the policy wants, unless it has said how long.
+    pub(super) fn delay(&self) -> Option<Duration> {
+        if self.is_awaited { self.login.delay } else { login_waits(&self.login) }
+    }
+
     /// Returns the context of a run that this state began at `started`.
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
         let budget = match self.notices.first() {
@@ -98,7 +107,7 @@ impl SignalState {
                 let gone = gone_at(notice, policy.delay_wanted());
                 Budget::of_notice(policy, gone.saturating_duration_since(started))
             }
-            _ => Budget::new(policy, self.login.delay),
+            _ => Budget::new(policy, self.delay()),
         };
         let context = RunContext {
             budget,
@@ -131,7 +140,7 @@ impl SignalState {
             // logind set its timer when the shutdown began: a delay that is raised now is for the next one. One that is
             // over has not ended the node, so something else does: the service manager waits for the agent's unit.
             let is_ahead = |delay: &Duration| since.saturating_add(*delay) > elapsed;
-            if let Some(delay) = self.login.delay.filter(is_ahead) {
+            if let Some(delay) = self.delay().filter(is_ahead) {
                 let delay = now.budget.delay.map_or(delay, |before| before.min(delay));
                 now.budget = now.budget.within(since.saturating_add(delay).max(least));
                 now.budget.delay = Some(delay);
@@ -164,7 +173,6 @@ impl ShutdownSignals {
         notices: Notices,
         unit_stop: watch::Receiver<Option<UnitStop>>,
     ) -> Self {
-        let (machine, notices) = (MachineState::Unknown, Some(notices));
         let was_enabled = policy.borrow().is_enabled();
         Self {
             states,
@@ -174,7 +182,7 @@ impl ShutdownSignals {
             unit_stop,
             notices,
             kept: None,
-            machine,
+            machine: MachineState::Unknown,
             found_stop: None,
             closed: false,
         }
@@ -197,7 +205,8 @@ impl ShutdownSignals {
     pub(super) fn found(&mut self, machine: MachineState, started: Instant, delay: Duration) {
         self.machine = machine;
         if let MachineState::GoingDown(kind) = machine {
-            self.found_stop = Some(UnitStop { kind, since: started, delay });
+            let (since, is_announced) = (started, false);
+            self.found_stop = Some(UnitStop { kind, since, delay, is_announced });
         }
     }
 
@@ -205,11 +214,13 @@ impl ShutdownSignals {
     pub(super) fn current(&mut self) -> SignalState {
         let said = self.states.borrow_and_update().clone();
         let unit_stop = self.unit_stop.borrow_and_update().or(self.found_stop);
+        let is_unit_stop = unit_stop.is_some_and(|stop| !(stop.is_announced && said.preparing));
         let login = unit_stop.map_or(said.clone(), |stop| stop.instead_of(said));
-        let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
-        let NoticeState { in_effect, heard } = notices.unwrap_or_default();
+        let NoticeState { in_effect, heard, unheard } = self.notices.borrow_and_update().clone();
         self.kept.take_if(|kept| {
-            !in_effect.is_empty() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
+            let is_repeated = in_effect.iter().any(|notice| notice.source == kept.source);
+            let is_over = kept.deadline <= Instant::now() && !unheard.contains(&kept.source);
+            is_repeated || heard.contains(&kept.source) || is_over
         });
         let (now, policy) = (Instant::now(), Arc::clone(&self.policy.borrow_and_update()));
         if !std::mem::replace(&mut self.was_enabled, policy.is_enabled()) && policy.is_enabled() {
@@ -218,7 +229,8 @@ impl ShutdownSignals {
         let notices = in_effect.into_iter().chain(self.kept.clone());
         let notices = notices.map(|notice| counted_from(notice, self.enabled_at));
         let notices = by_time_left(notices, policy.delay_wanted(), now);
-        SignalState { login, notices, is_unit_stop: unit_stop.is_some(), machine: self.machine }
+        let (is_awaited, machine) = (unit_stop.is_some(), self.machine);
+        SignalState { login, notices, is_unit_stop, is_awaited, machine }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.
@@ -227,11 +239,12 @@ impl ShutdownSignals {
             std::future::pending::<()>().await;
         }
         let forgotten = self.kept.as_ref().map(|kept| kept.deadline);
+        let forgotten = forgotten.filter(|deadline| *deadline > Instant::now());
         tokio::select! {
             changed = self.states.changed() => self.closed = changed.is_err(),
             Ok(()) = self.unit_stop.changed() => {}
             Ok(()) = self.policy.changed() => {}
-            lost = news(&mut self.notices) => if lost { self.notices = None },
+            Ok(()) = self.notices.changed() => {}
             () = until(forgotten) => {}
         }
     }
@@ -290,14 +303,6 @@ fn counted_from(notice: Arc<Notice>, enabled_at: Option<Instant>) -> Arc<Notice>
 /// be in hours: the pods then get the policy's `own` time.
 fn gone_at(notice: &Notice, own: Duration) -> Instant {
     if notice.deadline > notice.since { notice.deadline } else { notice.since + own }
-}
-
-/// Resolves at a change; true if the sender is gone.
-async fn news(notices: &mut Option<Notices>) -> bool {
-    match notices {
-        Some(notices) => notices.changed().await.is_err(),
-        None => std::future::pending().await,
-    }
 }
 
 /// Resolves at `at`, or never.

@@ -369,6 +369,23 @@ fn a_driver_is_in_the_last_group_that_has_time_and_the_others_leave_it_a_part_of
     assert_eq!(graces(&all_for_one), wanted);
 }
 
+/// A kubelet's mirror pods stop together with the drivers: they need the time that is kept as much.
+#[test]
+fn the_time_kept_for_drivers_is_that_of_all_pods_that_stop_with_them() {
+    let driver = with_role(&pod("driver", None, Some(2)), "driver");
+    let annotation = ("kubernetes.io/config.mirror".to_owned(), "hash".to_owned());
+    let mut mirror = pod("mirror", Some(CRITICAL_PRIORITY), Some(30)).object().clone();
+    mirror.metadata.annotations = Some([annotation].into());
+    let pods = [driver, Pod::new(mirror).unwrap(), pod("app", Some(CRITICAL_PRIORITY), Some(60))];
+    let graces = |critical| {
+        let policy = Policy::from_periods(secs(120), secs(critical)).unwrap();
+        let groups = plan(&pods, &policy, None).groups;
+        groups[1].pods.iter().map(|one| one.grace.as_secs()).collect::<Vec<_>>()
+    };
+    assert_eq!(graces(120), [2, 30, 60]);
+    assert_eq!(graces(60), [2, 20, 40], "at most a third is kept");
+}
+
 proptest! {
     /// Also by a policy that is off, and by periods of zero: what a plan does not protect, it names.
     #[test]

@@ -1,12 +1,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{BootClock, KillReason, RequestReport, error_chain};
+use winddown_shared::{BootClock, KillReason, NoticeState, RequestReport, error_chain};
 
 use super::{RecordFile, RecordStore, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
@@ -376,10 +375,13 @@ fn a_run_may_go_on_while_it_cannot_be_known_to_be_called_off() {
     let mut plain = noticed.clone();
     plain.report.notice = None;
     let secs = Duration::from_secs;
-    let (none, its_own) = (BTreeSet::new(), BTreeSet::from(["aws".into()]));
+    let none = NoticeState::default();
+    let its_own = NoticeState { heard: ["aws".into()].into(), ..NoticeState::default() };
+    let unread = NoticeState { unheard: ["aws".into()].into(), ..NoticeState::default() };
     assert!(noticed.may_resume(secs(2), false, &none, false), "the source has not repeated it yet");
     assert!(!noticed.may_resume(secs(2), false, &its_own, false), "the source says nothing more");
     assert!(!noticed.may_resume(secs(122), false, &none, false), "its time is over");
+    assert!(noticed.may_resume(secs(122), false, &unread, false), "its source may repeat it yet");
     assert!(plain.may_resume(secs(2), false, &none, true), "the login manager has not spoken");
     assert!(
         !plain.may_resume(secs(2), false, &none, false),

@@ -191,6 +191,18 @@ fn drivers_are_known_by_where_they_register_or_by_their_label() {
         ("k3s", of_daemon_set(), with_directory("/var/lib/rancher/k3s/agent/etc/cni/net.d"), true),
         ("from a file", from_file, registry.clone(), true),
         ("by its label", labelled("driver", json!({})), json!({}), true),
+        (
+            "the volumes of Longhorn",
+            json!({"labels": {"longhorn.io/component": "instance-manager"}}),
+            json!({}),
+            true,
+        ),
+        (
+            "another part of it",
+            json!({"labels": {"longhorn.io/component": "backing-image-manager"}}),
+            json!({}),
+            false,
+        ),
         ("not by its label", labelled("other", of_daemon_set()), registry.clone(), false),
         ("a Job that looks", json!({}), registry, false),
         ("node exporter", of_daemon_set(), with_directory("/"), false),

@@ -55,6 +55,18 @@ async fn a_deadline_that_was_over_when_it_was_first_heard_of_stays_one_without_a
 }
 
 #[test]
+fn a_source_is_to_be_read_from_the_moment_it_is_there_until_it_was() {
+    let aggregator = NoticeAggregator::new();
+    let file = aggregator.publisher("file", None);
+    let unheard = || aggregator.notices().borrow().unheard.clone();
+    assert_eq!(unheard(), ["file".into()].into());
+    file.problem(Some("it cannot be read"));
+    assert_eq!(unheard(), ["file".into()].into());
+    file.withdraw();
+    assert!(unheard().is_empty());
+}
+
+#[test]
 fn a_source_was_heard_once_each_of_its_publishers_has_said_what_it_announces() {
     let aggregator = NoticeAggregator::new();
     let (file, preempted, maintenance) = (

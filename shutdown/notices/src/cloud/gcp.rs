@@ -1,7 +1,8 @@
 //! Google Compute Engine: two values of the metadata server, each long-polled until it changes.
 //!
 //! <https://cloud.google.com/compute/docs/instances/create-use-preemptible#detecting_if_an_instance_was_preempted>,
-//! <https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice>
+//! <https://cloud.google.com/compute/docs/metadata/getting-live-migration-notice>,
+//! <https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance>
 
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ mod tests;
 /// How long Google gives a preempted machine.
 const PREEMPTION_NOTICE: Duration = Duration::from_secs(30);
 
-/// How long in advance, at least, Google announces host maintenance.
-const MAINTENANCE_NOTICE: Duration = Duration::from_secs(60);
+/// How long in advance Google announces that it stops a machine with GPUs, as those cannot be migrated. Others have
+/// 60 s, which the stop itself shortens the run to.
+const MAINTENANCE_NOTICE: Duration = Duration::from_secs(3600);
 
 /// How long the server may hold a response, and the timeouts of requests that wait and do not wait.
 const HELD_SECONDS: u32 = 60;

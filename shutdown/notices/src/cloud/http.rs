@@ -12,10 +12,14 @@ use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822::DateTimeParser;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use winddown_host::HostNames;
 use winddown_shared::WallTime;
 
 /// The largest response body that is accepted, in bytes.
 const MAX_BODY_BYTES: usize = 256 * 1024;
+
+/// There is one metadata service.
+static NAMES: HostNames = HostNames::new(1);
 
 /// The address of a metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +106,10 @@ impl Endpoint {
     ) -> Result<MetadataResponse, MetadataRequestError> {
         let path = || request.path.to_owned();
         let failed = |source| MetadataRequestError::Http { path: path(), source };
-        let host = self.host.trim_matches(['[', ']']);
-        let stream = TcpStream::connect((host, self.port)).await.map_err(|source| {
-            MetadataRequestError::Connect { host: self.host.clone(), port: self.port, source }
+        let stream = self.connect().await.map_err(|source| MetadataRequestError::Connect {
+            host: self.host.clone(),
+            port: self.port,
+            source,
         })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
@@ -128,6 +133,10 @@ impl Endpoint {
                 Err(error) => Err(failed(error)),
             },
         }
+    }
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        NAMES.connect(self.host.trim_matches(['[', ']']), self.port).await
     }
 
     fn http(
@@ -215,6 +224,27 @@ mod tests {
         for wrong in ["", "localhost", "https://localhost", "http://", "http://a/b", "http://u@h"] {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    /// A name server that does not answer would take one of them after the other.
+    #[test]
+    fn a_host_name_takes_no_thread_of_those_for_disks() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().expect("a runtime").block_on(async {
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let disk = tokio::task::spawn_blocking(move || gate.recv());
+            let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let port = server.local_addr().expect("an address").port();
+            let endpoint: Endpoint = format!("http://localhost:{port}").parse().expect("a name");
+            let within = Duration::from_secs(5);
+            let request = MetadataRequest { method: Method::GET, path: "/", headers: &[], within };
+            tokio::select! {
+                answer = endpoint.send(&request) => panic!("{answer:?}"),
+                asked = server.accept() => drop(asked.expect("a connection")),
+            }
+            drop(go);
+            assert!(disk.await.expect("it ends").is_err());
+        });
     }
 
     #[test]

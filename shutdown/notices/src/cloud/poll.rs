@@ -12,8 +12,8 @@ use crate::{NoticePublisher, Uptime};
 /// The shortest interval between polls, whatever the service answers.
 pub(super) const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest backoff after failures: the shortest notice of a cloud is 30 s.
-const MAX_POLL_DELAY: Duration = Duration::from_secs(30);
+/// The longest backoff after failures: the shortest notice of a cloud is 30 s, and most of it belongs to the pods.
+const MAX_POLL_DELAY: Duration = Duration::from_secs(10);
 
 /// Clocks that differ by less than this are taken to agree.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
@@ -124,8 +124,8 @@ mod tests {
     fn pauses_grow_to_their_bound_and_never_shrink_below_the_interval() {
         let secs = Duration::from_secs;
         let of = |every, failures| pause(secs(every), failures);
-        assert_eq!([0, 1, 2, 3, 4, 400].map(|n| of(5, n)), [5, 10, 20, 30, 30, 30].map(secs));
-        assert_eq!([0, 1, 5].map(|n| of(1, n)), [1, 2, 30].map(secs));
+        assert_eq!([0, 1, 2, 3, 4, 400].map(|n| of(5, n)), [5, 10, 10, 10, 10, 10].map(secs));
+        assert_eq!([0, 1, 5].map(|n| of(1, n)), [1, 2, 10].map(secs));
         assert_eq!([0, 1, 9].map(|n| of(600, n)), [600, 600, 600].map(secs));
     }
 

@@ -380,6 +380,17 @@ async fn google_is_asked_once_and_answers_when_something_changes() {
 }
 
 #[tokio::test]
+async fn maintenance_that_stops_a_google_machine_within_the_hour_is_in_effect_at_once() {
+    let mut rig = Rig::start(Cloud::Gcp, |gcp| {
+        gcp.reply(PREEMPTED, Reply::Etag("a1", "FALSE".to_owned()));
+        gcp.reply(MAINTENANCE, Reply::Etag("b1", "TERMINATE_ON_HOST_MAINTENANCE".to_owned()));
+    })
+    .await;
+    let notice = rig.notice().await;
+    assert_eq!((&*notice.source, left(&notice)), ("gcp", 3600));
+}
+
+#[tokio::test]
 async fn what_is_no_answer_is_a_problem_and_never_more() {
     let endless = {
         let mut bytes = b"HTTP/1.1 200 x\r\nContent-Length: 99999999\r\n\r\n".to_vec();
@@ -437,8 +448,7 @@ async fn a_metadata_service_that_is_absent_is_a_problem_that_says_so() {
         boot_id: String::new(),
         directory: std::env::temp_dir(),
     };
-    let follows = aggregator.clone();
-    let task = tokio::spawn(async move { watch_cloud(&follows, Cloud::Aws, settings).await });
+    let task = tokio::spawn(watch_cloud(&aggregator, Cloud::Aws, settings));
     let mut changes = aggregator.changes();
     let problem = loop {
         if let Some(problem) = aggregator.source_statuses().into_iter().find_map(|s| s.problem) {

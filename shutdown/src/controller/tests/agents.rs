@@ -171,7 +171,8 @@ impl Site {
     pub(super) fn stop_unit(&mut self) {
         self.start = Instant::now();
         let (kind, since) = (ShutdownKind::PowerOff, self.start);
-        self.unit_stop.send_replace(Some(UnitStop { kind, since, delay: secs(40) }));
+        let stop = UnitStop { kind, since, delay: secs(40), is_announced: false };
+        self.unit_stop.send_replace(Some(stop));
     }
 
     /// Calls the shutdown off while the next record is written.
@@ -210,14 +211,15 @@ impl Site {
     /// Withdraws the notice of [`give_notice`](Self::give_notice).
     pub(super) fn withdraw_notice(&self) {
         self.notices
-            .send_replace(NoticeState { in_effect: Vec::new(), heard: ["aws".into()].into() });
+            .send_replace(NoticeState { heard: ["aws".into()].into(), ..NoticeState::default() });
     }
 
     /// Withdraws the notice of `source`; the others stay in effect.
     pub(super) fn withdraw_notice_of(&self, source: &str) {
-        self.notices.send_modify(|NoticeState { in_effect, heard }| {
+        self.notices.send_modify(|NoticeState { in_effect, heard, unheard }| {
             in_effect.retain(|other| *other.source != *source);
             heard.insert(source.into());
+            unheard.remove(source);
         });
     }
 

@@ -11,7 +11,7 @@ use winddown_shared::{
     PodStopped, RunningPods,
 };
 
-use super::{Login, Memory, Setup, secs};
+use super::{Login, Memory, Setup, asked, secs};
 use crate::FileError;
 use crate::tests::pod;
 use crate::{BootClock, CRITICAL_PRIORITY, Outcome, PodEnd, ReportSink, ShutdownReport};
@@ -189,7 +189,7 @@ async fn a_panic_beside_the_run_ends_the_pods_too_and_then_lets_the_node_go() {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_the_pods_do_the_node_is_let_go_within_the_login_managers_delay() {
-    for delay in [0, 1, 3, 5, 10, 28, 30, 31, 32, 40, 300] {
+    for delay in [1, 3, 5, 10, 28, 30, 31, 32, 40, 300] {
         let pods: Vec<Pod> = (0..20)
             .map(|i| pod(&format!("p{i}"), (i % 2 == 0).then_some(CRITICAL_PRIORITY), Some(60)))
             .collect();
@@ -198,11 +198,38 @@ async fn whatever_the_pods_do_the_node_is_let_go_within_the_login_managers_delay
         node.prepare();
         let begun = Instant::now();
         node.released().await;
-        let limit = secs(delay).max(Duration::from_millis(100));
-        assert!(begun.elapsed() <= limit, "{delay}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() <= secs(delay), "{delay}: {:?}", begun.elapsed());
         assert_eq!(node.asked().len(), 20);
         node.stop.cancel();
     }
+}
+
+/// The service manager stops the agent's unit then, and waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_login_manager_that_does_not_wait_takes_neither_grace_nor_order_from_the_pods() {
+    for (delay, has_lock) in [(0, true), (5, false)] {
+        let pods = [pod("web", None, Some(20)), pod("dns", Some(CRITICAL_PRIORITY), Some(10))];
+        let mut node = Setup::with(pods.clone()).delay(secs(delay)).start();
+        node.killer.takes(pods[0].uid(), secs(15));
+        node.login.fake.modify(|state| state.has_lock = has_lock);
+        node.prepare();
+        assert_eq!(node.released().await, secs(15), "{delay}");
+        assert_eq!(node.asked(), asked(&[("web", 0.0, 20), ("dns", 15.0, 10)]), "{delay}");
+        node.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_of_zero_is_reported_as_a_shutdown_that_did_not_wait() {
+    let mut node = Setup::with([pod("web", None, Some(10))]).delay(Duration::ZERO).start();
+    let file = "/etc/systemd/logind.conf.d/zzz.conf";
+    node.login.fake.modify(|state| state.delay_set_by = Some(file.into()));
+    node.prepare();
+    node.released().await;
+    let expected = format!(
+        "the shutdown did not wait for this agent: logind's InhibitDelayMaxSec is 0 (set by {file})"
+    );
+    assert_eq!(node.reports()[0].warnings, [expected]);
 }
 
 /// The agent was restarted during the shutdown, and nothing had kept its lock: logind goes on, and grants no other.

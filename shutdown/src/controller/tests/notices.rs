@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use winddown_shared::{GateReason, NoticeState};
 
 use super::agents::{Agent, Site};
@@ -477,13 +478,32 @@ async fn an_agent_killed_under_a_notice_is_replaced_before_anybody_repeats_the_n
     assert!(!agent.gate.is_shut());
 }
 
+/// A metadata service that does not answer says nothing of what it announced before.
+#[tokio::test(start_paused = true)]
+async fn a_notice_of_an_earlier_agent_outlasts_its_time_until_its_source_can_be_read() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.kill(agent).await;
+    let unheard = NoticeState { unheard: ["aws".into()].into(), ..NoticeState::default() };
+    site.notices.send_replace(unheard);
+    let agent = site.agent();
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(600)).await;
+    assert!(agent.gate.is_shut());
+    site.withdraw_notice_of("aws");
+    site.until(secs(601)).await;
+    assert!(!agent.gate.is_shut());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_read_and_not_before() {
     let (mut site, agent) = started(stubborn(20, 10)).await;
     site.give_notice(secs(120));
     site.until(secs(5)).await;
     site.kill(agent).await;
-    let heard = |source: &str| NoticeState { in_effect: Vec::new(), heard: [source.into()].into() };
+    let heard =
+        |source: &str| NoticeState { heard: [source.into()].into(), ..NoticeState::default() };
     site.notices.send_replace(heard("operator"));
     let agent = site.agent();
     site.until(secs(7)).await;
@@ -494,6 +514,35 @@ async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_rea
     assert!(!agent.gate.is_shut());
     let report = &site.reports.all()[0];
     assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_of_an_earlier_agent_outlives_that_of_another_source() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.kill(agent).await;
+    site.notices.send_replace(NoticeState::default());
+    let agent = site.agent();
+    site.give_notice_from("operator", secs(600));
+    site.until(secs(6)).await;
+    site.withdraw_notice_of("operator");
+    site.until(secs(8)).await;
+    assert!(agent.gate.is_shut(), "its own source has not been read");
+    site.withdraw_notice_of("aws");
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_outlives_its_source() {
+    let (mut site, agent) = started(stubborn(20, 10)).await;
+    site.give_notice(secs(120));
+    site.until(secs(5)).await;
+    site.notices = watch::Sender::default();
+    site.until(secs(8)).await;
+    assert!(agent.gate.is_shut());
+    site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(site.reports.all()[0].count(PodEnd::Spared), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use winddown_shared::{Event, KillReason, StatusOverride};
 
 use super::{Setup, asked, secs, settle, two_fields};
 use crate::tests::{group_finished, group_started, period, pod};
-use crate::{CRITICAL_PRIORITY, Outcome, Policy, ProgressPhase, StateFile};
+use crate::{Budget, CRITICAL_PRIORITY, Outcome, Policy, ProgressPhase, StateFile, plan};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 
@@ -52,13 +52,23 @@ async fn an_ordinary_and_a_critical_pod_get_their_groups_time() {
         ("no override (total=30s, critical=0s)", 40, (30, 0), None, [30, 0]),
         // What the manager does with the delay once it is there, which includes the reserve here.
         ("override successful", 32, (30, 10), None, [20, 10]),
-        ("override unsuccessful, zero time", 0, (5, 5), None, [0, 0]),
         ("no override, all time to critical pods", 20, (5, 5), None, [0, 5]),
     ] {
         let pods = [pod("normal", None, own), pod("critical", CRITICAL, None)];
         let setup = Setup::with(pods).policy(two_fields(total, critical)).delay(secs(delay));
         assert_eq!(graces(setup).await, wanted, "TestManager/{name}");
     }
+}
+
+// TestManager/override unsuccessful, zero time: the plan has no time; a run counts on the service manager's.
+#[test]
+fn a_plan_within_a_delay_of_zero_gives_pods_no_time() {
+    let (policy, pods) =
+        (two_fields(5, 5), [pod("normal", None, None), pod("critical", CRITICAL, None)]);
+    let budget = Budget::new(&policy, Some(secs(0)));
+    let plan = plan(&pods, &policy, Some(budget.pods));
+    let pods = plan.groups.iter().flat_map(|group| &group.pods);
+    assert_eq!(pods.map(|pod| pod.grace).collect::<Vec<_>>(), [secs(0), secs(0)]);
 }
 
 // TestManager/no override (total=30s, critical=10s) pods with terminationGracePeriod and without.

@@ -9,7 +9,7 @@ fn the_values_are_read() {
         (Preempted, "FALSE", None),
         (Maintenance, "NONE", None),
         (Maintenance, "MIGRATE_ON_HOST_MAINTENANCE", None),
-        (Maintenance, "TERMINATE_ON_HOST_MAINTENANCE", Some(60)),
+        (Maintenance, "TERMINATE_ON_HOST_MAINTENANCE", Some(3600)),
     ];
     for (value, body, seconds) in cases {
         let told = value.read(body).expect("a value");
