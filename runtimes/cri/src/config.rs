@@ -112,6 +112,9 @@ pub struct Starts {
 pub struct Logs {
     /// Directory for container logs; the kubelet's is `/var/log/pods`.
     pub dir: PathBuf,
+    /// Directory, which has to exist, of links to the logs for log shippers; the kubelet's is `/var/log/containers`.
+    /// `None`, the default, makes none.
+    pub links: Option<PathBuf>,
     /// Size in bytes at which a container's log is rotated; 0 disables rotation.
     pub max_bytes: u64,
     /// Maximum number of log files per run, including the current one; at least 1.
@@ -188,7 +191,12 @@ impl CriConfig {
             times: CriTimes::default(),
             starts: Starts { parallel: 8, patience: Duration::from_secs(10) },
             parallel_pulls: 2,
-            logs: Logs { dir: log_dir.into(), max_bytes: 10 * 1024 * 1024, max_files: 5 },
+            logs: Logs {
+                dir: log_dir.into(),
+                links: None,
+                max_bytes: 10 * 1024 * 1024,
+                max_files: 5,
+            },
             wall,
         }
     }
@@ -212,7 +220,7 @@ impl Default for CriTimes {
             sandbox: Duration::from_secs(240),
             kill: Retry::KILL_TIMEOUT,
             start_patience: Duration::from_secs(2),
-            health: Duration::from_secs(15),
+            health: winddown_host::beat::beats(4),
             relist: Duration::from_secs(60),
         }
     }

@@ -26,10 +26,6 @@ mod code;
 
 /// The longest wait between two questions to a runtime that has not noticed an exit yet.
 const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a stop waits for the runtime to report an exit code that the kernel does not provide: for the rest of
-/// its time, within these bounds. A containerd that systemd restarts is back in less than the longer one.
-const EXIT_REPORT_TIMEOUT_BOUNDS: (Duration, Duration) =
-    (Duration::from_secs(2), Duration::from_secs(10));
 /// How long the runtime is given to notice an exit that the kernel has reported.
 const EXIT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -161,8 +157,7 @@ async fn take_end(
             }
         }
         None => {
-            let left = entry.lock().time_left().unwrap_or_default();
-            let patience = left.clamp(EXIT_REPORT_TIMEOUT_BOUNDS.0, EXIT_REPORT_TIMEOUT_BOUNDS.1);
+            let patience = entry.lock().exit_report_timeout();
             let settled = timeout(patience, settle(context, entry, name, id)).await;
             if settled.is_err() && entry.lock().stopping {
                 // It has exited, and a stop does not have to wait for a hung runtime.
@@ -271,7 +266,10 @@ mod tests {
         let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         let ended = Ready::new(process).unwrap();
         ended.readable().await.unwrap();
+        // The time that the message has does not go by while a thread reads it.
+        tokio::time::pause();
         take_end(&runtime.context, &entry, ("main", &id), (&ended, pid)).await;
+        tokio::time::resume();
         child.wait().unwrap();
         let mut state = entry.lock();
         state.run("main", &id).unwrap().end.clone().unwrap().exit

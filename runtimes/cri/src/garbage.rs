@@ -20,8 +20,8 @@ use super::config::CriConfig;
 use super::direct::HeldMounts;
 use super::pod::{self, Dead, PodEntry, PodState, Run, Sandbox};
 use super::{
-    CriContext, api, blocking, blocking_on, caused, cgroup, dirs, failed, host_mount, list, shares,
-    volumes,
+    CriContext, api, blocking, blocking_on, caused, cgroup, dead_links, dirs, failed, host_mount,
+    list, shares, volumes,
 };
 
 /// Number of sandboxes that are stopped at the same time.
@@ -175,6 +175,7 @@ pub(super) async fn forget(
         let all = &config.logs.dir;
         let cannot = |e| caused(format!("cannot read {}", all.display()), e);
         for logs in dirs::logs_of_uid(&config, &uid, (&label.0, &label.1)).map_err(cannot)? {
+            dead_links::remove_of_pod(&config, &logs);
             volumes::remove_all(&config.paths.proc, all, &logs)?;
         }
         // Last: while it is there, the pod is listed.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use winddown_host::beat;
 use winddown_shared::{doubled, error_chain};
 
 use super::health::{CriHealth, note_gone, read, version};
@@ -66,7 +67,7 @@ async fn rest(context: &CriContext, wait: Duration, was_reachable: bool) {
     }
     let mut noticed = context.health.subscribe();
     tokio::select! {
-        () = sleep(wait) => {}
+        () = beat::sleep(wait) => {}
         _ = noticed.wait_for(|health| !health.reachable) => {}
         () = context.client.lost() => note_gone(context, "the connection was lost"),
     }

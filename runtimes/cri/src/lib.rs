@@ -82,6 +82,7 @@ mod cgroup;
 mod client;
 mod config;
 mod cpu_weight;
+mod dead_links;
 mod direct;
 mod dirs;
 mod end_note;
@@ -376,6 +377,10 @@ impl Driver for CriContext {
 
     fn pod_logs(&self) -> &Path {
         &self.config.logs.dir
+    }
+
+    fn log_links(&self) -> Option<&Path> {
+        self.config.logs.links.as_deref()
     }
 
     fn probe_host(&self, state: &PodState) -> ProbeHost {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use winddown_engine::disk_notes::NotedRun;
+use winddown_host::beat;
 use winddown_shared::{
     CONFIG_SPEC_ANNOTATION, EndCause, PodUid, PodUidMap, RuntimeError, error_chain,
 };
@@ -32,7 +33,7 @@ struct Listed {
 pub(super) async fn follow(context: Arc<CriContext>) {
     let mut health = context.health.subscribe();
     loop {
-        tokio::time::sleep(context.config.times.relist).await;
+        beat::sleep(context.config.times.relist).await;
         if health.wait_for(|h| h.reachable).await.is_err() {
             return;
         }

@@ -7,30 +7,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_host::pod_logs;
+use winddown_host::{beat, pod_logs};
 use winddown_shared::error_chain;
 
-use super::{CriContext, api};
+use super::{CriContext, api, dead_links};
 
 /// The interval between two checks of the logs' lengths.
-const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const LOG_CHECK_INTERVAL: Duration = beat::beats(3);
+/// A pod's own links go with its logs. Those that are left, of earlier agents and of others, can wait for five minutes.
+const LOOKS_TO_A_SWEEP: u64 = 25;
 
-/// Rotates logs that have become too long, for as long as the agent lives.
+/// Rotates logs that have become too long, and removes links to logs that are gone, for as long as the agent lives.
 pub(super) async fn follow(context: Arc<CriContext>) {
-    if context.config.logs.max_bytes == 0 {
+    let logs = &context.config.logs;
+    if logs.max_bytes == 0 && logs.links.is_none() {
         return;
     }
-    loop {
-        tokio::time::sleep(LOG_CHECK_INTERVAL).await;
-        let (logs, max_bytes, max_files) =
-            (running(&context), context.config.logs.max_bytes, context.config.logs.max_files);
-        let turn_all = move || turn_all(logs, max_bytes, max_files);
-        for log in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
-            let request = api::ReopenContainerLogRequest { container_id: log.id.to_string() };
-            if let Err(error) = context.client.reopen_container_log(request).await {
-                let (pod, container) = (log.pod, log.container);
-                tracing::warn!(%pod, %container, error = error_chain(&error), "cannot start a new log");
-            }
+    for look in 0_u64.. {
+        beat::sleep(LOG_CHECK_INTERVAL).await;
+        if logs.max_bytes > 0 {
+            rotate(&context).await;
+        }
+        if look % LOOKS_TO_A_SWEEP == 0 {
+            dead_links::sweep(&context).await;
+        }
+    }
+}
+
+/// Rotates logs that have become too long.
+async fn rotate(context: &CriContext) {
+    let (logs, max_bytes, max_files) =
+        (running(context), context.config.logs.max_bytes, context.config.logs.max_files);
+    let turn_all = move || turn_all(logs, max_bytes, max_files);
+    for log in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
+        let request = api::ReopenContainerLogRequest { container_id: log.id.to_string() };
+        if let Err(error) = context.client.reopen_container_log(request).await {
+            let (pod, container) = (log.pod, log.container);
+            tracing::warn!(%pod, %container, error = error_chain(&error), "cannot start a new log");
         }
     }
 }

@@ -55,7 +55,11 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     let client = CriClient::new(&config.endpoint, config.times)?;
     let all = [&mut config.paths.state, &mut config.logs.dir];
     let unusable = |(path, source)| CriOpenError::Directory { path, source };
-    let more = config.made_volumes.iter_mut().chain(&mut config.paths.notices);
+    let more = config
+        .made_volumes
+        .iter_mut()
+        .chain(&mut config.paths.notices)
+        .chain(&mut config.logs.links);
     files::make_absolute(all.into_iter().chain(more)).map_err(unusable)?;
     make(&config.paths.state, 0o700)?;
     make(&config.paths.state.join("pods"), 0o711)?;

@@ -53,6 +53,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The directory of the containers' logs, laid out as `/var/log/pods` is.
     fn pod_logs(&self) -> &Path;
 
+    /// The directory of the [links](crate::log_links) to the logs; none if none are made.
+    fn log_links(&self) -> Option<&Path>;
+
     /// Where the pod's hooks and probes connect that name no host.
     fn probe_host(&self, state: &EnginePodState<Self::RunScope>) -> ProbeHost;
 

@@ -1,5 +1,6 @@
 //! A pod in a runtime's memory, and waiting for changes of its state.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{broadcast, watch};
@@ -16,13 +17,15 @@ pub struct StateEntry<S> {
     changed: watch::Sender<()>,
     changes: broadcast::Sender<PodUid>,
     files: Arc<tokio::sync::Mutex<()>>,
+    /// Whether a link to one of its logs could not be made, which is told once.
+    pub(crate) lacks_log_links: AtomicBool,
 }
 
 impl<S: Default> StateEntry<S> {
     /// Creates a pod about which nothing is known yet. `changes` reports spontaneous changes to the pod workers.
     pub fn new(uid: PodUid, changes: broadcast::Sender<PodUid>) -> Self {
         let (state, changed, files) = (Mutex::default(), watch::Sender::new(()), Arc::default());
-        Self { uid, state, changed, changes, files }
+        Self { uid, state, changed, changes, files, lacks_log_links: AtomicBool::new(false) }
     }
 }
 

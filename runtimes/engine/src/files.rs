@@ -21,6 +21,9 @@ pub fn make_absolute<'a>(
     })
 }
 
+/// The most bytes of a file's name, in every file system that a node keeps its logs on.
+pub const MAX_NAME_BYTES: usize = 255;
+
 /// How many names at the end of the path of a note a pod may have replaced that has the directory of all pods as a
 /// volume: `POD/CONTAINER/ATTEMPT/NOTE`.
 const NOTE_NAMES: usize = 4;

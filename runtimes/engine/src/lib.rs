@@ -5,6 +5,7 @@
 //! * [`sync`] and [`stopping`]: the pass that carries out the plan, with hooks and probes, and the stop of a pod. The
 //!   [`driver`] is what they require of a runtime.
 //! * [`termination_notices`]: the files that tell pods why and when they will be stopped.
+//! * [`log_links`]: the links by which log shippers find the logs.
 //! * [`environment`]: the values of a container's variables, command and pod fields.
 //! * [`stats`]: the resource usage of pods, in cgroups and on disks.
 //! * [`cache`]: the last answers of a runtime that has to be polled.
@@ -32,6 +33,7 @@ pub mod failure;
 pub mod files;
 pub mod http_get;
 mod last_line;
+pub mod log_links;
 pub mod machine_lock;
 pub mod oom_score;
 pub mod pod;

@@ -23,6 +23,11 @@ pub use container::{
 pub(crate) use notice_content::NoticeContent;
 pub use stop_record::StopRecord;
 
+/// What tells an exit code may only be slow: a supervisor whose disk is busy, or a containerd that systemd restarts, which
+/// is back in less than the longer one.
+const EXIT_REPORT_TIMEOUT_BOUNDS: (Duration, Duration) =
+    (Duration::from_secs(2), Duration::from_secs(10));
+
 /// What a pod runs in: its sandbox, or a boot of the machine. It decides whether an earlier run is still valid. Its
 /// associated types hold the runtime-specific state of pods, containers and runs.
 pub trait RunScope: Debug + Default + Send + Sync + 'static {
@@ -146,9 +151,11 @@ impl<B: RunScope> EnginePodState<B> {
         self.pod = Some(pod.clone());
     }
 
-    /// The remaining grace period; none while the pod is not being stopped.
-    pub fn time_left(&self) -> Option<Duration> {
-        self.ending.as_ref().filter(|_| self.stopping).map(Grace::remaining)
+    /// How long a stop waits for the exit code of a container that has exited: for the rest of its grace period, within
+    /// bounds.
+    pub fn exit_report_timeout(&self) -> Duration {
+        let left = self.ending.as_ref().filter(|_| self.stopping).map(Grace::remaining);
+        left.unwrap_or_default().clamp(EXIT_REPORT_TIMEOUT_BOUNDS.0, EXIT_REPORT_TIMEOUT_BOUNDS.1)
     }
 
     /// Updates the pod, which is wanted to run: it is no longer being stopped.

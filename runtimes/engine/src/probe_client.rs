@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use winddown_host::is_host_address;
+use winddown_host::{HostNames, is_host_address};
 
 mod exchange;
 
@@ -26,6 +26,10 @@ use exchange::{exchange, is_no_tls};
 
 /// The maximum number of requests when the server redirects; the kubelet's limit.
 const MAX_REQUESTS: usize = 10;
+
+/// Looks up the hosts that probes and hooks name. Pods choose these names and their name servers' delays, so the API
+/// server's name has threads of its own.
+static NAMES: HostNames = HostNames::new(8);
 
 /// The user agent of `program`'s probes (`NAME-VERSION`), which servers know from the kubelet's.
 pub fn probe_user_agent(program: &str) -> String {
@@ -105,7 +109,7 @@ impl ProbeEndpoint {
     /// Connects to the named host, or else to `pod`. Resolves with the server that was found too.
     ///
     /// # Errors
-    /// Nothing listens there. Or the pod's address is not known, so that nothing was asked.
+    /// Nothing listens there. Or nothing was asked: the pod's address is not known, or other names are looked up.
     pub(crate) async fn open(
         &self,
         pod: &ProbeHost,
@@ -125,10 +129,10 @@ impl ProbeEndpoint {
         };
         match (first.open().await, second) {
             (Ok(stream), _) => Ok((stream, first)),
-            (Err(error), None) => Err(ActionError::NoAnswer(error)),
+            (Err(error), None) => Err(error),
             (Err(error), Some(second)) => match second.open().await {
                 Ok(stream) => Ok((stream, second)),
-                Err(_) => Err(ActionError::NoAnswer(error)),
+                Err(_) => Err(error),
             },
         }
     }
@@ -136,7 +140,7 @@ impl ProbeEndpoint {
     /// Connects to the named host, or else to `pod`, and closes the connection.
     ///
     /// # Errors
-    /// Nothing listens there. Or the pod's address is not known, so that nothing was asked.
+    /// Nothing listens there. Or nothing was asked: the pod's address is not known, or other names are looked up.
     pub async fn connect(&self, pod: &ProbeHost) -> Result<(), ActionError> {
         self.open(pod).await.map(drop)
     }
@@ -150,8 +154,11 @@ impl ProbeServer {
         }
     }
 
-    async fn open(&self) -> io::Result<TcpStream> {
-        TcpStream::connect((self.host.as_str(), self.port)).await
+    async fn open(&self) -> Result<TcpStream, ActionError> {
+        NAMES.connect(&self.host, self.port).await.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => ActionError::unasked(error.to_string()),
+            _ => ActionError::NoAnswer(error),
+        })
     }
 }
 
@@ -502,6 +509,23 @@ mod tests {
         ] {
             assert_eq!(escaped(if path.is_empty() { "/" } else { path }), sent, "{path}");
         }
+    }
+
+    #[test]
+    fn a_host_that_is_a_name_needs_none_of_the_threads_for_disks() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let hangs = tokio::task::spawn_blocking(move || gate.recv().is_ok());
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let endpoint = ProbeEndpoint::at(Some("localhost"), port);
+            let connected = endpoint.connect(&ProbeHost::Unknown);
+            let connected = tokio::time::timeout_at(until(), connected).await;
+            drop(go);
+            hangs.await.unwrap();
+            connected.unwrap().unwrap();
+        });
     }
 
     #[test]

@@ -210,7 +210,9 @@ async fn end_one<D: Driver>(
     let (name, id) = (&*target.name, &*target.id);
     let due = async {
         if let Some(hook) = &target.pre_stop {
-            run_hook(driver, entry, (name, id), hook, (grace.clone(), last_call)).await;
+            // Boxed: few containers have a hook, and every stop would have room for one.
+            let ran = run_hook(driver, entry, (name, id), hook, (grace.clone(), last_call));
+            Box::pin(ran).await;
         }
         if target.waits_for_others {
             turn(entry, name, grace.clone(), last_call).await;

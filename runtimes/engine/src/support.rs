@@ -5,6 +5,7 @@
 //! never cause a refusal.
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Pod, UnsupportedField};
@@ -37,6 +38,17 @@ pub fn check(
         ("metadata.namespace", pod.namespace()),
     ] {
         found.refuse_if(!files::is_safe(text), field, "cannot be the name of a directory");
+    }
+    // A kubelet fails to create the directory, and tries for ever.
+    let logs = files::pod_logs(Path::new(""), pod.namespace(), pod.name(), pod.uid());
+    let most = files::MAX_NAME_BYTES;
+    let beyond = logs.as_os_str().len().saturating_sub(most);
+    if beyond > 0 && found.all.is_empty() {
+        let why = format!(
+            "is too long by {beyond} for the name of the directory of its logs, `NAMESPACE_NAME_UID`, which has at most \
+             {most} bytes: use a shorter one"
+        );
+        found.refuse("metadata.name", &why);
     }
     let Some(spec) = pod.spec.as_ref() else {
         found.refuse("spec", "a pod needs one");
@@ -225,5 +237,31 @@ impl Findings {
         self.path.push_str(step);
         work(self);
         self.path.truncate(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is refused of a pod whose name has this length.
+    fn refused(length: usize) -> Vec<UnsupportedField> {
+        let object = json!({
+            "metadata": {"name": "w".repeat(length), "namespace": "shop", "uid": "u1"},
+            "spec": {"containers": [{"name": "main"}]},
+        });
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        check(&pod, |_, _| {}, |_, _, _| {})
+    }
+
+    #[test]
+    fn a_pod_whose_logs_no_directory_can_be_named_after_is_refused() {
+        assert_eq!(refused(247), []);
+        let found = refused(250);
+        let [one] = &*found else { panic!("{found:?}") };
+        assert_eq!(one.field, "metadata.name");
+        assert!(one.why.starts_with("is too long by 3 "), "{}", one.why);
     }
 }

@@ -14,7 +14,7 @@ use crate::disk_notes::RunNote;
 use crate::driver::{Driver, Entry, act};
 use crate::last_line::last_line;
 use crate::pod::{self, RunScope as _, StartInProgress};
-use crate::{container_plan, exit_report, prober, stopping};
+use crate::{container_plan, exit_report, log_links, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
 /// of its pod.
@@ -88,6 +88,11 @@ async fn take_over<D: Driver>(
 ) -> Result<(), RuntimeError> {
     let is_adopted = entry.lock().container(name).is_some_and(|c| c.is_adopted());
     if is_adopted {
+        // An earlier agent may have made none.
+        let id = entry.lock().running_id(name);
+        if let Some(id) = id {
+            log_links::make(&**driver, entry, (name, &id)).await;
+        }
         prober::begin(driver, entry, pod, name, true);
     }
     let left = entry.lock().container(name).and_then(|c| c.take_left_hook());
@@ -120,6 +125,7 @@ async fn start<D: Driver>(
             // After this a stop sees the container, so its hook need not delay the stop.
             if let Some(id) = driver.start(starting, &pod, &name).await? {
                 driver.pods().record_event(&entry, Some(&name), PodEventKind::Started);
+                log_links::make(&*driver, &entry, (&name, &id)).await;
                 begin_run(&driver, &entry, &pod, (&name, &id)).await;
             }
             Ok(())
@@ -129,14 +135,17 @@ async fn start<D: Driver>(
 }
 
 /// Carries out a part of the start of a container. Dropping the future does not cancel it.
-async fn in_background(
+///
+/// Not an `async fn`: that would store the work a second time, and every future around it once more.
+fn in_background(
     pod: &Pod,
     name: &str,
     work: impl Future<Output = Result<(), RuntimeError>> + Send + 'static,
-) -> Result<(), RuntimeError> {
-    let what = || format!("starting container {name} of pod {}", pod.pod_ref());
-    let failed = |error| RuntimeError::Failed { what: what(), source: Some(Arc::new(error)) };
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
+) -> impl Future<Output = Result<(), RuntimeError>> {
+    let working = tokio::spawn(work);
+    let what = move || format!("starting container {name} of pod {}", pod.pod_ref());
+    let failed = move |error| RuntimeError::Failed { what: what(), source: Some(Arc::new(error)) };
+    async move { working.await.unwrap_or_else(|error| Err(failed(error))) }
 }
 
 /// Runs the postStart hook of a run, and its probes from then on.
@@ -177,8 +186,10 @@ async fn post_start<D: Driver>(
     };
     // An agent that is killed leaves the hook to the next one, as hooks may run more than once.
     note(true);
+    // Boxed: few containers have a hook, and every start would have room for one.
+    let acted = Box::pin(act(driver, entry, (name, id), &action, LONGEST_HOOK));
     let well = tokio::select! {
-        outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
+        outcome = acted => {
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(error), "the postStart hook failed");
                 if let Some(run) = entry.lock().run(name, id) {

@@ -191,6 +191,10 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         &self.config.log_dir
     }
 
+    fn log_links(&self) -> Option<&Path> {
+        self.config.log_links.as_deref()
+    }
+
     fn probe_host(&self, _: &PodState) -> ProbeHost {
         ProbeHost::Node(self.config.node.host_addresses().first().copied())
     }

@@ -16,8 +16,8 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::exits;
 use crate::programs::pod::PodEntry;
 
-/// How long a supervisor may take to record that the container of a pod that is being stopped has exited.
-const RECORD_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked for processes of a container whose exit is not recorded in time.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The run to watch.
 pub(crate) struct WatchedRun {
@@ -119,11 +119,10 @@ async fn ended_unrecorded(context: &Arc<Context>, entry: &PodEntry, watched: &Wa
     if main.readable().await.is_err() {
         return std::future::pending().await;
     }
-    loop {
-        tokio::time::sleep(RECORD_PATIENCE).await;
-        if end::is_alone(context, entry, &watched.name, watched.attempt).await {
-            return;
-        }
+    let patience = entry.lock().exit_report_timeout();
+    tokio::time::sleep(patience).await;
+    while !end::is_alone(context, entry, &watched.name, watched.attempt).await {
+        tokio::time::sleep(SEARCH_INTERVAL).await;
     }
 }
 

@@ -31,6 +31,9 @@ pub struct ProcessConfig {
     pub notice_dir: Option<PathBuf>,
     /// Container logs, laid out as `/var/log/pods` is.
     pub log_dir: PathBuf,
+    /// Directory, which has to exist, of links to the logs for log shippers; the kubelet's is `/var/log/containers`.
+    /// `None`, the default, makes none.
+    pub log_links: Option<PathBuf>,
     /// The command that starts the supervisor.
     pub shim: ShimCommand,
     /// Facts about the node that containers may refer to.
@@ -111,6 +114,7 @@ impl ProcessConfig {
             volatile_dir: None,
             notice_dir: None,
             log_dir: log_dir.into(),
+            log_links: None,
             shim,
             node: EnvironmentFacts::of_this_host(Path::new("/proc")),
             log_max_bytes: 10 * 1024 * 1024,

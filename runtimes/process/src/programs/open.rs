@@ -53,7 +53,8 @@ pub(crate) async fn off_thread<T: Send + 'static>(
 /// Creates the directories, makes their paths in the configuration absolute, and takes the lock on the state directory.
 pub(crate) async fn take(mut config: ProcessConfig) -> Result<(ProcessConfig, File), OpenError> {
     let unusable = |path: PathBuf| move |source| OpenError::Unusable { path, source };
-    let volatile = config.volatile_dir.iter_mut().chain(&mut config.notice_dir);
+    let volatile =
+        config.volatile_dir.iter_mut().chain(&mut config.notice_dir).chain(&mut config.log_links);
     let all = volatile.chain([&mut config.state_dir, &mut config.log_dir]);
     files::make_absolute(all).map_err(|(path, source)| unusable(path)(source))?;
     let (state, pods, logs) =

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::{self, refused_or_ignored};
-use winddown_engine::{stopping, sync};
+use winddown_engine::{log_links, stopping, sync};
 use winddown_host::{PodFiles, mount_table, removal};
 use winddown_shared::{
     Freed, Garbage, Grace, MemoryFigure, NodeEnding, Pod, PodRuntimeStatus, PodStats, PodStopped,
@@ -74,7 +74,14 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::clean_up(&self.context, uid).await?;
-        let removal = move || places.iter().try_for_each(|place| remove_all(place));
+        let links = self.context.config.log_links.clone();
+        let logs = pod::logs_of(&entry.lock(), &self.context.config, uid);
+        let removal = move || {
+            if let Some((links, logs)) = links.zip(logs) {
+                log_links::remove_below(&links, &logs);
+            }
+            places.iter().try_for_each(|place| remove_all(place))
+        };
         entry.with_files(PodFiles::Remove, removal).await?;
         self.context.pods.remove(uid);
         Ok(())

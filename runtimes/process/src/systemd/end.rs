@@ -67,7 +67,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
     }
     // Written again: the container's output is complete now.
     let written = match written {
-        Ok(Some(_)) => write(context, entry, &attempt, view.end).await,
+        Ok(Some(first)) => write(context, entry, &attempt, view.end).await.or(Ok(Some(first))),
         other => other,
     };
     let is_seen = matches!(written, Ok(Some(_)));

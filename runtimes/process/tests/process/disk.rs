@@ -28,6 +28,11 @@ impl Disk {
         run("fsfreeze", &["--freeze".as_ref(), self.0.as_ref()]).unwrap();
     }
 
+    /// Lets writers go on.
+    pub(crate) fn thaw(&self) {
+        run("fsfreeze", &["--unfreeze".as_ref(), self.0.as_ref()]).unwrap();
+    }
+
     /// Lets no file be opened for writing from now on, as a disk with errors does.
     pub(crate) fn refuse_writes(&self) {
         // A mount of its own, because no other may have files open for writing.

@@ -1,5 +1,6 @@
 use serde_json::json;
 use winddown_runtimes::process::ProcessRuntime;
+use winddown_shared::{Grace, Runtime as _};
 
 use crate::bed::{Bed, eventually, exit_of, is_running, sh, stop, sync_until};
 
@@ -147,4 +148,15 @@ async fn a_container_has_the_home_of_its_user_and_the_name_of_its_host_unless_it
             assert!(log.contains(&line), "{line} is not in\n{log}");
         }
     }
+}
+
+/// A hundred pods that start at once have as many: memory that the allocator keeps for as long as the agent runs.
+#[tokio::test]
+async fn a_step_of_a_pod_has_no_room_for_what_few_pods_need() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let pod = bed.pod("exit 0");
+    let started = size_of_val(&runtime.sync_pod(&pod));
+    let grace = Grace::fixed(Grace::DEFAULT);
+    let stopped = size_of_val(&runtime.stop_pod(pod.uid(), Some(&pod), grace));
+    assert!(started < 2048 && stopped < 4096, "{started} and {stopped} bytes");
 }

@@ -217,9 +217,12 @@ async fn an_adopted_container_that_was_not_ready_is_not_ready_before_its_probe_s
 async fn readiness_is_probed_until_the_container_is_gone_and_the_others_only_until_the_request() {
     let (bed, runtime) = Bed::with_runtime().await;
     let (ready, alive, let_go) = (bed.path("ready"), bed.path("alive"), bed.path("go"));
-    std::fs::write(&ready, "").unwrap();
-    let script =
-        format!("trap : TERM; echo up; while ! [ -e {} ]; do sleep 0.05; done", let_go.display());
+    // Not before the trap: a signal that comes before it ends the container.
+    let script = format!(
+        "trap : TERM; : > {}; while ! [ -e {} ]; do sleep 0.05; done",
+        ready.display(),
+        let_go.display()
+    );
     let mut container = sh("main", &script);
     container["readinessProbe"] = file_probe(ready.to_str().unwrap(), &json!({}));
     let count = format!("echo >> {}", alive.display());

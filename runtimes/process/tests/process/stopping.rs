@@ -241,3 +241,26 @@ async fn on_a_disk_that_hangs_a_stop_waits_for_the_container_and_not_for_the_rec
     drop(disk);
     bed.nothing_left().await;
 }
+
+/// A busy disk is no hung one.
+#[tokio::test]
+async fn an_exit_that_is_recorded_late_counts_as_it_was() {
+    let bed = Bed::new();
+    let disk = match Disk::new(bed.dir.path()) {
+        Ok(disk) => disk,
+        Err(why) => return skip("an exit that is recorded late", &why),
+    };
+    let mut config = bed.config();
+    (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod("trap 'exit 3' TERM; while :; do sleep 0.1; done");
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    disk.freeze();
+    let busy = async {
+        sleep(Duration::from_secs(4)).await;
+        disk.thaw();
+    };
+    let (stopped, ()) = tokio::join!(stop(&runtime, &pod, 60_000), busy);
+    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));
+    bed.nothing_left().await;
+}
