@@ -14,15 +14,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::node::{CLEAN_SHUTDOWN, SHUTDOWN_IN_PROGRESS};
+use crate::node::{CLEAN_SHUTDOWN, READY, SHUTDOWN_IN_PROGRESS};
 use progress::WaitProgress;
 
 pub use decide::{AfterNodesDecision, Reason, decide};
 pub use follow::NodesFollower;
+
+/// For how long after a clean shutdown a kubelet may still report that its node is ready.
+const LAST_REPORTS: Duration = Duration::from_secs(120);
 
 /// Which nodes go down before this one, and which pods of this one wait for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,16 +76,28 @@ impl DownStage {
         }
     }
 
-    /// The stage according to the conditions of `node`.
+    /// The stage according to the conditions of `node`. One that went down in an earlier boot, whose id is in the message,
+    /// is not down, nor is one whose kubelet is still ready long after.
     pub fn of(node: &Node) -> Self {
-        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
-        let status = |kind| {
-            let mut all = conditions.unwrap_or_default().iter();
-            all.find(|condition| condition.type_ == kind).map(|found| found.status.as_str())
+        let status = node.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let find = |kind| conditions.iter().find(|condition| condition.type_ == kind);
+        let is_true = |found: &NodeCondition| found.status == "True";
+        // An agent that does not start after the boot leaves the condition as it is; the kubelet writes the boot's id.
+        let boot = status.and_then(|status| Some(&*status.node_info.as_ref()?.boot_id));
+        let is_of_boot = |found: &NodeCondition| {
+            boot.is_none_or(|boot| found.message.as_deref().unwrap_or_default().contains(boot))
         };
-        match (status(CLEAN_SHUTDOWN), status(SHUTDOWN_IN_PROGRESS)) {
-            (Some("True"), _) => Self::Down,
-            (_, Some("True")) => Self::ShuttingDown,
+        // A soft-reboot keeps the boot's id.
+        let ready_for = |found: &NodeCondition| {
+            let heard = find(READY).filter(|ready| is_true(ready))?.last_heartbeat_time.as_ref()?;
+            let down = found.last_transition_time.as_ref()?;
+            Duration::try_from(heard.0.duration_since(down.0)).ok()
+        };
+        let stays = |found| ready_for(found).is_some_and(|time| time > LAST_REPORTS);
+        match (find(CLEAN_SHUTDOWN), find(SHUTDOWN_IN_PROGRESS)) {
+            (Some(clean), _) if is_true(clean) && is_of_boot(clean) && !stays(clean) => Self::Down,
+            (_, Some(going)) if is_true(going) => Self::ShuttingDown,
             (Some(_), _) => Self::Up,
             (None, _) => Self::NotReporting,
         }

@@ -12,7 +12,6 @@ mod config;
 mod controller;
 mod controller_status;
 mod deletion;
-pub mod equality;
 mod judgement;
 mod known;
 mod next_step;
@@ -32,3 +31,4 @@ pub use judgement::{Judge, Judgement, NodeAdmission, RefusedPods, Resize, Suppor
 pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};
+pub use winddown_api_client::equality;

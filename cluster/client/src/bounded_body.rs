@@ -10,14 +10,13 @@ use std::time::Duration;
 use http::Uri;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::Sleep;
+use winddown_host::regular::MAX_OBJECT_BYTES;
 
 #[cfg(test)]
 mod tests;
 
 /// The most bytes of an answer: a list of all pods of a large node has a hundredth of that.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// The most bytes of one line of a watch, which has one object. etcd takes no object of more than 1.5 MiB.
-const MAX_LINE_BYTES: u64 = 8 << 20;
 /// How long an answer may take from its head to its end, unless it is a watch.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -32,7 +31,7 @@ pub(super) struct BoundedBody<B>(Option<(B, Bound)>);
 enum TooMuch {
     #[error("the API server's answer is longer than {} MiB: the rest is not read", MAX_ANSWER_BYTES >> 20)]
     Answer,
-    #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", MAX_LINE_BYTES >> 20)]
+    #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", MAX_OBJECT_BYTES >> 20)]
     Line,
     #[error(
         "the API server's answer is not complete within {BODY_TIMEOUT:?}: the rest is not read"
@@ -44,7 +43,7 @@ enum TooMuch {
 enum Bound {
     /// Bytes that may still come, and the time by which they have to.
     Answer { left: u64, until: Pin<Box<Sleep>> },
-    /// Bytes of the line that has not ended yet.
+    /// Bytes of the line that has not ended yet. A line has one object.
     Watch { line: u64 },
 }
 
@@ -119,7 +118,7 @@ impl Bound {
             Self::Watch { line } => {
                 for piece in data.split_inclusive(|&byte| byte == b'\n') {
                     *line += piece.len() as u64;
-                    if *line > MAX_LINE_BYTES {
+                    if *line > MAX_OBJECT_BYTES {
                         return Err(TooMuch::Line);
                     }
                     if piece.ends_with(b"\n") {

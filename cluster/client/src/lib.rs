@@ -31,6 +31,7 @@ mod bootstrap;
 mod bounded_body;
 mod certificate;
 mod draft;
+pub mod equality;
 mod error;
 mod exec;
 mod files;
@@ -45,10 +46,12 @@ mod list_and_watch;
 mod material;
 pub mod node_pods;
 pub mod outage;
+mod pages;
 mod peer;
 pub mod refusal;
 mod reloading;
 mod reviews;
+mod server_addresses;
 mod source;
 mod transport;
 
@@ -59,6 +62,7 @@ pub use health::{ApiHealth, ConnectionState};
 pub use in_cluster::ServiceAccount;
 pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
 pub use list_and_watch::list_and_watch;
+pub use pages::list_in_pages;
 pub use reviews::ApiReviews;
 
 use bootstrap::Renewal;

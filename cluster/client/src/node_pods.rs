@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, Config, Event};
 use winddown_shared::PodRef;
 
 use crate::list_and_watch::list_and_watch;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, is_of_plugin, misses_webhook};
 
 /// The pods of this node and their changes.
 pub type PodStream = BoxStream<'static, watcher::Result<Event<api::Pod>>>;
@@ -109,6 +109,16 @@ impl RefusedRequest {
     /// The error that `what` was not possible because of `error`.
     pub fn of(what: &'static str, error: kube::Error) -> Self {
         Self { what, refusal: Refusal::of(&error), source: Some(error) }
+    }
+
+    /// Whether a policy or a webhook refuses what was requested, and may agree later, or could not be asked.
+    pub fn is_denied(&self) -> bool {
+        let Some(kube::Error::Api(status)) = &self.source else { return false };
+        match self.refusal {
+            Refusal::NotAllowed => is_of_plugin(status),
+            Refusal::Busy { .. } => misses_webhook(status),
+            refusal => refusal == Refusal::Denied,
+        }
     }
 
     /// The error that there was no answer in time.

@@ -24,6 +24,8 @@ pub enum Refusal {
     Expired,
     /// 403.
     NotAllowed,
+    /// An admission webhook or policy denied the request, with whatever code, and may agree later.
+    Denied,
     /// 400, 422 and the like: the request itself is wrong; repeating it will not help.
     Invalid,
     /// 429 or 5xx: the server cannot handle the request now.
@@ -96,6 +98,7 @@ impl Refusal {
             return Self::NoAnswer;
         };
         match status.code {
+            _ if says_admission(status) => Self::Denied,
             404 if is_the_servers_own(status) => Self::NotFound,
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists,
             409 if names_uid(status) => Self::OtherUid,
@@ -129,6 +132,26 @@ impl Refusal {
 /// Whether an eviction was refused for good because more than one disruption budget selects the pod.
 pub fn has_several_budgets(status: &kube::core::Status) -> bool {
     status.message.contains("more than one PodDisruptionBudget")
+}
+
+/// Whether a webhook or a policy answered. Its words are the only sign: the code and the reason are of its own choice.
+fn says_admission(status: &kube::core::Status) -> bool {
+    // The last are a mutating policy's, and a validating one's too.
+    let words = ["admission webhook \"", "ValidatingAdmissionPolicy '", " denied request: "];
+    words.iter().any(|words| status.message.contains(words))
+}
+
+/// Whether the API server could not ask a webhook without which it admits nothing.
+pub(crate) fn misses_webhook(status: &kube::core::Status) -> bool {
+    status.message.contains("failed calling webhook")
+}
+
+/// Whether an admission plug-in of the API server answered with this 403, and may agree later. What is refused for want of
+/// a right, or because the namespace is being deleted, is refused for good.
+pub(crate) fn is_of_plugin(status: &kube::core::Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    !status.message.contains(" is forbidden: User \"")
+        && !causes.any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// Whether the API server wrote this 404: about an object, or about a path that it does not serve.

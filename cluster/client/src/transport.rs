@@ -14,6 +14,7 @@ use kube::client::{Body, ConfigExt};
 use super::bounded_body::BoundedBody;
 use super::error::{CredentialsError, RequestError};
 use super::material::Material;
+use super::server_addresses::ServerAddresses;
 
 /// The kernel detects a dead peer after about a minute, so this process needs no timer for it.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
@@ -45,14 +46,7 @@ impl Transport {
         material: &Material,
         config: &TransportConfig,
     ) -> Result<Self, CredentialsError> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(config.connect_timeout));
-        tcp.set_keepalive(Some(KEEPALIVE_TIME));
-        tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
-        tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-        tcp.set_tcp_user_timeout(Some(KEEPALIVE_TIME + KEEPALIVE_EVERY * KEEPALIVE_TRIES));
+        let tcp = connector(config);
         let connector =
             material.config.rustls_https_connector_with_connector(tcp).map_err(|source| {
                 let problem = "no TLS connection can be made with what is in them";
@@ -92,6 +86,18 @@ impl Transport {
     }
 }
 
+fn connector(config: &TransportConfig) -> HttpConnector<ServerAddresses> {
+    let mut tcp = HttpConnector::new_with_resolver(ServerAddresses);
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(config.connect_timeout));
+    tcp.set_keepalive(Some(KEEPALIVE_TIME));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+    tcp.set_tcp_user_timeout(Some(KEEPALIVE_TIME + KEEPALIVE_EVERY * KEEPALIVE_TRIES));
+    tcp
+}
+
 /// The server's address, with the request's path appended to its own.
 fn full_address(server: &Uri, request: &Uri) -> Result<Uri, RequestError> {
     let wrong = || RequestError::Address { path: request.to_string() };
@@ -101,4 +107,36 @@ fn full_address(server: &Uri, request: &Uri) -> Result<Uri, RequestError> {
     let mut parts = server.clone().into_parts();
     parts.path_and_query = Some(whole.parse().map_err(|_| wrong())?);
     Uri::from_parts(parts).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::task::spawn_blocking;
+    use tokio::time::timeout;
+    use tower_service::Service as _;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_a_name_needs_none_of_the_threads_for_disks() {
+        let limit = Duration::from_secs(10);
+        let config = TransportConfig {
+            user_agent: HeaderValue::from_static("agent"),
+            connect_timeout: limit,
+            answer_timeout: limit,
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let hangs = spawn_blocking(move || gate.recv().is_ok());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+            let connected = connector(&config).call(address.parse().unwrap());
+            let connected = timeout(limit, connected).await;
+            drop(go);
+            hangs.await.unwrap();
+            connected.unwrap().unwrap();
+        });
+    }
 }

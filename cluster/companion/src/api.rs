@@ -11,6 +11,7 @@ use winddown_shared::PodRef;
 
 use super::eviction_requests::{self, Responding};
 
+use winddown_api_client::list_in_pages;
 use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, RefusedRequest};
 use winddown_api_client::refusal::Refusal;
 
@@ -98,8 +99,8 @@ impl EndPods for NodePods {
 
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, RefusedRequest> {
         let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
-        let listed = budgets.list(&ListParams::default()).await;
-        listed.map(|list| list.items).map_err(|error| RefusedRequest::of("list the budgets", error))
+        let listed = list_in_pages(&budgets, ListParams::default()).await;
+        listed.map_err(|error| RefusedRequest::of("list the budgets", error))
     }
 
     async fn evict(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {

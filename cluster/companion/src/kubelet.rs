@@ -293,7 +293,7 @@ impl Kubelet {
 
     /// Whether another program contains it or starts it, and configures it from settings of its own.
     pub fn is_contained(&self) -> bool {
-        *self.distribution != KUBELET
+        self.distribution.processes != KUBELET.processes
     }
 
     /// Why its arguments are not known, if they are not.

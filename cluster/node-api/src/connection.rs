@@ -8,6 +8,7 @@ use hyper::header::HeaderValue;
 use hyper::{Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::answer::FailureAnswer;
 use crate::context::RequestContext;
@@ -28,7 +29,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 pub(crate) struct ClientConnection {
     pub(crate) context: Arc<RequestContext>,
     seat: ConnectionSlot,
-    certificate: Option<Vec<u8>>,
+    /// The client's certificate, valid when the connection was made, and its intermediates.
+    certificate: Option<Vec<CertificateDer<'static>>>,
     /// Has the requests wait for each other until one of them is authorized; closed from then on.
     first: Semaphore,
     /// The bytes that heads of requests may take while they wait.
@@ -62,7 +64,7 @@ impl ClientConnection {
     pub(crate) fn new(
         context: Arc<RequestContext>,
         seat: ConnectionSlot,
-        certificate: Option<Vec<u8>>,
+        certificate: Option<Vec<CertificateDer<'static>>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             context,
@@ -99,7 +101,7 @@ impl ClientConnection {
             return Err(FailureAnswer::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
         };
         let _turn = self.first.acquire().await;
-        let certificate = self.certificate.as_deref();
+        let certificate = self.valid_certificate().await;
         self.context.gatekeeper.admit(certificate, request.headers(), &right).await?;
         let Some(place) = self.context.places.answer(&self.seat) else {
             let text = "this node already serves as many clients as it can: try again later";
@@ -108,6 +110,11 @@ impl ClientConnection {
         self.usage.send_if_modified(|usage| !std::mem::replace(&mut usage.is_authorized, true));
         self.first.close();
         Ok((endpoint, self.place.set(place).err()))
+    }
+
+    async fn valid_certificate(&self) -> Option<&[u8]> {
+        let chain = self.certificate.as_deref()?;
+        if self.context.tls.trusts(chain).await { chain.first().map(|own| &**own) } else { None }
     }
 
     /// Notes that a request is refused: a client that is not authorized has to leave, also if it never takes the answer.

@@ -4,26 +4,33 @@
 //! authorized client moves to a place of its own for as long as it is answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use winddown_host::ConnectionLimiter;
 pub(crate) use winddown_host::ConnectionSlot;
+use winddown_host::{ConnectionLimiter, Throttle};
 
 /// The most guests at the same time.
 const MAX_GUESTS: usize = 128;
+/// How often a handshake begins: each takes the agent a millisecond of a processor. The last guest of all waits 0.6 s.
+const HANDSHAKE_PACE: Duration = Duration::from_millis(5);
 /// The most clients that are answered at the same time. A follower of a log takes three of the agent's 16 384 file
 /// descriptors.
 pub(crate) const MAX_ANSWERED_CLIENTS: usize = 2048;
 
 pub(crate) struct ClientPlaces {
     pub(crate) guests: Arc<ConnectionLimiter>,
+    pub(crate) handshakes: Throttle,
     answered: Arc<Semaphore>,
 }
 
 impl ClientPlaces {
     pub(crate) fn new() -> Self {
-        let guests = ConnectionLimiter::new(MAX_GUESTS);
-        Self { guests, answered: Arc::new(Semaphore::new(MAX_ANSWERED_CLIENTS)) }
+        Self {
+            guests: ConnectionLimiter::new(MAX_GUESTS),
+            handshakes: Throttle::new(HANDSHAKE_PACE),
+            answered: Arc::new(Semaphore::new(MAX_ANSWERED_CLIENTS)),
+        }
     }
 
     /// Moves an authorized client to a place of its own; `None` if all are taken.

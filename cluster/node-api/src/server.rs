@@ -91,13 +91,14 @@ async fn talk<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    context.places.handshakes.turn().await;
     let tls = context.tls.acceptor().await.map_err(|error| error_chain(&error))?;
     let agreed =
         timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await.map_err(|error| error.to_string())?;
     let stream = agreed.map_err(|error| error_chain(&error))?;
     let session = stream.get_ref().1;
-    let shown = session.peer_certificates().and_then(|chain| chain.first());
-    let certificate = shown.map(|one| one.as_ref().to_vec());
+    let shown = session.peer_certificates().filter(|chain| !chain.is_empty());
+    let certificate = shown.map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
     let speaks_http2 = session.alpn_protocol() == Some(HTTP2);
     let connection = ClientConnection::new(context, seat, certificate);
     if speaks_http2 {

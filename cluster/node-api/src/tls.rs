@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
 use winddown_host::{OneThread, regular};
@@ -58,9 +59,17 @@ pub(crate) struct Tls {
 #[derive(Default)]
 struct Current {
     stamps: Vec<Option<FileStamp>>,
-    config: Option<Arc<ServerConfig>>,
+    config: Option<TlsConfig>,
     /// Why newer files cannot be used, once that was reported.
     problem: Option<String>,
+}
+
+/// What was read from the files.
+#[derive(Clone, Debug)]
+struct TlsConfig {
+    server: Arc<ServerConfig>,
+    /// Verifies the certificates of clients; `None` if none is accepted.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 /// Metadata by which a replaced file is recognised.
@@ -79,13 +88,28 @@ impl Tls {
     /// Returns the acceptor for the next connection, and reads changed files. If they are invalid, the previous
     /// configuration stays in use, with one warning: anybody may connect, and as often as they like.
     pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        Ok(TlsAcceptor::from(self.config().await?.server))
+    }
+
+    /// Whether a client's certificate is valid now. Since its connection was made it may have expired, or its authority
+    /// may have been taken out of the file.
+    pub(crate) async fn trusts(&self, chain: &[CertificateDer<'static>]) -> bool {
+        let Some((own, intermediates)) = chain.split_first() else { return false };
+        let clients = self.config().await.ok().and_then(|config| config.clients);
+        let verify = |clients: Arc<dyn ClientCertVerifier>| {
+            clients.verify_client_cert(own, intermediates, UnixTime::now()).is_ok()
+        };
+        clients.is_some_and(verify)
+    }
+
+    async fn config(&self) -> Result<TlsConfig, TlsError> {
         let files = Arc::clone(&self.files);
         match self.current.run(move |current| current.read(&files)).await {
             Ok(Ok((config, problem))) => {
                 if let Some(error) = problem {
                     tracing::warn!(error, "the node API keeps its previous certificates");
                 }
-                Ok(TlsAcceptor::from(config))
+                Ok(config)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -98,14 +122,14 @@ impl Tls {
 
 impl Current {
     /// Reads changed files. Returns the configuration to use, and why it is not theirs unless that was reported before.
-    fn read(&mut self, files: &TlsFiles) -> Result<(Arc<ServerConfig>, Option<String>), TlsError> {
+    fn read(&mut self, files: &TlsFiles) -> Result<(TlsConfig, Option<String>), TlsError> {
         let stamps = stamps(files);
         if let Some(config) = self.config.clone().filter(|_| self.stamps == stamps) {
             return Ok((config, None));
         }
         match (read(files), &self.config) {
             (Ok(config), _) => {
-                *self = Self { stamps, config: Some(Arc::clone(&config)), problem: None };
+                *self = Self { stamps, config: Some(config.clone()), problem: None };
                 Ok((config, None))
             }
             // The stamps stay those of before, so that the files are read again.
@@ -113,7 +137,7 @@ impl Current {
                 let problem = error_chain(&error);
                 let is_news = self.problem.as_ref() != Some(&problem);
                 self.problem = Some(problem.clone());
-                Ok((Arc::clone(config), is_news.then_some(problem)))
+                Ok((config.clone(), is_news.then_some(problem)))
             }
             (Err(error), None) => Err(error),
         }
@@ -130,7 +154,7 @@ fn stamps(files: &TlsFiles) -> Vec<Option<FileStamp>> {
     all.into_iter().flatten().map(stamp).collect()
 }
 
-fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn read(files: &TlsFiles) -> Result<TlsConfig, TlsError> {
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&contents(&files.key)?)
         .map_err(|_| TlsError::Pem { path: files.key.clone(), what: "private key" })?;
@@ -142,8 +166,8 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(identity)?;
-    let config = match &files.client_authority {
-        None => config.with_no_client_auth(),
+    let (config, clients) = match &files.client_authority {
+        None => (config.with_no_client_auth(), None),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(certificates(path)?);
@@ -152,7 +176,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
                 .allow_unauthenticated()
                 .build()
                 .map_err(|_| TlsError::Authority { path: path.clone() })?;
-            config.with_client_cert_verifier(verifier)
+            (config.with_client_cert_verifier(Arc::clone(&verifier)), Some(verifier))
         }
     };
     let mut config = config.with_single_cert(chain, key).map_err(identity)?;
@@ -161,7 +185,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // Requests for an upgrade come over HTTP/1.1: HTTP/2 has none.
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(TlsConfig { server: Arc::new(config), clients })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

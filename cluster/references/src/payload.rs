@@ -82,6 +82,17 @@ pub(crate) fn files(
     making.finish()
 }
 
+/// How many directories the files are in, below that of the volume: a path of 4 kB can have two thousand.
+pub(crate) fn directories(files: &Payload) -> usize {
+    let parents = |path: &str| path.matches('/').count();
+    // In this order all files of a directory follow each other.
+    let shared = files.keys().zip(files.keys().skip(1)).map(|(path, next)| {
+        let same = path.bytes().zip(next.bytes()).take_while(|(a, b)| a == b);
+        same.filter(|(byte, _)| *byte == b'/').count()
+    });
+    files.keys().map(|path| parents(path)).sum::<usize>() - shared.sum::<usize>()
+}
+
 struct Making<'a> {
     known: &'a PayloadInputs<'a>,
     field: String,
@@ -223,15 +234,15 @@ impl Making<'_> {
         mode: u32,
         owner: Option<u32>,
     ) -> Result<(), ReferenceProblem> {
-        if !is_below(path) {
+        let Some(path) = below(path) else {
             return Err(ReferenceProblem::Invalid {
                 field: self.field.clone(),
                 why: format!("{path:?} is not a path below the volume: write one without `..`"),
             });
-        }
+        };
         let pages = bytes.bytes().len().div_ceil(PAGE_BYTES).max(1);
         self.allowance.take(&self.field, pages * PAGE_BYTES)?;
-        self.files.insert(path.to_owned(), File { bytes, mode, owner });
+        self.files.insert(path, File { bytes, mode, owner });
         Ok(())
     }
 
@@ -245,6 +256,7 @@ impl Making<'_> {
             let why = format!("{path:?} is below a path that is a file");
             return Err(ReferenceProblem::Unfit { field: self.field, why });
         }
+        self.allowance.take(&self.field, directories(&self.files) * PAGE_BYTES)?;
         let group = group(self.known.pod);
         let mut files = self.files;
         for file in files.values_mut().filter(|_| group.is_some()) {
@@ -298,13 +310,14 @@ fn mode_of(given: Option<i32>) -> u32 {
     given.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644) & 0o777
 }
 
-/// Whether `path` stays in the volume and avoids the names that the writer reserves.
-fn is_below(path: &str) -> bool {
-    !path.is_empty()
-        && path.len() < 4096
-        && !path.starts_with("..")
-        && !path.contains('\0')
-        && path.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() < 256)
+/// The path in its shortest form, as the kubelet writes `./a//b`; `None` if it does not stay in the volume, or begins with
+/// a name that the writer reserves.
+fn below(path: &str) -> Option<String> {
+    let is_fit = !path.starts_with('/') && !path.contains('\0') && path.len() <= 4096;
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let is_safe = parts.iter().all(|part| *part != ".." && part.len() < 256);
+    let is_own = parts.first().is_some_and(|first| !first.starts_with(".."));
+    (is_fit && is_safe && is_own).then(|| parts.join("/"))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::object::{FoundObject, Object, ObjectKey, ObjectKind};
 use super::problem::ReferenceProblem;
 use super::services;
 use super::singleflight::SingleFlight;
+use winddown_api_client::list_in_pages;
 use winddown_api_client::node_pods::{KubePods, PodApi as _};
 use winddown_api_client::refusal::{self, Refusal};
 
@@ -197,9 +198,8 @@ impl Reader {
         let all = Api::<api::Service>::namespaced(self.client.clone(), namespace);
         let limit = self.limit;
         let ask = || async move {
-            let params = ListParams::default();
-            let list = bounded(limit, all.list(&params)).await?;
-            Ok(Arc::new(list.items))
+            let listed = bounded(limit, list_in_pages(&all, ListParams::default())).await?;
+            Ok(Arc::new(listed))
         };
         // Each pod asks for its own: nobody would find a kept one.
         let got = self.services.get(namespace, Duration::ZERO, |_| None, ask).await;

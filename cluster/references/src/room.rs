@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 
-use super::payload::Payload;
+use super::payload::{Payload, directories};
 
 use winddown_cluster::pods::PrepareError;
 use winddown_host::is_on_tmpfs;
@@ -214,12 +214,13 @@ fn mount_of(directory: &Path) -> io::Result<PathBuf> {
 // === impl Amounts ===
 
 impl Amounts {
-    /// What the files take of a file system with blocks of this size: each is an inode, and so is the link to it.
+    /// What the files take of a file system with blocks of this size: each is an inode, and so are the link to it and each
+    /// directory, which has no blocks in memory.
     fn of(files: &Payload, block: u64) -> Self {
         let blocks = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(block);
         Self {
             blocks: files.values().map(|file| blocks(file.bytes.bytes().len())).sum(),
-            inodes: u64::try_from(files.len()).unwrap_or(u64::MAX).saturating_mul(2),
+            inodes: u64::try_from(2 * files.len() + directories(files)).unwrap_or(u64::MAX),
         }
     }
 
@@ -406,6 +407,22 @@ mod tests {
         let made = (0..64).take_while(|number| put("many", *number)).count();
         assert!((4..=6).contains(&made), "{made} volumes of 40 KiB in 256 KiB");
         assert!(put("other", 0));
+    }
+
+    #[test]
+    fn directories_of_a_volume_count_as_what_they_take() {
+        let test = "directories_of_a_volume_count_as_what_they_take";
+        let Some(mount) = Mounted::new(test, c"size=4m") else { return };
+        let (directory, volume) = (mount.0.path(), mount.0.path().join("volume"));
+        let deep = format!("{}f", "a/".repeat(300));
+        let paths = ["a-b/f", "a/b/f", "a/b/g", "a/bc/f", &deep, "b/c/d/f", "f"];
+        let file = || File { bytes: vec![b'x'].into(), mode: 0o644, owner: None };
+        let files: Payload = paths.iter().map(|path| ((*path).to_owned(), file())).collect();
+        atomic::write(&volume, &files, None, WallTime::UNIX_EPOCH).unwrap();
+        let (counted, taken) = (Amounts::of(&files, 4096), Amounts::taken(directory, 4096));
+        // Each part of a path at the top has a link instead of each file.
+        assert!(counted.inodes.abs_diff(taken.inodes) <= 4, "{counted:?} {taken:?}");
+        assert_eq!(counted.blocks, taken.blocks);
     }
 
     #[test]

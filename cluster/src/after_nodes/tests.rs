@@ -48,6 +48,37 @@ fn the_stage_of_a_node_is_what_its_conditions_say() {
     }
 }
 
+#[test]
+fn a_node_that_is_up_again_without_its_agent_is_not_taken_for_down() {
+    let message = "All pods have terminated (boot 5f0c).";
+    let conditions = json!([{"type": CLEAN_SHUTDOWN, "status": "True", "message": message}]);
+    for (boot, stage) in [("5f0c", DownStage::Down), ("77aa", DownStage::Up)] {
+        let status = json!({"conditions": conditions, "nodeInfo": {"bootID": boot}});
+        let node = json!({"metadata": {"name": "a"}, "status": status});
+        assert_eq!(DownStage::of(&serde_json::from_value(node).unwrap()), stage, "{boot}");
+    }
+}
+
+/// After a soft-reboot, or a shutdown that was called off: the boot's id is the same.
+#[test]
+fn a_node_whose_kubelet_stays_ready_long_after_its_shutdown_is_not_taken_for_down() {
+    let clean = json!({"type": CLEAN_SHUTDOWN, "status": "True", "message": "boot 5f0c",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    for (status, heartbeat, stage) in [
+        ("True", "2025-12-31T23:59:00Z", DownStage::Down),
+        ("True", "2026-01-01T00:01:00Z", DownStage::Down),
+        ("True", "2026-01-01T00:03:00Z", DownStage::Up),
+        // A kubelet that goes down, and the control plane about one that is gone.
+        ("False", "2026-01-01T00:03:00Z", DownStage::Down),
+        ("Unknown", "2026-01-01T00:03:00Z", DownStage::Down),
+    ] {
+        let ready = json!({"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat});
+        let status = json!({"conditions": [clean, ready], "nodeInfo": {"bootID": "5f0c"}});
+        let node = json!({"metadata": {"name": "a"}, "status": status});
+        assert_eq!(DownStage::of(&serde_json::from_value(node).unwrap()), stage, "{heartbeat}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn unknown_is_never_read_as_empty_and_what_was_said_last_counts() {
     let (now, until) = (Instant::now(), Instant::now() + secs(5));

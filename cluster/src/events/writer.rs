@@ -244,7 +244,9 @@ impl Requests {
             Refusal::AlreadyExists if done == Fate::Written => Attempt::Done(done),
             Refusal::NotFound if done == Fate::Repeated => Attempt::Gone,
             // A namespace that is being deleted accepts no events, nor does one that does not exist.
-            Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => refused(&failure),
+            Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed | Refusal::Denied => {
+                refused(&failure)
+            }
             _ if failure.is_internal && failures + 1 >= MOST_FAILURES => refused(&failure),
             _ => Attempt::Again(failure),
         }

@@ -16,6 +16,7 @@ use winddown_shared::{DesiredPods, Pod, PodRef, PodUid, WallClock};
 
 use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
 use crate::pods::MirrorSide;
+use winddown_api_client::list_in_pages;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
@@ -252,7 +253,7 @@ impl MirrorAction {
 async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Done {
     let pods = Api::<api::Pod>::all(client);
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
-    Done::Listed(match timeout(REQUEST_TIMEOUT, pods.list(&of_node)).await {
+    Done::Listed(match timeout(REQUEST_TIMEOUT, list_in_pages(&pods, of_node)).await {
         Err(_) => Err(format!("no answer within {REQUEST_TIMEOUT:?}")),
         Ok(Err(error)) => Err(refusal::text(&error)),
         Ok(Ok(list)) => {

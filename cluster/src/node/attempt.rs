@@ -86,7 +86,7 @@ impl WriteAttempt {
     pub(super) fn failed(&mut self, refusal: Refusal, now: Instant) -> bool {
         let first = self.failures.failures() == 0;
         let asked = match refusal {
-            Refusal::NotAllowed | Refusal::Invalid => {
+            Refusal::NotAllowed | Refusal::Denied | Refusal::Invalid => {
                 (self.failures.longest() > REFUSAL_RETRY_DELAY).then_some(REFUSAL_RETRY_DELAY)
             }
             other => other.retry_after(),

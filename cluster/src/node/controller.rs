@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Client};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
@@ -45,6 +46,9 @@ pub struct NodeSettings {
     pub cordon_on_shutdown: bool,
     /// Whether an operator's drain cordons the node.
     pub cordon_on_drain: bool,
+    /// When the system was started, if the boot id does not tell it from another: beside a kubelet, what that reported
+    /// before is not about this system. No wall time: the clock may be set after the start.
+    pub up_since: Option<Instant>,
     /// The timeout of one request.
     pub request_timeout: Duration,
     /// How answers to pings are judged.
@@ -361,6 +365,7 @@ impl Default for NodeSettings {
             registration: Registration::default(),
             cordon_on_shutdown: true,
             cordon_on_drain: true,
+            up_since: None,
             request_timeout: Duration::from_secs(5),
             ping: PingTimes::default(),
         }

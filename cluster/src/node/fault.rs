@@ -26,6 +26,6 @@ impl Fault {
 
     /// Whether the server refuses the request itself, so that another one may be accepted.
     pub(super) fn is_for_good(&self) -> bool {
-        matches!(self.refusal(), Refusal::NotAllowed | Refusal::Invalid)
+        matches!(self.refusal(), Refusal::NotAllowed | Refusal::Denied | Refusal::Invalid)
     }
 }

@@ -281,7 +281,8 @@ impl KnownPods {
             return None;
         }
         let mut object = given.pod.object().clone();
-        object.metadata.deletion_timestamp.get_or_insert(Time(wall));
+        let end = wall.checked_add(Duration::from_secs(grace.unsigned_abs()));
+        object.metadata.deletion_timestamp = Some(Time(end.unwrap_or(WallTime::MAX)));
         object.metadata.deletion_grace_period_seconds = Some(grace);
         given.pod = Pod::new(object).ok()?;
         let ending = given.pod.clone();
@@ -463,18 +464,23 @@ impl KnownPod {
 
     fn is_gone(&mut self, now: Instant, api_time: WallTime) {
         self.presence = ApiPresence::Gone;
-        self.shorten(DeletionGrace::after_removal(&self.pod, now, api_time));
+        self.grant(DeletionGrace::after_removal(&self.pod), now, api_time);
     }
 
     fn note_end(&mut self, now: Instant, api_time: WallTime) {
-        if let Some(grace) = DeletionGrace::of_deletion(&self.pod, api_time) {
-            self.shorten(now + grace);
+        if let Some(grace) = DeletionGrace::granted(&self.pod) {
+            self.grant(grace, now, api_time);
         } else if is_terminal(&self.pod) && self.deadline.is_none() {
-            self.shorten(instant_after(now, DeletionGrace::own(&self.pod)));
+            self.grant(DeletionGrace::own(&self.pod), now, api_time);
         }
     }
 
-    fn shorten(&mut self, deadline: Instant) {
+    /// Counts the grace from when this node hears of it, which may be long after the deletion: until then the pod was not
+    /// asked to terminate. Only a pod that an earlier agent has asked keeps what that left of it.
+    fn grant(&mut self, grace: Duration, now: Instant, api_time: WallTime) {
+        let asked = self.given.as_ref().filter(|_| self.deadline.is_none());
+        let left = asked.and_then(|given| DeletionGrace::left(&given.pod, api_time));
+        let deadline = instant_after(now, left.map_or(grace, |left| left.min(grace)));
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
@@ -490,11 +496,7 @@ impl KnownPod {
 
     /// Whether to report a failure, because it differs from the last one.
     pub(crate) fn fail(&mut self, error: &str) -> bool {
-        let is_news = self.failure.as_deref() != Some(error);
-        if is_news {
-            self.failure = Some(error.to_owned());
-        }
-        is_news
+        self.failure.replace(error.to_owned()).as_deref() != Some(error)
     }
 }
 

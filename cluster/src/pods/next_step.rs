@@ -125,10 +125,11 @@ fn when_deleting(view: PodView<'_>) -> PodAction {
     if known.runs() {
         return ending(known);
     }
-    let has_end = known.given.is_some() || view.final_status || is_terminal(&known.pod);
+    // Another client may have written that it is over, and the record that it runs may be lost.
+    let is_over = view.runs == Some(false) && (view.final_status || is_terminal(&known.pod));
     match known.removed {
         true => PodAction::Nothing,
-        false if has_end => PodAction::Remove,
+        false if known.given.is_some() || is_over => PodAction::Remove,
         false => unless_it_runs(view, PodAction::TakeOver),
     }
 }

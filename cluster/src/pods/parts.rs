@@ -47,14 +47,19 @@ pub(crate) struct Queues {
 }
 
 impl<A, T: StatusSide, R> Parts<A, T, R> {
-    /// Sends one request to the API server, within its deadline.
+    /// Sends one request about a pod to the API server, within its deadline.
     pub(crate) async fn request<V>(
         &self,
         what: &'static str,
         request: impl Future<Output = Result<V, RefusedRequest>>,
     ) -> Result<V, RefusedRequest> {
         let late = |_| Err(RefusedRequest::silent(what));
-        timeout(self.config.request_deadline, request).await.unwrap_or_else(late)
+        let answer = timeout(self.config.request_deadline, request).await.unwrap_or_else(late);
+        match &answer {
+            Err(refused) if !refused.refusal.is_gone() => self.api_outage.failed(refused),
+            _ => self.api_outage.worked(),
+        }
+        answer
     }
 
     /// Records that the API's object of this pod is certainly gone.

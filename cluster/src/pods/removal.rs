@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use winddown_api_client::node_pods::PodApi;
 use winddown_shared::PodUid;
 
@@ -11,7 +12,8 @@ use super::parts::Parts;
 use super::queue::ItemOutcome;
 use super::seams::StatusSide;
 
-/// Removes the object of a terminated pod, once the API has its final status.
+/// Removes the object of a terminated pod, once the API has its final status and the node holds nothing of it: another
+/// node may use its volumes then.
 ///
 /// Does not wait for the end of the grace period, which a terminated pod does not need
 /// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/982>). Names the UID, so that a new
@@ -21,7 +23,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     uid: PodUid,
 ) -> ItemOutcome {
     tokio::select! {
-        () = parts.statuses.delivered(&uid) => {}
+        _ = join(parts.statuses.delivered(&uid), parts.node.freed(&uid)) => {}
         () = parts.cancel.cancelled() => return ItemOutcome::Done,
     }
     let Ok(_permit) = parts.removals.acquire().await else { return ItemOutcome::Done };
@@ -33,19 +35,14 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     let label = known.pod.pod_ref();
     match parts.request("delete the pod", parts.api.delete(label, Duration::ZERO)).await {
         Ok(()) => {
-            parts.api_outage.worked();
             parts.known.mark(&uid, |known| known.removed = true);
             tracing::debug!(pod = %label, "removed from the API");
             ItemOutcome::Done
         }
         Err(refused) if refused.refusal.is_gone() => {
-            parts.api_outage.worked();
             parts.gone(&uid, None);
             ItemOutcome::Done
         }
-        Err(refused) => {
-            parts.api_outage.failed(&refused);
-            ItemOutcome::Failed { after: refused.refusal.retry_after() }
-        }
+        Err(refused) => ItemOutcome::Failed { after: refused.refusal.retry_after() },
     }
 }

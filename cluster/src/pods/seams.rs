@@ -1,6 +1,6 @@
 //! The interfaces between the pod controller and its surroundings.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{mpsc, watch};
 use winddown_shared::status::{StatusStore, is_terminal};
 use winddown_shared::{
-    Pod, PodRuntimeStatus, PodSyncer, PodUid, PodWorkers, Runtime, RuntimeError,
+    Lifecycle, Pod, PodRuntimeStatus, PodSyncer, PodUid, PodWorkers, Runtime, RuntimeError,
 };
 
 use crate::status::StatusUpdate;
@@ -170,13 +170,14 @@ impl KeepPods for () {}
 pub struct NodeSide {
     pub(crate) statuses: StatusStore,
     pub(crate) ends: watch::Receiver<u64>,
-    has_ended: Arc<dyn Fn(&PodUid) -> bool + Send + Sync>,
-    runs: Runs,
+    has_ended: OfPod<bool>,
+    is_freed: OfPod<bool>,
+    /// `None` while that is unknown.
+    runs: OfPod<Option<bool>>,
     remains: Remains,
 }
 
-/// Whether a pod runs; `None` while that is unknown.
-type Runs = Arc<dyn Fn(&PodUid) -> Option<bool> + Send + Sync>;
+type OfPod<T> = Arc<dyn Fn(&PodUid) -> T + Send + Sync>;
 
 /// What the runtime still has of a pod that does not run; no containers if that is nothing.
 type Remains =
@@ -189,19 +190,25 @@ impl NodeSide {
     pub fn of_workers<S: PodSyncer>(workers: PodWorkers<S>, statuses: StatusStore) -> Self {
         let said = statuses.clone();
         let ends = workers.ends();
-        let running = workers.clone();
+        let (running, freeing) = (workers.clone(), workers.clone());
+        // The workers know of each pod that has something left before they know what runs.
+        let is_freed = move |uid: &PodUid| match freeing.lifecycle(uid) {
+            Some(lifecycle) => lifecycle == Lifecycle::Finished,
+            None => freeing.runs(uid) == Some(false),
+        };
         let has_ended = move |uid: &PodUid| match workers.lifecycle(uid) {
             Some(_) => workers.is_known_terminated(uid) && !workers.restarts_on_node(uid),
             // Without a worker it was rejected, or has not reached the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal(&status)),
         };
-        Self::new(statuses, ends, has_ended, move |uid| running.runs(uid))
+        Self::new(statuses, ends, has_ended, move |uid| running.runs(uid)).with_freed(is_freed)
     }
 
     /// Uses anything that runs the pods of [`wanted`](super::PodController::wanted) without a terminal phase and writes
     /// their statuses into `statuses`.
     ///
-    /// `has_ended` is whether nothing of a pod runs or will run; `ends` counts the changes of that. `runs` is whether a
+    /// `has_ended` is whether nothing of a pod runs or will run, so that its object may go, unless
+    /// [`with_freed`](Self::with_freed) says what it holds besides; `ends` counts the changes of both. `runs` is whether a
     /// pod runs that the node was not given since the agent started, and `None` while that is unknown: one that is known
     /// not to run, and may not run again, fails.
     pub fn new(
@@ -211,8 +218,19 @@ impl NodeSide {
         runs: impl Fn(&PodUid) -> Option<bool> + Send + Sync + 'static,
     ) -> Self {
         let remains = Arc::new(|_| ready(Ok(PodRuntimeStatus::default())).boxed());
-        let (has_ended, runs) = (Arc::new(has_ended), Arc::new(runs));
-        Self { statuses, ends, has_ended, runs, remains }
+        let (has_ended, runs): (OfPod<_>, _) = (Arc::new(has_ended), Arc::new(runs));
+        Self { statuses, ends, is_freed: has_ended.clone(), has_ended, runs, remains }
+    }
+
+    /// Keeps the object of a pod that has ended until `is_freed`: whether the node holds nothing of the pod any more, no
+    /// sandbox, no control group and no mount. By default, a pod that has ended holds nothing.
+    #[must_use]
+    pub fn with_freed(
+        mut self,
+        is_freed: impl Fn(&PodUid) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.is_freed = Arc::new(is_freed);
+        self
     }
 
     /// Asks this runtime how a pod ended that the node was not given and that may not be started again. By default, nothing
@@ -231,6 +249,17 @@ impl NodeSide {
         (self.has_ended)(uid)
     }
 
+    /// Waits until the node holds nothing of a terminated pod any more.
+    pub(crate) async fn freed(&self, uid: &PodUid) {
+        let mut ends = self.ends.clone();
+        // That nothing runs counts as an end when it becomes known.
+        while !(self.is_freed)(uid) {
+            if ends.changed().await.is_err() {
+                return pending().await;
+            }
+        }
+    }
+
     /// What the runtime still has of a pod that does not run.
     pub(crate) async fn remains(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         (self.remains)(uid.clone()).await
@@ -247,5 +276,29 @@ impl NodeSide {
 impl Prepare for AsItIs {
     async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
         Ok(pod.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_what_a_pod_held_follows_the_ends_and_needs_no_clock() {
+        let (told, ends) = watch::channel(0);
+        let (free, freed) = watch::channel(false);
+        let side = NodeSide::new(StatusStore::default(), ends, |_| true, |_| Some(false))
+            .with_freed(move |_| *freed.borrow());
+        let begun = Instant::now();
+        let end = async {
+            sleep(Duration::from_secs(7)).await;
+            free.send_replace(true);
+            told.send_modify(|n| *n += 1);
+        };
+        let uid = PodUid::new("u1");
+        tokio::join!(side.freed(&uid), end);
+        assert_eq!(begun.elapsed(), Duration::from_secs(7));
     }
 }

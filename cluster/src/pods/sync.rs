@@ -239,12 +239,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
     /// Gives a pod to the node that had terminated before the node was given it. Its volumes are not needed any more.
     async fn give_terminated(&self, pod: &Pod) {
-        let mut object = lean(pod.object().clone(), pod).object().clone();
-        object.status.clone_from(&pod.status);
-        let terminated = Pod::new(object).unwrap_or_else(|_| pod.clone());
         // Recorded first: the next agent would remove what is left of an unknown pod while the API is unavailable.
-        self.record(terminated.clone()).await;
-        if !self.known.give_terminated(pod.uid(), terminated) {
+        self.record(pod.clone()).await;
+        if !self.known.give_terminated(pod.uid(), pod.clone()) {
             self.keep.remove(pod.uid()).await;
         }
         self.prepare.forget(pod.uid()).await;
@@ -320,14 +317,11 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     async fn look_up(&self, known: &KnownPod) -> Option<ItemOutcome> {
         let label = known.pod.pod_ref();
         let found = match self.request("read the pod", self.api.get(label)).await {
-            Ok(found) => found,
+            Ok(found) => found.and_then(|object| self.config.received(object).ok()),
             Err(refused) => {
-                self.api_outage.failed(&refused);
                 return Some(ItemOutcome::Failed { after: refused.refusal.retry_after() });
             }
         };
-        self.api_outage.worked();
-        let found = found.and_then(|object| self.config.received(object).ok());
         match found {
             Some((Whose::Ours, pod)) if pod.uid() == &label.uid => {
                 if self.known.found(&pod, Instant::now(), self.api_time()) {
@@ -381,8 +375,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     fn submit_waiting(&self, pod: &Pod, why: WaitReason, message: &str) {
         if let Some(mut status) = controller_status::waiting(pod, why, message, self.api_time()) {
             // The API may not have the first such status yet, and its time counts.
-            let known = self.known.get(pod.uid());
-            let started = known.as_ref().and_then(KnownPod::started).cloned();
+            let started = self.known.get(pod.uid()).and_then(|known| known.started().cloned());
             status.start_time = started.or(status.start_time);
             let status = Arc::new(status);
             self.node.statuses.waits(pod.clone(), Arc::clone(&status));

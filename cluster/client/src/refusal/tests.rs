@@ -52,6 +52,25 @@ fn every_answer_has_one_meaning() {
 }
 
 #[test]
+fn what_a_webhook_or_a_policy_denies_is_denied_whatever_its_code() {
+    let hook = r#"admission webhook "db" denied the request: the primary stays"#;
+    let policy = r#"pods "a" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'b' denied request: no"#;
+    let mutating = "policy 'keep' with binding 'b' denied request: no such key: db";
+    for code in [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503] {
+        for (message, reason) in
+            [(hook, "NotFound"), (hook, "AlreadyExists"), (policy, ""), (mutating, "Invalid")]
+        {
+            let status = json!({"code": code, "reason": reason, "message": message});
+            assert_eq!(Refusal::of(&error(status)), Refusal::Denied, "{code} {message}");
+        }
+    }
+    let down =
+        r#"Internal error occurred: failed calling webhook "db": failed to call webhook: EOF"#;
+    let kube::Error::Api(status) = error(json!({"code": 500, "message": down})) else { panic!() };
+    assert!(misses_webhook(&status));
+}
+
+#[test]
 fn an_error_is_said_in_the_servers_words_and_never_in_a_programmers() {
     #[derive(Debug, thiserror::Error)]
     #[error("the API server could not read the pod")]

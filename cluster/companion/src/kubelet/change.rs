@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::distributions::LAYOUTS;
+use super::distributions::rewritten;
 use super::periods::{CRITICAL, HEAD, Notation, PERIOD, Periods};
 use super::trusted::read;
 use super::{Kubelet, MergedConfiguration, below};
@@ -45,8 +45,7 @@ impl Kubelet {
         let head = HEAD.iter().filter(|_| is_new).map(|line| (*line).to_owned());
         let (notation, is_plain) = notation(root, &file, configuration, is_new);
         let lines = head.chain(periods.fields(notation)).collect();
-        let layout = LAYOUTS.iter().find(|layout| Path::new(layout.config) == file);
-        let rewritten = layout.map_or(self.distribution.rewritten, |layout| layout.rewritten);
+        let rewritten = rewritten(root, &file).unwrap_or(self.distribution.rewritten);
         Some(KubeletChange { file, is_new, lines, is_plain, rewritten })
     }
 }

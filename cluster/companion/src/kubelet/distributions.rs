@@ -1,6 +1,9 @@
 //! The distributions of kubelets: how each starts one, and where it keeps the kubelet's files.
 
+use std::path::Path;
+
 use super::rancher::Rancher;
+use super::trusted::read;
 
 /// A distribution, as far as it starts its kubelet in a way of its own.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub(super) enum ArgumentsSource {
 }
 
 /// kubeadm and most others: the kubelet is a service of its own.
-pub(super) static KUBELET: Distribution = Distribution {
+pub(super) const KUBELET: Distribution = Distribution {
     units: &["kubelet.service"],
     programs: &["kubelet", "hyperkube"],
     processes: &["kubelet"],
@@ -47,8 +50,20 @@ pub(super) static KUBELET: Distribution = Distribution {
 
 const RANCHERS_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
-pub(super) static DISTRIBUTIONS: [&Distribution; 6] = [
+/// A snap whose program is the kubelet, which a script starts with the arguments of a file.
+const fn snap(units: &'static [&'static str], arguments: &'static str) -> Distribution {
+    let source = ArgumentsSource::ArgumentsFile(arguments);
+    Distribution { units, programs: &[], source, ..KUBELET }
+}
+
+pub(super) static DISTRIBUTIONS: [&Distribution; 9] = [
     &KUBELET,
+    // EKS on Ubuntu
+    &snap(&["snap.kubelet-eks.daemon.service"], "/var/snap/kubelet-eks/current/args"),
+    // Charmed Kubernetes
+    &snap(&["snap.kubelet.daemon.service"], "/var/snap/kubelet/current/args"),
+    // Canonical Kubernetes
+    &snap(&["snap.k8s.kubelet.service"], "/var/snap/k8s/common/args/kubelet"),
     &Distribution {
         units: &["k3s.service", "k3s-agent.service"],
         programs: &["k3s"],
@@ -112,7 +127,9 @@ pub(super) struct Layout {
     /// The credentials.
     pub(super) kubeconfig: &'static str,
     /// Who writes the configuration again, and where to make a change that lasts; empty if nobody does.
-    pub(super) rewritten: &'static str,
+    rewritten: &'static str,
+    /// The `ID` in `/etc/os-release` of the system whose layout this is; empty if the place of the file says that.
+    os: &'static str,
 }
 
 const OF_KUBEADM: &str = "/etc/kubernetes/kubelet.conf";
@@ -122,48 +139,35 @@ const OF_BOOT_SCRIPTS: &str = "/var/lib/kubelet/kubeconfig";
 /// have the same one, so the `kind` in the file decides.
 pub(super) static LAYOUTS: [Layout; 9] = [
     // kubeadm
-    Layout {
-        config: "/var/lib/kubelet/config.yaml",
-        config_dir: None,
-        kubeconfig: OF_KUBEADM,
-        rewritten: "",
-    },
+    Layout { config: "/var/lib/kubelet/config.yaml", kubeconfig: OF_KUBEADM, ..Layout::USUAL },
     // EKS, with and without nodeadm
     Layout {
         config: "/etc/kubernetes/kubelet/config.json",
         config_dir: Some("/etc/kubernetes/kubelet/config.json.d"),
-        kubeconfig: OF_BOOT_SCRIPTS,
         rewritten: "nodeadm of EKS writes it at each boot: make the change in spec.kubelet.config of the \
                     node's NodeConfig as well",
+        ..Layout::USUAL
     },
-    Layout {
-        config: "/etc/kubernetes/kubelet/kubelet-config.json",
-        config_dir: None,
-        kubeconfig: OF_BOOT_SCRIPTS,
-        rewritten: "",
-    },
+    Layout { config: "/etc/kubernetes/kubelet/kubelet-config.json", ..Layout::USUAL },
     // OpenShift
     Layout {
         config: "/etc/kubernetes/kubelet.conf",
-        config_dir: None,
-        kubeconfig: OF_BOOT_SCRIPTS,
         rewritten: "on OpenShift the machine config operator writes it, and reports a node whose file \
                     differs: make the change in a KubeletConfig object, from which the file follows",
+        ..Layout::USUAL
     },
     // kops
     Layout {
         config: "/var/lib/kubelet/kubelet.conf",
-        config_dir: None,
-        kubeconfig: OF_BOOT_SCRIPTS,
         rewritten: "nodeup of kops writes it again: make the change in the specification of the cluster as well",
+        ..Layout::USUAL
     },
     // GCE and GKE
     Layout {
         config: "/home/kubernetes/kubelet-config.yaml",
-        config_dir: None,
-        kubeconfig: OF_BOOT_SCRIPTS,
         rewritten: "the start script of the image writes it at each boot: make the change in the node \
                     pool's configuration as well",
+        ..Layout::USUAL
     },
     // Bottlerocket
     Layout {
@@ -172,21 +176,22 @@ pub(super) static LAYOUTS: [Layout; 9] = [
         kubeconfig: "/etc/kubernetes/kubelet/kubeconfig",
         rewritten: "Bottlerocket writes it from its settings: make the change in settings.kubernetes, \
                     from which the file follows",
+        ..Layout::USUAL
     },
     // Talos
     Layout {
         config: "/etc/kubernetes/kubelet.yaml",
-        config_dir: None,
         kubeconfig: "/etc/kubernetes/kubeconfig-kubelet",
+        os: "talos",
         rewritten: "machined of Talos writes it: make the change in machine.kubelet.extraConfig of the \
                     machine configuration, from which the file follows",
+        ..Layout::USUAL
     },
     // Kubespray
     Layout {
         config: "/etc/kubernetes/kubelet-config.yaml",
-        config_dir: None,
         kubeconfig: OF_KUBEADM,
-        rewritten: "",
+        ..Layout::USUAL
     },
 ];
 
@@ -203,4 +208,25 @@ pub(super) fn of_program(name: &str) -> Option<&'static Distribution> {
 /// The distribution that has processes of that name.
 pub(super) fn of_process(name: &str) -> Option<&'static Distribution> {
     DISTRIBUTIONS.into_iter().find(|one| one.processes.contains(&name))
+}
+
+/// Who writes the configuration at this place again, if a distribution has it there.
+pub(super) fn rewritten(root: &Path, file: &Path) -> Option<&'static str> {
+    let is_here = |layout: &&Layout| {
+        Path::new(layout.config) == file && (layout.os.is_empty() || is_on(root, layout.os))
+    };
+    LAYOUTS.iter().find(is_here).map(|layout| layout.rewritten)
+}
+
+fn is_on(root: &Path, os: &str) -> bool {
+    let text = read(root, Path::new("/etc/os-release")).unwrap_or_default();
+    let mut ids = text.lines().filter_map(|line| line.strip_prefix("ID="));
+    ids.any(|id| id.trim_matches(['"', '\'']) == os)
+}
+
+// === impl Layout ===
+
+impl Layout {
+    const USUAL: Self =
+        Self { config: "", config_dir: None, kubeconfig: OF_BOOT_SCRIPTS, rewritten: "", os: "" };
 }

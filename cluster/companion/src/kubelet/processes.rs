@@ -7,7 +7,7 @@ use std::path::Path;
 
 use winddown_host::{UnitPlace, UnitPlaces, Users, is_setuid, regular};
 
-use super::distributions::{Distribution, KUBELET, of_process, of_program, of_unit};
+use super::distributions::{Distribution, KUBELET, of_program, of_unit};
 use super::unit;
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
@@ -175,9 +175,9 @@ fn service_of(root: &Path, found: &KubeletProcess, group: UnitPlace) -> Option<S
     match group {
         UnitPlace::Service(unit) => Some(unit),
         UnitPlace::OfUser | UnitPlace::Elsewhere => {
-            let wanted = of_process(&found.name).filter(|_| first == Some(found.pid))?;
-            let units = unit::services(root).into_iter();
-            let mut units = units.filter(|unit| started_by(root, unit) == Some(wanted));
+            let is_its = |one: &Distribution| one.processes.contains(&&*found.name);
+            let units = unit::services(root).into_iter().filter(|_| first == Some(found.pid));
+            let mut units = units.filter(|unit| started_by(root, unit).is_some_and(is_its));
             units.next().filter(|_| units.next().is_none())
         }
     }

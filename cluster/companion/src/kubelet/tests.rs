@@ -807,6 +807,52 @@ fn specifiers_stand_for_the_name_of_the_unit() {
 }
 
 #[test]
+fn variables_of_a_command_line_are_those_of_systemd() {
+    for (start, wanted) in [
+        ("kubelet --root-dir=/a${UNSET}${SET}b", Some("/a1 2b")),
+        ("kubelet $UNSET $SET --root-dir=$SET", Some("$SET")),
+        ("kubelet --root-dir ${UNSET} --v=2", Some("")),
+        ("kubelet --root-dir=/a$$b${SET", Some("/a$b${SET")),
+        (":kubelet --root-dir=${SET}", Some("${SET}")),
+        ("kubelet $UNSET", None),
+    ] {
+        let unit = format!("[Service]\nEnvironment=\"SET=1 2\"\nExecStart={start}\n");
+        let root = Root::with(&[("etc/systemd/system/kubelet.service", &unit)]);
+        assert_eq!(root.find(false)[0].option("--root-dir"), wanted, "{start}");
+    }
+}
+
+#[test]
+fn the_kubelet_of_a_snap_is_a_service_of_its_own_with_a_file_of_arguments() {
+    for (unit, file, data) in [
+        ("snap.kubelet-eks.daemon", "var/snap/kubelet-eks/current/args", "kubelet-eks/current"),
+        ("snap.kubelet.daemon", "var/snap/kubelet/current/args", "kubelet/current"),
+        ("snap.k8s.kubelet", "var/snap/k8s/common/args/kubelet", "k8s/current"),
+    ] {
+        let unit = format!("{unit}.service");
+        let root = Root::with(&[
+            (&format!("etc/systemd/system/{unit}"), "[Service]\nExecStart=/usr/bin/snap run x\n"),
+            (file, "--kubeconfig=\"/var/lib/kubelet/kubeconfig\"\n--root-dir=$SNAP_DATA\n"),
+            (FILE, "shutdownGracePeriod: 30s\n"),
+        ]);
+        let [kubelet] = &root.find(false)[..] else { panic!("{unit}") };
+        assert_eq!(kubelet.kubeconfig(), Some(Path::new("/var/lib/kubelet/kubeconfig")), "{unit}");
+        assert_eq!(kubelet.option("--root-dir"), Some(&*format!("/var/snap/{data}")), "{unit}");
+        assert!(kubelet.configuration(root.0.path()).unwrap().ends_pods().is_some(), "{unit}");
+        assert_eq!(service::own(root.0.path()), Some(unit));
+    }
+}
+
+/// `install` has an agent stop before a unit that is not named there by a file of its own.
+#[test]
+fn the_agent_is_stopped_before_every_unit_that_may_start_a_kubelet() {
+    let target = include_str!("../../../../systemd/units/winddown-order.target");
+    for unit in distributions::DISTRIBUTIONS.iter().flat_map(|one| one.units) {
+        assert!(target.split([' ', '=', '\n']).any(|name| name == *unit), "{unit}");
+    }
+}
+
+#[test]
 fn a_kubelet_whose_arguments_cannot_be_seen_is_unknown_and_not_absent() {
     let unit = |start: &str| format!("[Service]\nExecStart={start}\n");
     let root =
@@ -876,4 +922,18 @@ fn who_writes_a_file_again_is_known_by_the_distribution_wherever_the_file_is() {
     let said = kubelet.configuration(root.0.path()).unwrap();
     let change = kubelet.change(root.0.path(), &said, &Periods::default()).unwrap();
     assert!(change.rewritten.contains("spec.workerProfiles"), "{change:?}");
+}
+
+/// Typhoon has it where Talos has it.
+#[test]
+fn a_place_that_several_distributions_have_says_nothing_about_who_writes_it() {
+    for (os, wanted) in [("ID=talos\n", true), ("ID=\"talos\"\n", true), ("ID=fedora\n", false)] {
+        let root = Root::with(&[
+            ("etc/os-release", os),
+            ("etc/kubernetes/kubelet.yaml", "shutdownGracePeriod: 90s\n"),
+        ]);
+        let said = Kubelet::default().configuration(root.0.path()).unwrap();
+        let change = Kubelet::default().change(root.0.path(), &said, &Periods::default()).unwrap();
+        assert_eq!(change.rewritten.contains("Talos"), wanted, "{os} {change:?}");
+    }
 }

@@ -17,6 +17,9 @@ pub const UNIT_DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
+/// What may stand before the path of a program. After a `:` variables are not expanded.
+const MARKS: [char; 5] = ['-', ':', '+', '!', '@'];
+
 /// The command line and environment of a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitStart {
@@ -92,23 +95,35 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
         environment.extend(named.map(|(name, value)| (name.to_owned(), words(value).join(" "))));
     }
     let mut words = words(&command).into_iter();
-    let program = words.next().unwrap_or_default();
-    let program = program.rsplit('/').next().unwrap_or_default();
-    let program = program.trim_start_matches(['-', ':', '+', '!', '@']).to_owned();
-    let arguments = words.flat_map(|word| substituted(word, &environment)).collect();
+    let first = words.next().unwrap_or_default();
+    let path = first.trim_start_matches(MARKS);
+    let is_literal = first[..first.len() - path.len()].contains(':');
+    let program = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let arguments = match is_literal {
+        true => words.collect(),
+        false => words.flat_map(|word| substituted(&word, &environment)).collect(),
+    };
     Ok(Some(UnitStart { file: unit, program, arguments, environment }))
 }
 
-/// Expands the variables of a word of a command line.
-fn substituted(word: String, environment: &BTreeMap<String, String>) -> Vec<String> {
-    // `$NAME` as a word of its own expands to as many words as the value has.
-    match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
-        Some(name) => environment.get(name).map(|value| words(value)).unwrap_or_default(),
-        None => {
-            let set = environment.iter();
-            vec![set.fold(word, |word, (name, value)| word.replace(&format!("${{{name}}}"), value))]
-        }
+/// Expands the variables of a word of a command line as systemd does: `$NAME` as a word of its own to as many words as the
+/// value has, `${NAME}` anywhere to the value, and `$$` to `$`. A variable that is not set is empty.
+fn substituted(word: &str, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let value = |name: &str| environment.get(name).map(String::as_str).unwrap_or_default();
+    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
+        return words(value(name));
     }
+    let (mut text, mut rest) = (String::new(), word);
+    while let Some((before, after)) = rest.split_once('$') {
+        let variable = after.strip_prefix('{').and_then(|after| after.split_once('}'));
+        let (expanded, after) = match variable {
+            Some((name, after)) => (value(name), after),
+            None => ("$", after.strip_prefix('$').unwrap_or(after)),
+        };
+        text.extend([before, expanded]);
+        rest = after;
+    }
+    vec![text + rest]
 }
 
 /// Expands the specifiers that stand for the unit's name and for directories; others stay as they are.

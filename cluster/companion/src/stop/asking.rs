@@ -18,7 +18,7 @@ const ON_THE_WAY: Duration = Duration::from_millis(250);
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// What to do after an eviction was not granted.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskStep {
     /// Nothing: the pod does not exist.
     Gone,
@@ -35,7 +35,9 @@ pub(super) enum AskStep {
 pub(super) fn next_step(refused: &RefusedRequest) -> AskStep {
     match refused.refusal {
         refusal if refusal.is_gone() => AskStep::Gone,
-        _ if is_denied(refused) => AskStep::Denied,
+        _ if refused.is_denied() => AskStep::Denied,
+        // What it needs fails, such as its storage.
+        Refusal::Busy { after: None } if fails(refused) => AskStep::Unanswered,
         // A disruption budget refused, or the server is busy.
         Refusal::Busy { after } => AskStep::Refused(after),
         Refusal::NoAnswer | Refusal::Conflict => AskStep::Unanswered,
@@ -66,19 +68,14 @@ fn give_up(pod: &Pod, refused: &RefusedRequest, request: &StopRequest) -> Option
     None
 }
 
-/// Whether a policy or a webhook refuses what was requested for this pod, and may agree later. What is refused for want
-/// of a right, or because the namespace is being deleted, is refused for good.
-fn is_denied(refused: &RefusedRequest) -> bool {
-    let Some(kube::Error::Api(status)) = &refused.source else { return false };
-    let mut causes = status.details.iter().flat_map(|details| &details.causes);
-    match refused.refusal {
-        Refusal::NotAllowed => {
-            !status.message.contains(" is forbidden: User \"")
-                && !causes.any(|cause| cause.reason == "NamespaceTerminating")
-        }
-        Refusal::Invalid => [400, 422].contains(&status.code),
-        _ => false,
-    }
+/// Whether the request has no answer. A conflict is one.
+fn is_silence(step: AskStep, refused: &RefusedRequest) -> bool {
+    step == AskStep::Unanswered && refused.refusal != Refusal::Conflict
+}
+
+/// Whether the API server says that it fails (5xx).
+fn fails(refused: &RefusedRequest) -> bool {
+    matches!(&refused.source, Some(kube::Error::Api(status)) if status.code >= 500)
 }
 
 fn why_refused(refused: &RefusedRequest) -> String {
@@ -100,7 +97,7 @@ fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Option<Instant>) {
 /// What refused an eviction: the budget that the API server names, the policy in its own words, or the server itself if
 /// it is busy.
 fn who_refused(refused: &RefusedRequest) -> String {
-    if is_denied(refused) {
+    if refused.is_denied() {
         return format!("the API server ({})", why_refused(refused));
     }
     let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
@@ -252,10 +249,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 return Some(sent + left);
             };
             let step = next_step(&refused);
+            request.unanswered(is_silence(step, &refused).then_some(sent));
             is_denied = step == AskStep::Denied || (is_denied && step == AskStep::Unanswered);
             let is_kept = is_denied && !self.is_going_down();
             if is_kept {
-                // As `kubectl drain` does: what a policy protects stays until that agrees, and has its whole grace then.
+                // What a policy protects stays until that agrees, and has its whole grace then. `kubectl drain` asks budgets so.
                 deadline = deadline.max(Instant::now() + 2 * REQUEST_TIMEOUT);
             }
             let (retries, asked) = match step {
@@ -339,7 +337,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 return self.vanished(pod).await;
             }
             self.note(&refused, now);
-            request.denied(is_denied(&refused));
+            request.denied(refused.is_denied());
             let (pod_ref, why) = (pod.pod_ref(), why_refused(&refused));
             if refused.refusal != Refusal::NoAnswer && request.deletion_refused(&why) {
                 tracing::warn!(pod = %pod_ref, "cannot delete the pod, retrying: {why}");
@@ -415,6 +413,8 @@ mod tests {
         let right = r#"pods "a" is forbidden: User "n1" cannot create resource "pods/eviction" in API group """#;
         let terminating = json!({"causes": [{"reason": "NamespaceTerminating"}]});
         let hook = r#"admission webhook "db" denied the request: the primary cannot be moved"#;
+        let down =
+            r#"Internal error occurred: failed calling webhook "db": failed to call webhook: EOF"#;
         let several = "This pod has more than one PodDisruptionBudget";
         for (status, wanted) in [
             (json!({"code": 404, "reason": "NotFound"}), AskStep::Gone),
@@ -429,10 +429,16 @@ mod tests {
             (json!({"code": 403, "message": right}), AskStep::Delete),
             (json!({"code": 403, "details": terminating}), AskStep::Delete),
             (json!({"code": 405}), AskStep::Delete),
+            (json!({"code": 422, "reason": "Invalid", "message": "a field"}), AskStep::Delete),
             (json!({"code": 500, "message": several}), AskStep::Delete),
             (json!({"code": 403, "message": hook}), AskStep::Denied),
             (json!({"code": 400, "message": hook}), AskStep::Denied),
             (json!({"code": 422, "reason": "Invalid", "message": hook}), AskStep::Denied),
+            (json!({"code": 429, "message": hook}), AskStep::Denied),
+            (json!({"code": 500, "message": hook}), AskStep::Denied),
+            (json!({"code": 404, "reason": "NotFound", "message": hook}), AskStep::Denied),
+            (json!({"code": 500, "message": down}), AskStep::Denied),
+            (json!({"code": 500, "message": "etcdserver: request timed out"}), AskStep::Unanswered),
         ] {
             assert_eq!(next_step(&refused(status.clone())), wanted, "{status}");
         }

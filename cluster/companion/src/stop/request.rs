@@ -38,6 +38,8 @@ pub(super) struct StopProgress {
     pub(super) told: Option<Instant>,
     /// When the API server was first asked to delete the pod, whatever else may object.
     pub(super) deleting: Option<Instant>,
+    /// When the first eviction was sent since the API server last answered one.
+    pub(super) unanswered: Option<Instant>,
     /// When the container runtime was first asked to stop the containers.
     pub(super) stopping: Option<Instant>,
     /// When that was first done because the kubelet does not.
@@ -62,6 +64,11 @@ impl StopProgress {
     /// it is accepted; of any other it has to have been told, before it sees an exit and starts the container again.
     pub(super) fn reaches_kubelet(&self, has_hooks: bool) -> bool {
         self.told.is_some() || (has_hooks && self.accepted.is_some())
+    }
+
+    /// Since when the API server could have accepted the end, as far as nothing else objects.
+    fn open_since(&self) -> Option<Instant> {
+        self.deleting.into_iter().chain(self.accepted).chain(self.unanswered).min()
     }
 
     /// Whether anyone was asked to stop the containers.
@@ -132,17 +139,14 @@ impl StopRequest {
     pub(super) async fn keep_time(&self, mut grace: Grace) -> Infallible {
         let mut rest = grace.clone();
         let late = async {
-            self.until(|asked| asked.deleting.is_some() || asked.accepted.is_some()).await;
-            let mut late_at = Instant::now() + patience(rest.remaining());
             loop {
+                let since = self.now().open_since();
                 tokio::select! {
-                    () = sleep_until(late_at) => break,
-                    () = rest.changed() => {
-                        late_at = late_at.min(Instant::now() + patience(rest.remaining()));
-                    }
+                    never = self.grow_late(since, &mut rest) => match never {},
+                    () = self.until(|asked| asked.open_since() != since) => {}
                 }
+                self.asked.send_modify(|asked| asked.is_late = false);
             }
-            self.asked.send_modify(|asked| asked.is_late = true);
         };
         let over = async {
             loop {
@@ -163,6 +167,30 @@ impl StopRequest {
         };
         tokio::join!(late, over);
         std::future::pending().await
+    }
+
+    /// Records when the time of an API server that could have accepted the end since then is over. Never returns.
+    async fn grow_late(&self, since: Option<Instant>, rest: &mut Grace) -> Infallible {
+        let Some(since) = since else { return std::future::pending().await };
+        let mut late_at = since + patience(rest.kill_at().saturating_duration_since(since));
+        loop {
+            tokio::select! {
+                () = sleep_until(late_at) => break,
+                () = rest.changed() => {
+                    late_at = late_at.min(Instant::now() + patience(rest.remaining()));
+                }
+            }
+        }
+        self.asked.send_modify(|asked| asked.is_late = true);
+        std::future::pending().await
+    }
+
+    /// Records that an eviction that was sent then is not answered; with `None`, that the newest is.
+    pub(super) fn unanswered(&self, sent: Option<Instant>) {
+        self.asked.send_if_modified(|asked| {
+            let since = sent.map(|sent| asked.unanswered.unwrap_or(sent));
+            std::mem::replace(&mut asked.unanswered, since) != since
+        });
     }
 
     /// Records whether the API server refuses to delete this pod.

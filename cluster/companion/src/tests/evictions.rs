@@ -78,7 +78,7 @@ async fn a_server_that_asks_for_time_gets_it_and_one_that_forbids_evictions_is_a
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_is_against_it_has_the_time_of_a_budget_when_the_node_goes_down() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.refuse(1000, Refusal::Invalid);
+    world.refuse(1000, Refusal::Denied);
     world.set_going_down();
     let remark = stop(&core, "web", 60).await.1.unwrap().remark;
     let wanted = "the API server (admission webhook \"db\" denied the request: it is the primary) refused for 10 s, \
@@ -93,7 +93,7 @@ async fn a_policy_that_is_against_it_keeps_a_pod_on_a_node_that_stays_up_and_its
         let pods = [pod("web", json!({}))];
         let (world, core) = World::with(pods, |config| config.eviction_timeout = timeout).await;
         world.state().takes = secs(20);
-        world.refuse(1000, Refusal::Invalid);
+        world.refuse(1000, Refusal::Denied);
         let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
         sleep(secs(100)).await;
         // An answer that is late is no consent.
@@ -114,7 +114,7 @@ async fn a_policy_that_is_against_it_keeps_a_pod_on_a_node_that_stays_up_and_its
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_a_policy_keeps_is_terminated_when_the_node_goes_down_after_all() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.refuse(1000, Refusal::Invalid);
+    world.refuse(1000, Refusal::Denied);
     let (sender, grace) = Grace::until(Instant::now() + secs(600));
     let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
     sleep(secs(100)).await;

@@ -213,6 +213,32 @@ async fn a_grace_that_is_shortened_leaves_the_api_server_a_third_of_what_is_left
     assert_eq!(world.first_ms("stop the kubelet"), Some(2000), "{:?}", world.log());
 }
 
+/// One whose storage is away: it answers probes from memory.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_no_eviction_has_a_third_of_the_grace() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().answers_after = secs(1000);
+    world.set_going_down();
+    stop(&core, "web", 30).await.1.unwrap();
+    assert_eq!(world.first_ms("stop the kubelet"), Some(10_000), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_refused_after_a_silence_has_the_time_of_a_budget() {
+    let pods = [pod("web", json!({}))];
+    let (world, core) = World::with(pods, |config| config.eviction_timeout = Some(secs(30))).await;
+    world.refuse(1000, Refusal::Busy { after: None });
+    world.state().answers_after = secs(1000);
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
+    sleep(secs(4)).await;
+    world.state().answers_after = Duration::ZERO;
+    stopping.await.unwrap().1.unwrap();
+    let log = world.log();
+    assert!(log.iter().all(|line| !line.contains("stop the kubelet")), "{log:?}");
+    assert_eq!(log.last().unwrap(), "30: stop uid-web 30");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_forbids_a_deletion_is_quoted_and_not_called_unavailable() {
     let (world, core) = World::new([pod("web", json!({}))]).await;

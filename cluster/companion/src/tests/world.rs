@@ -755,8 +755,8 @@ fn answer(refusal: Refusal, pod: &str) -> Status {
             let right = r#"User "n1" cannot create resource "pods/eviction" in API group """#;
             says(403, format!("pods \"{pod}\" is forbidden: {right}"))
         }
-        Refusal::Invalid => {
-            says(422, "admission webhook \"db\" denied the request: it is the primary".to_owned())
+        Refusal::Denied => {
+            says(429, "admission webhook \"db\" denied the request: it is the primary".to_owned())
         }
         _ => against(pod),
     }

@@ -152,7 +152,7 @@ fn length(length: usize) -> Vec<u8> {
 }
 
 /// Opens a connection as a library does.
-async fn requests(client: &Client) -> SendRequest<Empty<Bytes>> {
+pub(super) async fn requests(client: &Client) -> SendRequest<Empty<Bytes>> {
     let stream = client.speaking(&[b"h2"]).connect().await.unwrap();
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -163,7 +163,7 @@ fn get(path: &str) -> Request<Empty<Bytes>> {
     Request::get(format!("https://localhost{path}")).body(Empty::new()).unwrap()
 }
 
-async fn answered(sender: &mut SendRequest<Empty<Bytes>>, path: &str) -> (u16, String) {
+pub(super) async fn answered(sender: &mut SendRequest<Empty<Bytes>>, path: &str) -> (u16, String) {
     let answer = timeout(SOON, sender.send_request(get(path))).await.unwrap().unwrap();
     let status = answer.status().as_u16();
     let body = timeout(SOON, answer.into_body().collect()).await.unwrap().unwrap();

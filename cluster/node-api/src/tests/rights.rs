@@ -6,8 +6,11 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use rcgen::{ExtendedKeyUsagePurpose, date_time_ymd};
 use tokio::io::AsyncReadExt as _;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::clients::Client;
+use super::http2::{answered, requests};
 use super::{Bench, Cluster, authority, client, signed};
 use crate::route::Right;
 use crate::server::converse;
@@ -52,6 +55,32 @@ async fn a_client_of_the_clusters_authority_is_known_and_of_any_other_is_not() {
         assert!(client.get("/healthz", Some("good")).await.is_err(), "{what}");
     }
     assert!(bench.cluster.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_certificate_whose_authority_is_replaced_is_refused_on_a_connection_that_stands() {
+    let bench = Bench::new();
+    let shown = client(&bench.authority, "api-server");
+    let client = Client::new(&bench, Some(&shown)).await;
+    let mut sender = requests(&client).await;
+    assert_eq!(answered(&mut sender, "/healthz").await.0, 200);
+    std::fs::write(bench.directory.path().join("clients.pem"), authority().pem()).unwrap();
+    assert_eq!(answered(&mut sender, "/healthz").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_certificate_is_valid_until_it_expires() {
+    let bench = Bench::new();
+    let usage = ExtendedKeyUsagePurpose::ClientAuth;
+    for (until, is_valid) in [(2100, true), (2020, false)] {
+        let end = |params: &mut rcgen::CertificateParams| {
+            params.not_after = date_time_ymd(until, 1, 1);
+        };
+        let pem = signed(&bench.authority, "api-server", usage.clone(), end);
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap);
+        assert_eq!(bench.context.tls.trusts(&chain.collect::<Vec<_>>()).await, is_valid, "{until}");
+    }
+    assert!(!bench.context.tls.trusts(&[]).await);
 }
 
 #[tokio::test]

@@ -208,8 +208,18 @@ fn unknown_sources_are_named() {
 
 #[test]
 fn no_path_leads_out_of_the_volume_or_into_the_writers_own_names() {
-    for path in ["../x", "/etc/passwd", "a/../../x", "..data", "..2026", "", "a//b", "a/./b", "a\0"]
-    {
+    for path in [
+        "../x",
+        "/etc/passwd",
+        "a/../../x",
+        "..data",
+        "..2026",
+        "",
+        ".",
+        "./..data",
+        "./../x",
+        "a\0",
+    ] {
         let volume = json!({"configMap": {"name": "m", "items": [{"key": "a", "path": path}]}});
         let shown = World::new().shown(volume);
         assert!(shown[0].contains("is not a path below the volume"), "{path:?}: {shown:?}");
@@ -221,6 +231,20 @@ fn no_path_leads_out_of_the_volume_or_into_the_writers_own_names() {
             .insert(key(ObjectKind::ConfigMap, "m"), there(json!({"data": {key_name: "1"}})));
         let shown = world.shown(json!({"configMap": {"name": "m"}}));
         assert!(shown[0].contains("is not a path below the volume"), "{key_name:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_path_is_cleaned_as_a_kubelet_cleans_it() {
+    for (path, cleaned) in [
+        ("./app.yaml", "app.yaml"),
+        ("a//b", "a/b"),
+        ("a/./b/", "a/b"),
+        ("a/..b", "a/..b"),
+        (&format!("./{}", "x".repeat(255)), &"x".repeat(255)),
+    ] {
+        let volume = json!({"configMap": {"name": "m", "items": [{"key": "a", "path": path}]}});
+        assert_eq!(World::new().shown(volume), [format!("{cleaned}=1 644")]);
     }
 }
 
@@ -256,7 +280,11 @@ fn a_value_is_not_shown_as_often_as_a_pod_names_it() {
     assert_eq!(world.files(&large(64)).unwrap().len(), 64);
     // In memory, each of these four bytes takes a page.
     let small = json!({"name": "v", "secret": {"secretName": "s", "items": items("p", 20_000)}});
-    for volume in [large(65), small] {
+    // So does each directory that is in memory with them.
+    let deep = |i: usize| json!({"key": "p", "path": format!("{i}/{}f", "a/".repeat(1900))});
+    let deep: Vec<Value> = (0..10).map(deep).collect();
+    let deep = json!({"name": "v", "secret": {"secretName": "s", "items": deep}});
+    for volume in [large(65), small, deep] {
         let Err(ReferenceProblem::Unfit { field, why }) = world.files(&volume) else {
             panic!("too much")
         };

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
-use winddown_shared::error_chain;
+use winddown_shared::{WallTime, error_chain};
 
 use super::registering::Registered;
 use super::{Core, NodeScope};
@@ -416,7 +416,11 @@ impl Core {
         let health = self.health();
         let kubelet = match self.settings.scope {
             NodeScope::Whole => true,
-            NodeScope::Lifecycle => is_kept(node, &self.facts.borrow().info.boot_id),
+            NodeScope::Lifecycle => {
+                let up_for = self.settings.up_since.map(|up_since| up_since.elapsed());
+                let up_since = up_for.and_then(|up_for| self.clock.now().checked_sub(up_for).ok());
+                is_kept(node, &self.facts.borrow().info.boot_id, up_since)
+            }
         };
         health.not_ready.is_empty() && !health.shutting_down && kubelet
     }
@@ -452,12 +456,17 @@ impl Core {
     }
 }
 
-/// Whether a kubelet of this boot reports the node as ready. A report from before the boot stays for a while.
-fn is_kept(node: &Node, boot: &str) -> bool {
+/// Whether a kubelet reports the node as ready, in this boot and since `up_since`. A report from before stays for a while.
+fn is_kept(node: &Node, boot: &str, up_since: Option<WallTime>) -> bool {
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     let ready = conditions::find(conditions::of(node), conditions::READY);
+    // A kubelet's times have no fractions.
+    let is_late = |ready: &NodeCondition| match (&ready.last_heartbeat_time, up_since) {
+        (Some(at), Some(up)) => at.0.as_second() >= up.as_second(),
+        _ => true,
+    };
     info.is_some_and(|info| info.boot_id == boot)
-        && ready.is_some_and(|ready| ready.status == "True")
+        && ready.is_some_and(|ready| ready.status == "True" && is_late(ready))
 }
 
 // === impl WriteKind ===

@@ -240,6 +240,16 @@ fn a_pod_that_is_being_deleted() {
         ),
         ("unknown, the API knows its end", Case::deleting("Succeeded"), PodAction::Remove),
         (
+            "unknown, the API knows its end, and it runs",
+            Case::deleting("Failed").with(|c| c.runs = Some(true)),
+            PodAction::TakeOver,
+        ),
+        (
+            "unknown, its end was said, and it may run",
+            Case::deleting("Running").with(|c| (c.final_status, c.runs) = (true, None)),
+            PodAction::Wait,
+        ),
+        (
             "runs, and the node knows",
             Case::deleting("Running").given(false).delivered(Duration::ZERO),
             PodAction::Nothing,

@@ -166,7 +166,9 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, SendFault> {
         Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
             SendFault::Stale
         }
-        Refusal::Invalid | Refusal::NotAllowed => SendFault::Refused(error_text(&error)),
+        Refusal::Invalid | Refusal::NotAllowed | Refusal::Denied => {
+            SendFault::Refused(error_text(&error))
+        }
         Refusal::Busy { after } => {
             let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
             SendFault::Later {

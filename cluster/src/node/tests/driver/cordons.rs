@@ -1,5 +1,8 @@
 //! Who owns the cordon, against a server that others write to as well.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde_json::json;
 
 use super::*;
@@ -85,10 +88,7 @@ async fn beside_a_kubelet_that_is_ready_the_cordon_goes_whatever_the_runtime_fir
         }
     }
 
-    let server = ApiServer::in_memory().unwrap();
-    let mark = json!({ "boot": "boot-0", "since": "2026-01-01T00:00:00Z", "reason": "shutdown" });
-    apply(&server, json!({ "annotations": { CORDONED_BY: mark.to_string() } }));
-    server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
+    let server = cordoned_in("boot-0");
     let (_facts, told) = watch::channel(facts());
     let (controller, handle) = NodeController::builder(client(&server), NAME, told, clock())
         .settings(NodeSettings::beside_kubelet())
@@ -105,4 +105,52 @@ async fn beside_a_kubelet_that_is_ready_the_cordon_goes_whatever_the_runtime_fir
     sleep(Duration::from_secs(1)).await;
     assert_eq!(there(&server)["spec"].get("unschedulable"), None);
     assert_eq!(there(&server)["metadata"]["annotations"].get(CORDONED_BY), None);
+}
+
+/// A soft-reboot keeps the boot id, and what the last kubelet reported stays for a while.
+#[tokio::test(start_paused = true)]
+async fn beside_a_kubelet_that_has_not_reported_since_a_soft_reboot_the_cordon_stays() {
+    for ahead in [0, 3600] {
+        let server = cordoned_in(BOOT);
+        let reports = |at: i64| {
+            let at = time(at);
+            let ready = json!([{ "type": "Ready", "status": "True", "lastHeartbeatTime": at }]);
+            let kubelets = json!({ "nodeInfo": { "bootID": BOOT }, "conditions": ready });
+            server.patch(NODE, &json!({ "status": kubelets })).unwrap();
+        };
+        let (right, offset) = (clock(), Arc::new(AtomicU64::new(ahead)));
+        let wall = {
+            let offset = Arc::clone(&offset);
+            let ahead = move || Duration::from_secs(offset.load(Ordering::Relaxed));
+            WallClock::new(move || right.now().checked_add(ahead()).unwrap())
+        };
+        sleep(Duration::from_millis(10_500)).await;
+        let up_since = Some(Instant::now());
+        sleep(Duration::from_secs(5)).await;
+        reports(9);
+        let (_facts, told) = watch::channel(facts());
+        let (controller, handle) = NodeController::builder(client(&server), NAME, told, wall)
+            .settings(NodeSettings { up_since, ..NodeSettings::beside_kubelet() })
+            .build()
+            .unwrap();
+        tokio::spawn(controller.run(CancellationToken::new()));
+        handle.set_ready(Ok(()));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(there(&server)["spec"]["unschedulable"], true, "{ahead}");
+        // NTP sets a clock that was ahead when the agent started.
+        offset.store(0, Ordering::Relaxed);
+        // A kubelet's times have no fractions.
+        reports(10);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(there(&server)["spec"].get("unschedulable"), None, "{ahead}");
+    }
+}
+
+/// A server with the node that a shutdown in `boot` has cordoned.
+fn cordoned_in(boot: &str) -> ApiServer {
+    let server = ApiServer::in_memory().unwrap();
+    let mark = json!({ "boot": boot, "since": "2026-01-01T00:00:00Z", "reason": "shutdown" });
+    apply(&server, json!({ "annotations": { CORDONED_BY: mark.to_string() } }));
+    server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
+    server
 }

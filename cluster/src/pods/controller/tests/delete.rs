@@ -60,6 +60,25 @@ async fn nothing_goes_from_the_api_before_the_api_has_its_last_word() {
     world.until("it goes", |w| w.object("u1").is_none()).await;
 }
 
+/// The status manager of a kubelet waits for this as well. A new pod of this name may need the volumes elsewhere.
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_from_the_api_before_the_node_has_freed_what_the_pod_held() {
+    let (world, running) = with_a_running_pod().await;
+    world.with(|state| state.is_held = true);
+    world.delete("u1", 10);
+    world.until("its last word is said", |w| w.said("u1").iter().any(|u| u.last)).await;
+    world.holds_for(300 * S, "it stays", |w| w.calls("remove") == 0).await;
+
+    running.stop().await.unwrap();
+    let world = world.after_restart();
+    world.with(|state| state.is_held = true);
+    let mut running = world.start();
+    running.ready().await;
+    world.holds_for(300 * S, "it stays over a restart", |w| w.calls("remove") == 0).await;
+    world.with(|state| state.is_held = false);
+    world.until("it goes", |w| w.object("u1").is_none()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_does_not_end_is_killed_and_stays_until_it_has_ended() {
     let (world, _running) = with_a_running_pod().await;
@@ -99,13 +118,39 @@ async fn a_restart_gives_what_is_left_of_the_grace_and_not_a_fresh_one() {
     tokio::time::sleep(20 * S).await;
     running.stop().await.unwrap();
     let world = world.after_restart();
-    // The wall clock continued while the agent was away.
-    let now = world.clock().now();
-    world.edit("u1", |p| p.metadata.deletion_timestamp = Some(Time(now + 10 * S)));
     world.start().ready().await;
     world.until("it is asked to terminate", |w| w.calls("delete u1 10s") == 1).await;
     world.until("it goes", |w| w.object("u1").is_none()).await;
     assert!(world.since_start() < 15 * S, "{:?}", world.since_start());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_deleted_while_the_node_could_not_hear_of_it_has_its_whole_grace() {
+    let (world, running) = with_a_running_pod().await;
+    world.with(|s| s.ends_after = None);
+    let minute_ago = world.clock().now() - 60 * S;
+    world.edit("u1", |p| {
+        p.metadata.deletion_timestamp = Some(Time(minute_ago));
+        p.metadata.deletion_grace_period_seconds = Some(30);
+    });
+    world.until("it is asked to terminate", |w| w.calls("delete u1 30s") == 1).await;
+    world.edit("u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into()));
+    world.holds_for(20 * S, "a later event takes none of it", |w| w.calls("delete") == 1).await;
+    running.stop().await.unwrap();
+    let world = world.after_restart();
+    world.start().ready().await;
+    world.until("the next agent gives it the rest", |w| w.calls("delete u1 10s") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_removed_while_the_node_could_not_hear_of_it_has_its_whole_grace() {
+    let (world, _running) = with_a_running_pod().await;
+    let minute_ago = world.clock().now() - 60 * S;
+    world.vanish("u1", |p| {
+        p.metadata.deletion_timestamp = Some(Time(minute_ago));
+        p.metadata.deletion_grace_period_seconds = Some(30);
+    });
+    world.until("it is asked to terminate", |w| w.calls("delete u1 30s") == 1).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,7 @@ struct Inner {
     /// Whether statuses reach the API.
     acks: watch::Sender<bool>,
     began: Instant,
+    clock: WallClock,
 }
 
 #[derive(Default)]
@@ -74,6 +75,8 @@ pub(super) struct State {
     pub(super) ends_after: Option<Duration>,
     /// It does not terminate even then.
     pub(super) immortal: bool,
+    /// What a terminated pod holds cannot be freed.
+    pub(super) is_held: bool,
     /// The runtime cannot list or find pods.
     pub(super) runtime_down: bool,
     /// All statuses that were submitted.
@@ -125,6 +128,13 @@ pub(super) fn failed(what: &str) -> Answer {
 
 impl World {
     pub(super) fn new() -> Self {
+        let began = Instant::now();
+        let clock =
+            WallClock::new(move || WallTime::from_second(1_000_000).unwrap() + began.elapsed());
+        Self::with_clock(clock)
+    }
+
+    fn with_clock(clock: WallClock) -> Self {
         Self(Arc::new(Inner {
             state: Mutex::new(State {
                 ends_after: Some(Duration::from_secs(2)),
@@ -133,6 +143,7 @@ impl World {
             changes: broadcast::channel(64).0,
             acks: watch::Sender::new(true),
             began: Instant::now(),
+            clock,
         }))
     }
 
@@ -142,8 +153,7 @@ impl World {
 
     /// A wall clock that follows the paused clock.
     pub(super) fn clock(&self) -> WallClock {
-        let began = self.0.began;
-        WallClock::new(move || WallTime::from_second(1_000_000).unwrap() + began.elapsed())
+        self.0.clock.clone()
     }
 
     pub(super) fn since_start(&self) -> Duration {
@@ -200,7 +210,7 @@ impl World {
 
     /// The same API, containers and final statuses, without anything that an agent remembers.
     pub(super) fn after_restart(&self) -> Self {
-        let world = Self::new();
+        let world = Self::with_clock(self.clock());
         let old = self.0.state.lock().unwrap();
         world.with(|state| {
             state.objects.clone_from(&old.objects);

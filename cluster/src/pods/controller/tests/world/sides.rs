@@ -61,6 +61,9 @@ impl PodApi for World {
             if state.running.get(uid).is_some_and(|running| running.exit.is_none()) {
                 state.wrong.push(format!("{uid} was removed while it ran"));
             }
+            if state.is_held {
+                state.wrong.push(format!("{uid} was removed while the node held its volumes"));
+            }
             if state.objects.contains_key(uid) && !state.is_over(uid) {
                 state.wrong.push(format!("{uid} was removed before its last word was told"));
             }
@@ -186,7 +189,10 @@ impl Runtime for World {
     }
 
     async fn clean_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {
-        Ok(())
+        match self.with(|state| state.is_held) {
+            true => Err(RuntimeError::Failed { what: "unmounting".into(), source: None }),
+            false => Ok(()),
+        }
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {

@@ -15,8 +15,10 @@ mod tests;
 
 /// Whether the node's copy of a pod needs nothing from the API's: `false` means an update.
 pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
-    same_map(ours.metadata.labels.as_ref(), api.metadata.labels.as_ref())
-        && same_map(ours.metadata.annotations.as_ref(), api.metadata.annotations.as_ref())
+    let same_text =
+        |ours: &Option<_>, api: &Option<_>| same_map(ours.as_ref(), api.as_ref(), String::eq);
+    same_text(&ours.metadata.labels, &api.metadata.labels)
+        && same_text(&ours.metadata.annotations, &api.metadata.annotations)
         && match (&ours.spec, &api.spec) {
             (Some(ours), Some(api)) => same_spec(ours, api),
             (ours, api) => ours.is_none() && api.is_none(),
@@ -73,7 +75,7 @@ fn with_new(
 }
 
 /// Returns the node's copy with the resources of the API's object; `None` if it has them.
-pub(crate) fn resized(ours: &api::Pod, api: &api::Pod) -> Option<api::Pod> {
+pub fn resized(ours: &api::Pod, api: &api::Pod) -> Option<api::Pod> {
     let mut pod = ours.clone();
     let (spec, new) = (pod.spec.as_mut()?, api.spec.as_ref()?);
     let mut differs = !same_resources(spec.resources.as_ref(), new.resources.as_ref());
@@ -158,26 +160,13 @@ fn same_resources(
     api: Option<&api::ResourceRequirements>,
 ) -> bool {
     let part = |of: fn(&api::ResourceRequirements) -> Option<&BTreeMap<String, Written>>| {
-        same_amounts(ours.and_then(of), api.and_then(of))
+        same_map(ours.and_then(of), api.and_then(of), same_amount)
     };
     part(|r| r.requests.as_ref()) && part(|r| r.limits.as_ref())
 }
 
-fn same_amounts(
-    ours: Option<&BTreeMap<String, Written>>,
-    api: Option<&BTreeMap<String, Written>>,
-) -> bool {
-    match (ours, api) {
-        (Some(ours), Some(api)) => {
-            let same = |(name, amount)| api.get(name).is_some_and(|api| same_amount(amount, api));
-            ours.len() == api.len() && ours.iter().all(same)
-        }
-        (Some(one), None) | (None, Some(one)) => one.is_empty(),
-        (None, None) => true,
-    }
-}
-
-pub(crate) fn same_amount(ours: &Written, api: &Written) -> bool {
+/// Whether two written amounts are the same amount; those that cannot be read are compared as text.
+pub fn same_amount(ours: &Written, api: &Written) -> bool {
     ours == api
         || match (ours.0.parse::<Quantity>(), api.0.parse::<Quantity>()) {
             (Ok(ours), Ok(api)) => ours == api,
@@ -185,13 +174,14 @@ pub(crate) fn same_amount(ours: &Written, api: &Written) -> bool {
         }
 }
 
-fn same_map(
-    ours: Option<&BTreeMap<String, String>>,
-    api: Option<&BTreeMap<String, String>>,
+/// An absent map equals an empty one.
+fn same_map<T>(
+    ours: Option<&BTreeMap<String, T>>,
+    api: Option<&BTreeMap<String, T>>,
+    same: fn(&T, &T) -> bool,
 ) -> bool {
-    match (ours, api) {
-        (Some(ours), Some(api)) => ours == api,
-        (Some(one), None) | (None, Some(one)) => one.is_empty(),
-        (None, None) => true,
-    }
+    let none = BTreeMap::new();
+    let (ours, api) = (ours.unwrap_or(&none), api.unwrap_or(&none));
+    let is_same = |(name, one)| api.get(name).is_some_and(|api| same(one, api));
+    ours.len() == api.len() && ours.iter().all(is_same)
 }
