@@ -16,9 +16,11 @@ mod view;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
@@ -123,9 +125,14 @@ pub(crate) struct PodSide {
 impl<R: Runtime> NodePlugin<R> for Cluster {
     /// If the cluster cannot be joined, the node runs on its own, with its static pods. Pods that an earlier agent ran
     /// for the API server are left alone.
-    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
+    fn register(mut self: Box<Self>, node: &mut PluginRegistry<R>) {
         let core = Arc::clone(&node.core);
+        let start = core.boot_clock.system_start();
+        // The kernel's first system has a boot id of its own.
+        let up_for = (!start.is_zero()).then(|| core.boot_clock.now().saturating_sub(start));
+        self.node.up_since = up_for.and_then(|up_for| Instant::now().checked_sub(up_for));
         let NodeIdentity { name, boot_id } = &core.identity;
+        let boot = (&**boot_id, start);
         let ping = RuntimePing(Arc::clone(&core));
         let [judging, supporting, resizing] = [(); 3].map(|()| Arc::clone(&core));
         let admission = |node: NodeControllerHandle, events: Events| NodeAdmission {
@@ -139,7 +146,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         };
         let runs_pods = self.pods.is_some();
         let joined =
-            Membership::prepare(*self, name, boot_id, ping, admission, &core.wall, core.product());
+            Membership::prepare(*self, name, boot, ping, admission, &core.wall, core.product());
         let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
@@ -244,7 +251,7 @@ impl Membership {
     pub(crate) fn prepare<P: Ping>(
         parts: Cluster,
         name: &str,
-        boot_id: &str,
+        boot: (&str, Duration),
         ping: P,
         admission: impl FnOnce(NodeControllerHandle, Events) -> NodeAdmission,
         wall: &WallClock,
@@ -267,7 +274,7 @@ impl Membership {
             ..PodControllerConfig::new(name, connection.api_clock())
         };
         let (pods, work) = pods
-            .map(|parts| PodSide::prepare(parts, config, boot_id, &connection, &events, wall))
+            .map(|parts| PodSide::prepare(parts, config, boot, &connection, &events, wall))
             .unzip();
         let cluster = Self(Arc::new(ClusterShared {
             connection,
@@ -347,7 +354,7 @@ impl PodSide {
     fn prepare(
         parts: PodsParts,
         config: PodControllerConfig,
-        boot_id: &str,
+        (boot_id, system_start): (&str, Duration),
         connection: &Connection,
         events: &Events,
         wall: &WallClock,
@@ -358,7 +365,12 @@ impl PodSide {
             wall: wall.clone(),
             ..OutboxConfig::default()
         });
-        let ended = TerminatedPods::new(state.join("ended"), Some(boot_id.into()), wall.clone());
+        // A soft-reboot keeps the boot id.
+        let system = match system_start.as_millis() {
+            0 => boot_id.to_owned(),
+            start => format!("{boot_id} {start}"),
+        };
+        let ended = TerminatedPods::new(state.join("ended"), Some(system.into()), wall.clone());
         let (mirrors, mirror_driver) =
             Mirrors::new(&*config.node_name, outbox.clone(), wall.clone());
         let resolving = ResolverConfig::new(parts.volumes, parts.secret_volumes);

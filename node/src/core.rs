@@ -28,7 +28,7 @@ pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 
 /// How often a directory of manifests is read without a sign of a change, as by a kubelet.
-const RESCAN_INTERVAL: Duration = Duration::from_secs(20);
+const RESCAN_INTERVAL: Duration = winddown_host::beat::beats(5);
 
 /// After the machine could not be read.
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));

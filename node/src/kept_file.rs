@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+pub(crate) use winddown_host::regular::MAX_OBJECT_BYTES as MOST_BYTES;
 use winddown_host::{Durability, regular, replace_private};
 use winddown_shared::PodUid;
-
-/// More bytes than any pod object of an API server takes, which accepts up to 1.5 MiB: as JSON a byte may take six.
-pub(crate) const MOST_BYTES: u64 = 16 << 20;
 
 /// The files' extension.
 pub(crate) const ENDING: &str = "json";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use winddown_shared::{LockState, PressureCondition, ShutdownWork, StartTurn};
+use winddown_shared::{PressureCondition, ShutdownWork, StartTurn};
 
 use crate::PodSource;
 
@@ -74,8 +74,8 @@ pub(crate) struct NodeEnd {
     /// Whether the node is going down, or has a notice that it will.
     pub(crate) is_near: bool,
     pub(crate) draining: Draining,
-    /// The inhibitor lock: whether a shutdown would wait for the pods.
-    pub(crate) lock: LockState,
+    /// Why a shutdown would not terminate the pods in order; `None` if it would.
+    pub(crate) unprotected: Option<String>,
     /// How the node went down before this boot, for display.
     pub(crate) last: String,
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, StopChange, WallClock,
-    WorkerObserver,
+    ContainedRecorder, DesiredPods, Event, KillReason, Pod, PodRef, PodUid, Recorder, StopChange,
+    WallClock, WorkerObserver,
 };
 
 use crate::kept_kills::KeptKills;
@@ -23,7 +23,7 @@ pub(crate) struct Recorders {
     /// `None` if kills are not recorded for the next agent.
     kills: Option<KeptKills>,
     /// The recorders of plug-ins. Set when all have joined.
-    others: OnceLock<Vec<Arc<dyn Recorder>>>,
+    others: OnceLock<Vec<ContainedRecorder>>,
 }
 
 impl Recorders {
@@ -57,10 +57,10 @@ impl Recorders {
         }
     }
 
-    /// Adds the recorders of plug-ins.
+    /// Adds the recorders of plug-ins. A panic in one is not the others' affair.
     pub(crate) fn join(&self, others: Vec<Arc<dyn Recorder>>) {
         // Called once.
-        let _ = self.others.set(others);
+        let _ = self.others.set(others.into_iter().map(ContainedRecorder::new).collect());
     }
 }
 

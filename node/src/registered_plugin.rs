@@ -2,9 +2,6 @@
 
 use winddown_shared::{KillReason, PluginMetric, PluginName};
 
-/// The largest number of values of a label.
-const MOST_VALUES: usize = 16;
-
 /// Prefixes of the node's own metrics.
 const OURS: [&str; 3] = ["kubelet_", "winddown_", "process_"];
 
@@ -75,21 +72,10 @@ pub enum PluginError {
         /// The name.
         metric: &'static str,
     },
-    /// A label is invalid, or has no bounded set of values.
-    #[error(
-        "the metric {metric:?} has a label {label:?}; call it by lower-case letters, digits and underscores, and \
-         name 1 to {MOST_VALUES} values, each once"
-    )]
-    Label {
-        /// The metric.
-        metric: &'static str,
-        /// The label.
-        label: &'static str,
-    },
 }
 
 impl RegisteredPlugin {
-    /// Checks that these can be plug-ins of one node: their names, and those of their metrics and labels.
+    /// Checks that these can be plug-ins of one node: their names, and those of their metrics.
     ///
     /// # Errors
     /// The first violation.
@@ -124,16 +110,7 @@ fn check_metric(metric: &PluginMetric, plugin: PluginName) -> Result<(), PluginE
     if !is_word(rest) || ADDED.iter().any(|added| name.ends_with(added)) {
         return Err(PluginError::MetricName { plugin, metric: name });
     }
-    let Some(label) = metric.label() else { return Ok(()) };
-    let values = metric.label_values();
-    let is_twice = |(at, value): (usize, &&str)| values[..at].contains(value);
-    let bounded = (1..=MOST_VALUES).contains(&values.len())
-        && !values.iter().enumerate().any(is_twice)
-        && !values.contains(&"other");
-    match is_word(label) && bounded {
-        true => Ok(()),
-        false => Err(PluginError::Label { metric: name, label }),
-    }
+    Ok(())
 }
 
 fn prefix(plugin: PluginName) -> String {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
-use winddown_host::PodFiles;
 use winddown_host::service_units::WayDown;
+use winddown_host::{PodFiles, beat};
 use winddown_shared::critical::{self, TaskFailure};
 use winddown_shared::{Runtime, error_chain};
 use winddown_systemd::{InhibitorConfig, Notifier, shutdown_in_progress};
@@ -25,6 +25,9 @@ const DISK_THREADS: usize = PodFiles::MOST_THREADS + 6;
 
 /// How long the process waits at its exit for threads that are blocked on a disk.
 const LAST_THREADS: Duration = Duration::from_millis(500);
+
+/// How long a thread that waits for a disk is kept: longer than between two looks, and not by much. They take turns.
+const DISK_THREAD_KEPT: Duration = Duration::from_secs(21);
 
 /// The interval of ticks without a watchdog; one per hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
@@ -139,9 +142,11 @@ impl SystemdService {
 /// # Errors
 /// The threads cannot be started.
 pub fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    beat::begin();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(DISK_THREADS)
+        .thread_keep_alive(DISK_THREAD_KEPT)
         .enable_all()
         .build()?;
     let result = runtime.block_on(work);
@@ -152,7 +157,7 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
 /// Ticks as often as the service manager wants to hear that the service is alive.
 pub fn watchdog(notifier: &Notifier) -> Interval {
     let every = notifier.watchdog_interval().unwrap_or(IDLE_TICK);
-    let mut ticks = interval_at(Instant::now() + every, every);
+    let mut ticks = interval_at(beat::due(Instant::now(), every), beat::period(every));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }

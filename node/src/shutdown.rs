@@ -233,9 +233,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             let _ = joined.offered.set(Offered { work, objection, drain_remark });
             joined.start();
             let ends = Arc::clone(&joined);
-            let _ = end_pods.set(Box::new(move |unannounced| {
-                Box::pin(Arc::clone(&ends).end_at_unit_stop(unannounced))
-            }));
+            let _ = end_pods
+                .set(Box::new(move |way| Box::pin(Arc::clone(&ends).end_at_unit_stop(way))));
         });
     }
 }
@@ -330,20 +329,27 @@ impl ShutdownHandle {
     /// manager. `way` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
     ///
     /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, or that the way down leaves,
-    /// to which the run of a notice is shortened. If the login manager has announced a shutdown, this waits for its run,
-    /// and `way` is not polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
-    /// started.
+    /// to which a run in progress is shortened. If the login manager has announced a shutdown, this waits for its run,
+    /// and for `way` no longer than for that. Resumes a run that an earlier agent of this boot did not finish. Does nothing
+    /// before the node has started.
     pub async fn end_pods_if_going_down(&self, way: impl Future<Output = Option<WayDown>>) {
         let Some(end_pods) = self.end_pods.get() else { return };
         let announced = self.inhibitor.state().borrow().preparing;
-        let unannounced = if announced { None } else { way.await };
+        let way = match announced {
+            true => tokio::select! {
+                biased;
+                way = way => way,
+                () = end_pods(None) => return,
+            },
+            false => way.await,
+        };
         // For a notice.
         let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
-        if !announced && !ends && unannounced.is_none() {
+        if !announced && !ends && way.is_none() {
             tracing::info!("the agent stops, and asks no pod to terminate");
             return;
         }
-        end_pods(unannounced).await;
+        end_pods(way).await;
     }
 }
 

@@ -93,7 +93,16 @@ async fn its_pods_end_before_the_machine_goes_down() {
     assert_eq!(logind.locks()[0].who, "example-agent");
     let outcome = tokio::time::timeout(LIMIT, logind.shutdown(ShutdownKind::PowerOff)).await;
     assert!(outcome.unwrap().late.is_empty(), "{}", agent.log());
-    let report = agent.client().report("latest").await.unwrap();
+    // The lock waits for the report as long as a disk needs that is not busy.
+    let stored = async {
+        loop {
+            match agent.client().report("latest").await {
+                Ok(report) => return report,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let report = tokio::time::timeout(LIMIT, stored).await.unwrap();
     assert_eq!(report["outcome"], "clean", "{report:#}");
     let groups = report["groups"].as_array().unwrap().iter();
     let pods = groups.flat_map(|group| group["pods"].as_array().unwrap());

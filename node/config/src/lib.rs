@@ -69,6 +69,10 @@ use winddown_yaml::{Problem, Problems};
 /// The default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/winddown/config.yaml";
 
+/// Has the agent take over a new configuration, whether it runs already or not: it reads most of it only as it starts, and
+/// `enable --now` leaves one that runs alone.
+pub const ENABLE_AND_RESTART: &str = "systemctl enable winddown && systemctl restart winddown";
+
 /// `apiVersion` of our own configuration.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";
 /// `kind` of our own configuration.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_notices::Cloud;
 use winddown_shared::parse_duration;
 use winddown_yaml::{Fields, Position, Problem, Value as Tree, names};
 
@@ -387,6 +388,19 @@ fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut F
     if let (Some(at), Some(_), None) = (at, &notices.endpoint, notices.cloud) {
         let what = "has no cloud to go with, and no effect";
         reading.warnings.push(Problem::new(at, key, what));
+    }
+    let at = fields.entry_at("shutdownNotices", "pollInterval");
+    // The answer comes when something changes.
+    let polled = notices.cloud.filter(|cloud| *cloud != Cloud::Gcp);
+    let late = polled.filter(|cloud| notices.poll >= cloud.notice());
+    if let (Some(at), Some(cloud)) = (at, late) {
+        let what = format!(
+            "is {}, but {cloud} may give as little as {} of notice, which then comes too late: write \
+             a few seconds",
+            go(notices.poll),
+            go(cloud.notice())
+        );
+        reading.warnings.push(Problem::new(at, "shutdownNotices.pollInterval", what));
     }
     let hidden = |file: &PathBuf| HIDDEN.iter().any(|folder| file.starts_with(folder));
     let at = fields.entry_at("shutdownNotices", "file");

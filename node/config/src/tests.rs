@@ -173,6 +173,23 @@ fn notices_are_off_unless_a_source_is_named() {
 }
 
 #[test]
+fn an_interval_that_may_miss_a_clouds_notice_is_warned_of() {
+    let of = |cloud: &str, poll: &str| {
+        warned(&format!("shutdownNotices:\n  cloud: {cloud}\n  pollInterval: {poll}\n")).1
+    };
+    assert_eq!(
+        of("aws", "10m"),
+        ["config.yaml:5: shutdownNotices.pollInterval: is 10m0s, but aws may give as little as \
+          2m0s of notice, which then comes too late: write a few seconds"]
+    );
+    assert_eq!((of("azure", "30s").len(), of("azure", "29s").len()), (1, 0));
+    assert_eq!(
+        (of("aws", "1m59s").len(), of("gcp", "10m").len(), of("none", "10m").len()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
 fn a_file_that_only_the_unit_sees_and_a_field_without_a_value_are_warned_of() {
     let hidden = warned("shutdownNotices: {file: /tmp/notice}\n").1;
     assert!(

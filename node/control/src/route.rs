@@ -36,6 +36,9 @@ pub(super) async fn answer<A: AgentApi>(
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let result = match segments.as_slice() {
         ["metrics"] => {
+            if let Peer::Network(_) = peer {
+                shared.slots.scrapes.turn().await;
+            }
             shared.api.refresh().await;
             read(&request, || respond::metrics(shared.api.metrics()))
         }

@@ -6,20 +6,26 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use winddown_host::{ConnectionLimiter, ConnectionSlot};
+use winddown_host::{ConnectionLimiter, ConnectionSlot, Throttle};
 
 use super::{Limits, Peer};
 
 use winddown_shared::Mutex;
+
+/// How often a client on the network is given the metrics.
+const SCRAPE_PACE: Duration = Duration::from_millis(20);
 
 /// The connection slots of one server.
 pub(super) struct Slots {
     limits: Limits,
     taken: Mutex<Taken>,
     guests: Arc<ConnectionLimiter>,
+    /// Of clients on the network: each looks at the whole node.
+    pub(super) scrapes: Throttle,
     roots_watchers: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
     roots_manifests: Semaphore,
@@ -55,6 +61,7 @@ impl Slots {
             limits,
             taken: Mutex::default(),
             guests: ConnectionLimiter::new(limits.network),
+            scrapes: Throttle::new(SCRAPE_PACE),
             roots_watchers: Arc::new(Semaphore::new(limits.watchers)),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
             roots_manifests: Semaphore::new(limits.manifests),

@@ -9,7 +9,7 @@ use winddown_cluster::node::{CLEAN_SHUTDOWN, NodeFacts, condition};
 use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
-/// The condition of a node whose shutdown would not wait for the pods; true once that has lasted a minute.
+/// The condition of a node whose shutdown would not terminate the pods in order; true once that has lasted a minute.
 pub const UNPROTECTED: &str = "winddown.dev/Unprotected";
 
 /// The condition of a node whose pods hold shutdowns, so that it must not be restarted now. Absent while none does.
@@ -31,7 +31,7 @@ pub(crate) struct Changing {
     pub(crate) runtime: Option<NodeRuntime>,
     /// How the node went down last, or is going down now.
     pub(crate) clean: Clean,
-    /// Why a shutdown would not wait for the pods.
+    /// Why a shutdown would not terminate the pods in order.
     pub(crate) unprotected: Option<String>,
     /// The pods that hold shutdowns, for display.
     pub(crate) held: Option<String>,
@@ -84,18 +84,23 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
         facts.info.container_runtime_version.clone_from(&runtime.name);
         facts.images.clone_from(&runtime.images);
     }
-    facts.conditions = vec![clean(&changing.clean), unprotected(changing.unprotected.as_deref())];
+    facts.conditions = vec![
+        clean(&changing.clean, &facts.info.boot_id),
+        unprotected(changing.unprotected.as_deref()),
+    ];
     facts.conditions.push(held(changing.held.as_deref()));
     facts
 }
 
-fn clean(clean: &Clean) -> NodeCondition {
+/// The boot's id says until when the condition counts: the agent may not come back to take it away.
+fn clean(clean: &Clean, boot_id: &str) -> NodeCondition {
+    let down = format!(
+        "In boot {boot_id} all pods have terminated, and none of their volumes is mounted."
+    );
     let (on, reason, message) = match clean {
         Clean::Up(last) if last.is_empty() => (false, "NodeIsUp", "The node is up."),
         Clean::Up(last) => (false, "NodeIsUp", &**last),
-        Clean::Down { clean: true } => {
-            (true, "PodsEnded", "All pods have terminated, and none of their volumes is mounted.")
-        }
+        Clean::Down { clean: true } => (true, "PodsEnded", &*down),
         Clean::Down { clean: false } => {
             (false, "PodsLeft", "Pods or mounts were left when the lock was released.")
         }
@@ -113,7 +118,7 @@ fn held(why: Option<&str>) -> NodeCondition {
 
 fn unprotected(why: Option<&str>) -> NodeCondition {
     match why {
-        Some(why) => condition(UNPROTECTED, true, "NoShutdownLock", why),
+        Some(why) => condition(UNPROTECTED, true, "NotProtected", why),
         None => condition(
             UNPROTECTED,
             false,

@@ -13,11 +13,14 @@ use winddown_shared::{PluginName, PodRef, ShutdownPoint, ShutdownWork, WorkConte
 use super::Membership;
 use super::facts::Clean;
 
-/// The timeout if the API server was unreachable before, or there are no credentials: nothing arrives.
-const UNREACHABLE_SERVER_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long to wait for a first answer if there are no credentials, or the API server rejects them: nothing arrives.
+const UNAUTHORIZED_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The timeout if the API server was connected but does not answer any more.
-const SILENT_SERVER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same if the API server was unreachable: it may be back since, and then a connection has to be made.
+const UNREACHABLE_SERVER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The same if the API server was connected: more than the second that Kubernetes allows it for an answer.
+const SILENT_SERVER_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How long it may take to write to the disk what the next agent sends, where the API server does not get it.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -76,11 +79,11 @@ impl FinalReport {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
         self.cluster.0.connection.hurry(until);
-        let (until, persisted_until) = match self.cluster.api().state {
-            ConnectionState::Connected | ConnectionState::Unknown => (until, until),
-            _ => {
-                (until.min(begun + UNREACHABLE_SERVER_TIMEOUT), until.min(begun + PERSIST_TIMEOUT))
-            }
+        let persisted_within = until.min(begun + PERSIST_TIMEOUT);
+        let (answered_within, persisted_until) = match self.cluster.api().state {
+            ConnectionState::Connected | ConnectionState::Unknown => (SILENT_SERVER_TIMEOUT, until),
+            ConnectionState::Unreachable { .. } => (UNREACHABLE_SERVER_TIMEOUT, persisted_within),
+            _ => (UNAUTHORIZED_TIMEOUT, persisted_within),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
         // The last changes may not have reached the outbox yet.
@@ -89,7 +92,7 @@ impl FinalReport {
             self.statuses.all().iter().for_each(submit);
         }
         let telling = async {
-            let left = self.flush(until.min(begun + SILENT_SERVER_TIMEOUT)).await;
+            let left = self.flush(until.min(begun + answered_within)).await;
             let answers = self.cluster.0.connection.last_contact().is_some_and(|at| at >= begun);
             if left.is_any() && answers { self.flush(until).await } else { left }
         };

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use winddown_cluster::node::{self, Ping};
-use winddown_shared::{LockState, PressureCondition, Runtime, critical};
+use winddown_shared::{PressureCondition, Runtime, critical};
 
 use super::{Clean, Membership};
 use crate::Settings;
@@ -54,7 +54,7 @@ impl<R: Runtime> NodePublisher<R> {
     async fn run(mut self) {
         let mut gate = self.core.gate.changes();
         let mut found = self.core.fit.changes();
-        let mut unheld_since = None;
+        let mut unprotected_since = None;
         // Whether pods can run is the ping's to say.
         self.cluster.node().set_ready(Ok(()));
         loop {
@@ -67,8 +67,9 @@ impl<R: Runtime> NodePublisher<R> {
                 // Must come before Ready: a node that becomes ready removes its own cordon.
                 node.set_shutting_down(end.is_near);
                 node.set_draining(draining(end.draining));
-                unprotected_at = unheld(&end.lock, &mut unheld_since);
-                unprotected_by = unprotected(&end.lock, unprotected_at);
+                unprotected_at = counts_at(end.unprotected.is_some(), &mut unprotected_since);
+                let counts = unprotected_at.is_some_and(|at| at <= Instant::now());
+                unprotected_by = end.unprotected.filter(|_| counts);
                 up = (!end.is_near).then_some(end.last);
             }
             if let Some(pressure) = &mut self.pressure {
@@ -136,22 +137,10 @@ fn draining(draining: Draining) -> node::DrainingNode {
     }
 }
 
-/// Returns when a node without the lock counts as unprotected; `None` while it holds the lock.
-fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
-    if *lock == LockState::Held {
-        *since = None;
-    } else if since.is_none() {
-        *since = Some(Instant::now());
-    }
+/// Returns when a node counts as unprotected that has been so from `since` on.
+fn counts_at(is_unprotected: bool, since: &mut Option<Instant>) -> Option<Instant> {
+    *since = is_unprotected.then(|| since.unwrap_or_else(Instant::now));
     since.map(|since| since + UNPROTECTED_AFTER)
-}
-
-/// Returns why a shutdown would not wait for the pods, once `at` has passed.
-fn unprotected(lock: &LockState, at: Option<Instant>) -> Option<String> {
-    at.filter(|at| *at <= Instant::now()).map(|_| match lock {
-        LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
-        _ => "the lock was released, and the node is still up".to_owned(),
-    })
 }
 
 #[cfg(test)]

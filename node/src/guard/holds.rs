@@ -21,7 +21,7 @@ pub type GuardPolicy = BTreeMap<String, Duration>;
 pub(super) struct Guard {
     /// The holds by pod UID.
     holds: BTreeMap<String, Hold>,
-    /// The times that pods share, by the UID of their controller; without one, by `namespace/name`.
+    /// The times that pods share, by what makes them ([`sharers`]).
     #[serde(default)]
     shared: BTreeMap<String, SharedTime>,
 }
@@ -187,13 +187,19 @@ impl Guard {
     }
 }
 
-/// The key of the pods that share their time with this one.
+/// The key of the pods that share their time with this one: the UID of its controller; without one, `namespace/name`. A
+/// rollout gives a Deployment's pods another ReplicaSet, so the key of these is `namespace/name-` of the Deployment.
 fn sharers(pod: &Pod) -> String {
     let owners = pod.metadata.owner_references.iter().flatten();
     // A mirror pod's is the node, which all of them share.
     let is_own = |owner: &&OwnerReference| owner.controller == Some(true) && owner.kind != "Node";
-    let controller = owners.into_iter().find(is_own);
-    controller.map_or_else(|| full_name(pod), |owner| owner.uid.clone())
+    let Some(controller) = owners.into_iter().find(is_own) else { return full_name(pod) };
+    let hash = pod.metadata.labels.as_ref().and_then(|labels| labels.get("pod-template-hash"));
+    let deployment = hash.and_then(|hash| controller.name.strip_suffix(hash.as_str()));
+    match deployment.filter(|name| controller.kind == "ReplicaSet" && name.ends_with('-')) {
+        Some(deployment) => format!("{}/{deployment}", pod.namespace()),
+        None => controller.uid.clone(),
+    }
 }
 
 fn full_name(pod: &Pod) -> String {

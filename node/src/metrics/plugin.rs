@@ -67,25 +67,14 @@ impl PluginGauge {
 }
 
 impl EncodeMetric for OfPlugin {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (value, measured) in self.0.samples() {
-            let Some(label) = self.0.label() else {
-                encode(measured, encoder)?;
-                break;
-            };
-            encode(measured, encoder.encode_family(&[(label, value)])?)?;
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        match self.0.value() {
+            MetricValue::Count(count) => ConstCounter::new(count).encode(encoder),
+            MetricValue::Level(level) => ConstGauge::new(level).encode(encoder),
         }
-        Ok(())
     }
 
     fn metric_type(&self) -> MetricType {
         if self.0.is_counter() { MetricType::Counter } else { MetricType::Gauge }
-    }
-}
-
-fn encode(measured: MetricValue, encoder: MetricEncoder<'_>) -> fmt::Result {
-    match measured {
-        MetricValue::Count(count) => ConstCounter::new(count).encode(encoder),
-        MetricValue::Level(level) => ConstGauge::new(level).encode(encoder),
     }
 }

@@ -125,21 +125,20 @@ fn a_shutdown_of_the_agent_before_that_was_called_off_has_an_end() {
 
 #[test]
 fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
-    let looks =
-        Counter::with_label("max_age_looks", "How often it looked", "found", &["old", "none"]);
+    let looks = Counter::new("max_age_looks", "How often it looked");
     let oldest = Gauge::new("max_age_oldest_seconds", "The oldest pod");
     let name = PluginName::new("max-age");
     let plugin = RegisteredPlugin { name, metrics: vec![(&looks).into(), (&oldest).into()] };
     let metrics =
         Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin], &Product::default());
-    looks.with_label_value("old").add(3);
+    looks.add(3);
     oldest.set(1.5);
     let text = metrics.text(ScrapedNode::default());
     let (ours, theirs) = text.split_once("# HELP max_age_looks").unwrap();
     assert_eq!(
         theirs,
-        " How often it looked.\n# TYPE max_age_looks counter\nmax_age_looks_total{found=\"old\"} 3\n\
-         max_age_looks_total{found=\"none\"} 0\n# HELP max_age_oldest_seconds The oldest pod.\n\
+        " How often it looked.\n# TYPE max_age_looks counter\nmax_age_looks_total 3\n\
+         # HELP max_age_oldest_seconds The oldest pod.\n\
          # TYPE max_age_oldest_seconds gauge\nmax_age_oldest_seconds 1.5\n# EOF\n"
     );
     assert!(ours.contains("winddown_plugin_terminations_total{plugin=\"max-age\"} 0"));

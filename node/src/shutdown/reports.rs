@@ -106,7 +106,9 @@ pub fn unreported(
 /// Says which run is the last that an agent neither finished nor reported.
 fn cut_off(left: &[RunRecord], list: &ReportList) -> Option<String> {
     let is_reported = |run: &RunRecord| {
-        list.reports.iter().filter_map(|entry| entry.started_at).any(|at| !run.began_after(at))
+        // Of its boot alone: the clock may have been ahead in another.
+        let mut of_boot = list.reports.iter().filter(|entry| entry.boot_id == run.report.boot_id);
+        of_boot.any(|entry| entry.started_at.is_some_and(|at| !run.began_after(at)))
     };
     let left = left.iter().filter(|run| !run.phase.is_over() && !is_reported(run));
     let last = left.max_by_key(|run| run.report.started_at)?;

@@ -66,14 +66,14 @@ impl<R: Runtime> Joined<R> {
         // A terminating pod must not be started again before it has ended.
         let now = self.core.boot_clock.now();
         let Some(run) = carried else { return PodUidMap::default() };
-        let heard = self.notices.notices().borrow().heard.clone();
+        let sources = self.notices.notices().borrow().clone();
         let machine = match ends_early {
             false => self.lock.inhibitor.machine().await,
             true => MachineState::Unknown,
         };
         let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
         let is_unknown = !run.is_decided_by(&login, machine);
-        let goes_on = run.may_resume(now, ends, &heard, is_unknown);
+        let goes_on = run.may_resume(now, ends, &sources, is_unknown);
         run.asked(now, !goes_on).collect()
     }
 

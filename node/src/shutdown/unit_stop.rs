@@ -15,21 +15,25 @@ use super::Joined;
 const STOP_SLACK: Duration = Duration::from_secs(10);
 
 impl<R: Runtime> Joined<R> {
-    /// Waits until the controller has ended the pods. Tells it first of a shutdown of this kind that nothing else
-    /// announced; a run in progress is then shortened to the time that the policy wants.
-    pub(super) async fn end_at_unit_stop(self: Arc<Self>, unannounced: Option<WayDown>) {
+    /// Waits until the controller has ended the pods. Tells it first how the machine goes down; a run in progress is then
+    /// shortened to the time that the policy wants, or that the way down leaves.
+    pub(super) async fn end_at_unit_stop(self: Arc<Self>, way: Option<WayDown>) {
         let wanted = self.progress.policy_in_force(&self.policy.borrow()).delay_wanted();
-        let limit = unannounced.and_then(|way| way.limit);
+        let limit = way.and_then(|way| way.limit);
         let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
         // The run of an earlier agent that was stopped may have told it already.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
-        if let Some(WayDown { kind, .. }) = unannounced.filter(|_| !is_told) {
-            tracing::warn!("logind has not announced this shutdown: terminating the pods now");
+        let is_announced = login.borrow_and_update().preparing && !is_told;
+        let is_news = !is_told && (!is_announced || delay < wanted);
+        if let Some(WayDown { kind, .. }) = way.filter(|_| is_news) {
+            if !is_announced {
+                tracing::warn!("logind has not announced this shutdown: terminating the pods now");
+            }
             let since = Instant::now();
-            self.unit_stop.send_replace(Some(UnitStop { kind, since, delay }));
+            self.unit_stop.send_replace(Some(UnitStop { kind, since, delay, is_announced }));
         }
-        let is_unit_stop = is_told || unannounced.is_some();
+        let is_unit_stop = is_told || (way.is_some() && !is_announced);
         let over = async {
             while !progress.borrow_and_update().is_over(&login.borrow_and_update(), is_unit_stop) {
                 tokio::select! {

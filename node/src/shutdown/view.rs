@@ -17,7 +17,7 @@ use winddown_shared::{
 };
 use winddown_shutdown::{
     Budget, Plan, PlanWarning, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger,
-    plan_with, plan_within,
+    plan_with, plan_within, why_unawaited,
 };
 
 use super::drain::DrainState;
@@ -159,7 +159,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
         NodeEnd {
             is_near: announced || runs || carried,
             draining: (&*self.drained.borrow_and_update()).into(),
-            lock: said.lock,
+            unprotected: self.shutdown.unprotected(said.lock),
             last: last.map(|last| last.text).unwrap_or_default(),
         }
     }
@@ -221,6 +221,15 @@ impl<R: Runtime> Joined<R> {
         })
     }
 
+    /// Why a shutdown would not terminate the pods in order, as far as this agent knows.
+    fn unprotected(&self, lock: LockState) -> Option<String> {
+        let verdict = match lock {
+            LockState::Waiting { why } | LockState::Absent { why } => return Some(why.to_string()),
+            LockState::Held | LockState::Released => self.protection(),
+        };
+        (verdict.state == api::ProtectionState::Unprotected).then_some(verdict.text)
+    }
+
     fn shutdown_progress(&self) -> api::ShutdownProgress {
         let scheduled = self.lock.inhibitor.state().borrow().scheduled.clone();
         api::ShutdownProgress {
@@ -266,9 +275,14 @@ impl<R: Runtime> Joined<R> {
     }
 
     fn view_of(&self, plan: &Plan) -> ShutdownPlan {
-        let set_by = self.lock.inhibitor.state().borrow().delay_set_by.clone();
+        let login = self.lock.inhibitor.state().borrow().clone();
         let pods_unknown = !self.core.workers.running().known;
-        let mut view = ShutdownPlan { pods_unknown, ..ShutdownPlan::of(plan, set_by.as_deref()) };
+        let shown = ShutdownPlan::of(plan, login.delay_set_by.as_deref());
+        let mut view = ShutdownPlan { pods_unknown, ..shown };
+        let why = why_unawaited(&login).filter(|_| login.has_lock);
+        view.warnings.extend(why.map(|why| {
+            format!("a shutdown does not wait for this agent{why}; the stop of its unit has to")
+        }));
         view.warnings.extend(self.objection().and_then(|objection| objection.text()));
         self.show_terminating(&mut view);
         view
@@ -314,7 +328,7 @@ impl<R: Runtime> Joined<R> {
     /// Plans a shutdown as of now, within the time that logind actually allows.
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.policy.borrow());
-        let budget = Budget::new(&policy, self.lock.inhibitor.state().borrow().delay);
+        let budget = Budget::of_login(&policy, &self.lock.inhibitor.state().borrow());
         let pods = self.core.workers.running().into_pods();
         (plan_with(&pods, &policy, self.work(), Some(budget.pods)), budget)
     }

@@ -112,6 +112,26 @@ async fn a_drained_node_whose_shutdown_is_cancelled_does_not_look_as_if_it_had_g
     agent.stop().await;
 }
 
+/// The kernel, and with it the boot's id, is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_terminated_before_a_soft_reboot_leaves_the_api_after_it_and_not_before() {
+    let mut m = Machine::new().await;
+    let agent = m.agent().await;
+    m.bind("web");
+    m.until_phase("web", "Running").await;
+    agent.go_down().await;
+    m.until_phase("web", "Failed").await;
+    agent.stop().await;
+    let agent = m.agent().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(m.server.get(&pod_path("web")).is_some());
+    agent.stop().await;
+    m.system_start = Duration::from_secs(900);
+    let agent = m.agent().await;
+    until("removed", || m.server.get(&pod_path("web")).is_none()).await;
+    agent.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_pods() {
     let m = Machine::new().await;
@@ -468,6 +488,42 @@ async fn without_an_api_server_static_pods_run_and_the_node_goes_down_in_time() 
     let report = agent.go_down().await;
     assert_eq!(report.outcome, Outcome::Clean);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_api_server_has_the_final_statuses_before_the_lock_is_released() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    m.bind("web");
+    m.until_phase("web", "Running").await;
+    m.server.fault(Fault::on("*", "*").delay(Duration::from_millis(800)));
+    agent.go_down().await;
+    assert_eq!(m.server.get(&pod_path("web")).unwrap()["status"]["phase"], "Failed");
+    assert!(is_true(&m.server.get(NODE).unwrap(), "winddown.dev/CleanShutdown"));
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_is_back_before_the_last_pod_exits_has_the_final_statuses() {
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    let web = m.bind("web");
+    m.until_phase("web", "Running").await;
+    m.runtime.stop_takes(&web, LONG);
+    m.server.cut_off().await.unwrap();
+    let api = || StatusApi::status(&agent.node).cluster.unwrap().api.state;
+    until("the API does not answer", || api() == ApiState::Unreachable).await;
+    m.server.fault(Fault::on("*", "*").delay(Duration::from_millis(600)));
+    let back = async {
+        until("it is asked to terminate", || m.runtime.stops().contains(&web)).await;
+        m.server.come_back().await.unwrap();
+        assert_eq!(api(), ApiState::Unreachable);
+        m.runtime.exit(&web, 0);
+    };
+    tokio::join!(agent.go_down(), back);
+    assert_eq!(m.server.get(&pod_path("web")).unwrap()["status"]["phase"], "Failed");
+    assert!(is_true(&m.server.get(NODE).unwrap(), "winddown.dev/CleanShutdown"));
     agent.stop().await;
 }
 

@@ -22,6 +22,27 @@ async fn the_units_stop_path_does_not_take_the_end_of_an_earlier_run_for_that_of
     assert!(!b.runtime.runs(web.uid()));
 }
 
+/// systemd kills everything at the target's `JobTimeoutSec`, whether or not logind has announced the shutdown.
+#[tokio::test(start_paused = true)]
+async fn a_limit_shortens_the_run_of_a_login_manager_that_does_not_wait() {
+    for (delay, limit, took) in [(0, Some(20), 11), (0, None, 30), (40, Some(20), 30)] {
+        let b = bench(FakeRuntime::default(), FakeInhibitor::holding(secs(delay)));
+        let (web, dns) = (pod("web", 0, 60), pod("dns", 2_000_000_000, 60));
+        for pod in [&web, &dns] {
+            b.runtime.stop_takes(pod.uid(), secs(60));
+        }
+        b.want(&[&web, &dns]).await;
+        let begun = Instant::now();
+        b.login.prepare();
+        tokio::time::sleep(secs(1)).await;
+        b.stop_unit_within(limit.map(secs)).await.unwrap();
+        assert!(begun.elapsed() <= secs(took), "{delay} {limit:?}: {:?}", begun.elapsed());
+        let report = b.report();
+        assert_eq!(report.trigger, Trigger::LoginManager);
+        assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_announced_after_the_unit_was_asked_to_stop_is_the_same_run() {
     for called_off in [false, true] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_host::OthersMayWrite;
+use winddown_host::{OthersMayWrite, beat};
 use winddown_shared::{Mutex, display::clean};
 use winddown_shared::{WallClock, error_chain};
 
@@ -94,7 +94,7 @@ impl ManifestDirectory {
                     };
                     let now = Instant::now();
                     earliest = now + MIN_SCAN_INTERVAL;
-                    due = now + next.min(self.rescan);
+                    due = (now + next.min(self.rescan)).min(beat::due(now, self.rescan));
                 }
                 complete = watch.next(&self.directory) => {
                     closed.extend(complete);
@@ -202,15 +202,20 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
     let look = |path: &Path| winddown_host::others_may_write(Path::new("/"), path);
     let directory = std::path::absolute(directory)?;
     let mut found = look(&directory)?;
-    let mut names = std::fs::read_dir(&directory)?
-        .map(|entry| Ok(entry?.file_name()))
+    let mut entries = std::fs::read_dir(&directory)?
+        .map(|entry| entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?))))
         .collect::<io::Result<Vec<_>>>()?;
-    names.retain(|name| EntryRole::of(name) == EntryRole::Manifest);
-    names.sort();
-    for name in names {
+    entries.retain(|(name, _)| EntryRole::of(name) == EntryRole::Manifest);
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, kind) in entries {
+        // The way to all but a link is the directory's.
+        let others = match kind.is_symlink() {
+            true => look(&directory.join(name)),
+            false => winddown_host::others_may_write(&directory, Path::new(&name)),
+        };
         // What cannot be looked at cannot be read either, and that is reported.
-        for one in look(&directory.join(name)).unwrap_or_default() {
-            if !found.contains(&one) {
+        for one in others.unwrap_or_default() {
+            if one.path != directory && !found.contains(&one) {
                 found.push(one);
             }
         }

@@ -8,6 +8,8 @@ use super::{ContainerStatus, Decision, ExitedRun, PodState, PodStatus, Status};
 const USUAL: [&str; 3] = ["ContainerCreating", "NodeNotReady", "PodInitializing"];
 /// A call that failed is shown for this long after it should have been repeated, in seconds.
 const SHOWN_AFTER_RETRY: f64 = 60.0;
+/// How much of the last line of a message is shown, in characters. The container's status has all of it.
+const SHOWN_OF_LINE: usize = 200;
 
 /// Why a pod does not do its work.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +18,18 @@ pub struct PodTrouble<'s> {
     pub kind: TroubleKind,
     /// The container that has it; `None` if it is the whole pod.
     pub container: Option<&'s ContainerStatus>,
+    /// What ended the container by failing, for people: `startup probe`. `None` if it exited by itself.
+    pub check: Option<&'static str>,
     /// The cause, for people. What others wrote in it is as they wrote it.
     pub cause: String,
 }
+
+/// How a line begins with which a failed probe or hook explains an exit, and what that is for people.
+const CHECKS: [(&str, &str); 3] = [
+    ("Startup probe failed: ", "startup probe"),
+    ("Liveness probe failed: ", "liveness probe"),
+    ("PostStartHook failed: ", "postStart hook"),
+];
 
 /// Kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +69,18 @@ impl Status {
             container.state == "waiting" && !reason.is_empty() && !USUAL.contains(&reason)
         })?;
         let ContainerStatus { name, reason, message, .. } = container;
-        let (kind, cause) = match (&container.last_state, reason.as_str()) {
+        let (kind, (check, cause)) = match (&container.last_state, reason.as_str()) {
             (Some(last), "CrashLoopBackOff") => {
                 (TroubleKind::Loops, self.exit(pod, container, &last.terminated))
             }
             _ if message.is_empty() => {
-                (TroubleKind::CannotStart, format!("container {name}: {reason}"))
+                (TroubleKind::CannotStart, (None, format!("container {name}: {reason}")))
             }
-            _ => (TroubleKind::CannotStart, format!("container {name}: {reason}: {message}")),
+            _ => {
+                (TroubleKind::CannotStart, (None, format!("container {name}: {reason}: {message}")))
+            }
         };
-        Some(PodTrouble { kind, container: Some(container), cause })
+        Some(PodTrouble { kind, container: Some(container), check, cause })
     }
 
     /// A container of a failed pod that exited with an error. A pod that was terminated has its own reason.
@@ -82,12 +95,21 @@ impl Status {
             message: container.message.clone(),
             ..ExitedRun::default()
         };
-        let cause = self.exit(pod, container, &run);
-        Some(PodTrouble { kind: TroubleKind::Failed, container: Some(container), cause })
+        let (kind, (check, cause)) = (TroubleKind::Failed, self.exit(pod, container, &run));
+        Some(PodTrouble { kind, container: Some(container), check, cause })
     }
 
-    /// How a run exited, with the last line of its message or output.
-    fn exit(&self, pod: &PodStatus, container: &ContainerStatus, run: &ExitedRun) -> String {
+    /// The probe or the hook that ended the container's last run by failing, and how that run exited, with the last line
+    /// of its message or output.
+    fn exit(
+        &self,
+        pod: &PodStatus,
+        container: &ContainerStatus,
+        run: &ExitedRun,
+    ) -> (Option<&'static str>, String) {
+        let last_line = self.last_line(pod, &container.name);
+        let by = |line: &str| CHECKS.iter().find(|(start, _)| line.starts_with(start));
+        let check = last_line.and_then(by).map(|(_, name)| *name);
         let mut text = format!("container {} exited with code {}", container.name, run.exit_code);
         // Writing to a String cannot fail.
         let _ = match run.reason.as_str() {
@@ -95,10 +117,16 @@ impl Status {
             reason => write!(text, " ({reason})"),
         };
         let message = run.message.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        if let Some(line) = message.or_else(|| self.last_line(pod, &container.name)) {
-            let _ = write!(text, ": {line}");
+        // The reason why it was terminated says more than its own message.
+        let message = message.filter(|_| check.is_none());
+        if let Some(line) = message.or(last_line) {
+            let end = line.char_indices().nth(SHOWN_OF_LINE);
+            let _ = match end {
+                Some((end, _)) => write!(text, ": {}…", &line[..end]),
+                None => write!(text, ": {line}"),
+            };
         }
-        text
+        (check, text)
     }
 
     /// The last call for the pod that failed, unless it was repeated with success.
@@ -117,7 +145,7 @@ impl Status {
         }
         let error = decision.fields.get("error").and_then(|error| error.as_str());
         let cause = error.unwrap_or("the last attempt failed").to_owned();
-        Some(PodTrouble { kind: TroubleKind::CannotStart, container: None, cause })
+        Some(PodTrouble { kind: TroubleKind::CannotStart, container: None, check: None, cause })
     }
 
     /// Whether a failed call cannot have succeeded long ago.
@@ -213,6 +241,44 @@ mod tests {
             let found = found.as_ref().map(|trouble| (trouble.kind, trouble.cause.as_str()));
             assert_eq!(found, wanted, "{phase} {container} {decisions}");
         }
+    }
+
+    #[test]
+    fn a_container_that_a_probe_or_a_hook_ended_did_not_exit_by_itself() {
+        let looping = json!({
+            "name": "main", "state": "waiting", "reason": "CrashLoopBackOff",
+            "lastState": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "bye"}},
+        });
+        for (line, check, shown) in [
+            (
+                "Startup probe failed: no answer",
+                Some("startup probe"),
+                "Startup probe failed: no answer",
+            ),
+            ("Liveness probe failed: no", Some("liveness probe"), "Liveness probe failed: no"),
+            ("PostStartHook failed: no", Some("postStart hook"), "PostStartHook failed: no"),
+            ("bye", None, "bye"),
+        ] {
+            let exited = json!([{
+                "kind": "containerExited", "pod": "shop/web", "text": "",
+                "fields": {"container": "main", "lastLine": line},
+            }]);
+            let status = status(pod("Running", &looping), exited);
+            let found = status.trouble(&status.pods[0]).unwrap();
+            let cause = format!("container main exited with code 0 (Completed): {shown}");
+            assert_eq!((found.check, found.cause), (check, cause));
+        }
+    }
+
+    /// A termination message may have 4 KiB.
+    #[test]
+    fn a_long_message_is_shortened() {
+        let ended = json!({"name": "main", "state": "exited", "exitCode": 1,
+            "message": format!("first\n{}", "é".repeat(2048))});
+        let status = status(pod("Failed", &ended), json!([]));
+        let cause = status.trouble(&status.pods[0]).unwrap().cause;
+        let wanted = format!("container main exited with code 1: {}…", "é".repeat(200));
+        assert_eq!(cause, wanted);
     }
 
     #[test]

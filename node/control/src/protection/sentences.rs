@@ -32,7 +32,9 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         Why::Disabled => "graceful shutdown is switched off: a shutdown kills the pods",
         Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",
         Why::Rehearsal => "this agent only rehearses: no shutdown of this node waits for it",
-        Why::NoDelay => "logind does not wait for any lock: a shutdown kills the pods",
+        Why::NoDelay => {
+            "logind waits for no lock: pods have only the time that the stop of the agent's unit gives them"
+        }
         Why::None => "there is neither an agent nor a kubelet: nothing terminates pods in order",
         Why::KubeletDisabled => {
             "a shutdown of this node kills its pods: the kubelet's graceful shutdown is switched off"

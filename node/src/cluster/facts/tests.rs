@@ -108,8 +108,5 @@ fn a_node_without_the_lock_says_why() {
     let protected = condition(&now(|_| {}), UNPROTECTED);
     assert_eq!(protected[..2], ["False", "Protected"]);
     let facts = now(|changing| changing.unprotected = Some("logind does not answer".into()));
-    assert_eq!(
-        condition(&facts, UNPROTECTED),
-        ["True", "NoShutdownLock", "logind does not answer"]
-    );
+    assert_eq!(condition(&facts, UNPROTECTED), ["True", "NotProtected", "logind does not answer"]);
 }

@@ -98,6 +98,28 @@ fn pods_that_replace_one_another_share_the_time_of_one() {
     }
 }
 
+/// A rollout of a Deployment makes another ReplicaSet.
+#[test]
+fn the_pods_of_a_rollout_share_the_time_of_one() {
+    let replica = |uid: &str, owner: &str, hash: &str| {
+        let owner = serde_json::json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner,
+            "uid": owner, "controller": true});
+        pod_with(uid, uid, |pod| {
+            pod.metadata = self::pod(uid, "batch", "true").metadata.clone();
+            let labels = pod.metadata.labels.get_or_insert_default();
+            labels.insert("pod-template-hash".to_owned(), hash.to_owned());
+            pod.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        })
+    };
+    let guard = after(&Guard::default(), &[replica("a", "web-5d4f", "5d4f")], 0);
+    let guard = after(&guard, &[replica("b", "web-77cd", "77cd")], 50);
+    assert_eq!((holding(&guard), guard.next_end()), (vec!["b"], Some(secs(60))));
+    // Another Deployment, and ReplicaSets of none, whose names say nothing.
+    let others = [replica("c", "app-77cd", "77cd"), replica("d", "web", "77cd")];
+    let guard = after(&guard, &others, 60);
+    assert_eq!((holding(&guard), guard.next_end()), (vec!["c", "d"], Some(secs(120))));
+}
+
 /// Of all mirror pods the controller is the node.
 #[test]
 fn static_pods_of_one_node_replace_one_another_only_by_name() {

@@ -36,6 +36,8 @@ pub(super) struct Machine {
     pub(super) settings: watch::Sender<Settings>,
     /// Those of the Node object.
     pub(super) names: watch::Sender<Vec<String>>,
+    /// When the system was started, by the boot clock.
+    pub(super) system_start: Duration,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
 }
@@ -72,6 +74,7 @@ impl Machine {
             server: ApiServer::start().await.unwrap(),
             runtime: FakeRuntime::default(),
             has_labels: false,
+            system_start: Duration::ZERO,
             state: tempfile::tempdir().unwrap(),
             volatile: tempfile::tempdir().unwrap(),
         }
@@ -116,7 +119,8 @@ impl Machine {
     pub(super) fn agent_with(&self, cluster: Cluster) -> Agent {
         let login = held();
         let origin = tokio::time::Instant::now();
-        let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
+        let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed())
+            .with_system_start(self.system_start);
         let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
             parts.cluster = Some(cluster);

@@ -185,14 +185,16 @@ async fn looks_that_find_nothing_new_publish_nothing() {
     let there =
         |desired: &Arc<DesiredManifests>| desired.pods.len() == 1 && desired.errors.len() == 1;
     let generation = watched.until("both files", there).await.generation;
-    // Events that mean nothing, and then one that does.
+    // Events that mean nothing, and looks between them.
     for n in 0..20 {
         std::fs::write(watched.pods().join(format!(".hidden{n}")), "").unwrap();
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    assert_eq!(watched.until("what is there", there).await.generation, generation);
+    // One that does. A look may come before the event that tells that the file is whole, and says so.
     put(&watched.pods(), "b.yaml", &manifest("db", "ls"));
     let desired = watched.until_pods(&["web-node1", "db-node1"]).await;
-    assert_eq!(desired.generation, generation + 1);
+    assert!(desired.generation <= generation + 2, "{}", desired.generation);
     watched.end().await;
 }
 
