@@ -59,7 +59,7 @@ pub(super) fn print(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, Co
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition(), PROGRAM, &mut script);
     let script = String::from_utf8(script).map_err(anyhow::Error::new)?;
-    out.text(&with_objects(args.shell, &script))?;
+    out.bytes(with_objects(args.shell, &script).as_bytes())?;
     Ok(Exit::Success)
 }
 

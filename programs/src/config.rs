@@ -30,19 +30,19 @@ pub(super) fn run(
         ConfigCommand::Show { running: false } => {
             let (view, _) = load(global.config.as_deref())?;
             warn(&view, out);
-            out.text(&view.yaml)?;
+            out.bytes(view.yaml.as_bytes())?;
         }
         ConfigCommand::Show { running: true } => {
             let client = Client::new(&global.socket);
             return ask::block_on(async {
                 let view = ask::patiently(out, status::WAITING, client.config()).await?;
                 warn(&view, out);
-                out.text(&view.yaml)?;
+                out.bytes(view.yaml.as_bytes())?;
                 Ok(Exit::Success)
             });
         }
         ConfigCommand::Schema => out.json(&winddown_config::schema())?,
-        ConfigCommand::Default => out.text(default_yaml())?,
+        ConfigCommand::Default => out.bytes(default_yaml().as_bytes())?,
     }
     Ok(Exit::Success)
 }

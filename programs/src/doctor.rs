@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ask::LAST_THREADS;
+use super::output::program_without_name;
 use super::status::view;
 use super::{CommandError, DoctorArgs, Exit, GlobalArgs, Output, OutputFormat, TextFormat};
 use winddown_doctor::{Diagnosis, ObservedNode, Severity};
@@ -40,15 +41,6 @@ pub(super) fn run(
         None => diagnosis,
     };
     print(&diagnosis, args.output, out)
-}
-
-/// The path of this program as a word of a shell; `None` if a shell finds one by its name.
-fn program_without_name() -> Option<String> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    if winddown_install::find_program("winddown".as_ref(), &search).is_some() {
-        return None;
-    }
-    std::env::current_exe().ok().map(winddown_host::path_word)
 }
 
 /// Prints the findings; the worst one decides the exit code.

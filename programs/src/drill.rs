@@ -24,7 +24,7 @@ use winddown_runtimes::process::{
 };
 use winddown_shared::display::{clean, duration, pod_count};
 use winddown_shared::{
-    Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
+    Inhibitor, KillReason, KillRequest, LockState, PluginName, PodKiller, ShutdownKind, error_chain,
 };
 use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
@@ -44,6 +44,9 @@ use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// The node name of the rehearsal, in place of the machine's.
 const NODE_NAME: &str = "drill";
+
+/// Why the pods are terminated in the end: for good, or those that exit first would start again beside the slower ones.
+const ENDED: KillReason = KillReason::Plugin(PluginName::new("drill"));
 
 /// The pods of a rehearsal without a directory.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -417,15 +420,23 @@ impl Drill {
     async fn end_all(&self) {
         self.stop.cancel();
         let workers = self.node.workers();
-        let kills = workers.running().into_pods().into_iter().map(|pod| {
-            let request =
-                KillRequest::new(KillReason::Operator).with_grace(Some(Duration::from_secs(1)));
-            workers.kill_pod(pod, request)
-        });
-        for result in join_all(kills).await {
-            if let Err(error) = result {
-                tracing::warn!(error = error_chain(&error), "a pod of the rehearsal is left");
+        let mut ended = HashSet::new();
+        loop {
+            let mut pods = workers.running().into_pods();
+            pods.retain(|pod| ended.insert(pod.uid().clone()));
+            if pods.is_empty() {
+                break;
             }
+            let kills = pods.into_iter().map(|pod| {
+                let request = KillRequest::new(ENDED).with_grace(Some(Duration::from_secs(1)));
+                workers.kill_pod(pod, request)
+            });
+            for result in join_all(kills).await {
+                if let Err(error) = result {
+                    tracing::warn!(error = error_chain(&error), "a pod of the rehearsal is left");
+                }
+            }
+            // Others may have been admitted meanwhile.
         }
         self.node.shut_down().await;
     }

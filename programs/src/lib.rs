@@ -216,7 +216,9 @@ pub fn parse() -> Cli {
     }
     let typed: Vec<_> =
         words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    Cli::try_parse_from(words).unwrap_or_else(|error| mistyped::explain(error, &typed).exit())
+    Cli::try_parse_from(words).unwrap_or_else(|error| {
+        mistyped::explain(error, &typed, output::program_without_name().as_deref()).exit()
+    })
 }
 
 /// Runs the command and returns the exit code.

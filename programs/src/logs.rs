@@ -24,11 +24,11 @@ pub(super) async fn run(
     let mut kept = Vec::new();
     while let Some(block) = blocks.next().await? {
         match out.terminal {
-            true => out.text(&printable(&mut kept, &block))?,
+            true => out.bytes(printable(&mut kept, &block).as_bytes())?,
             false => out.bytes(&block)?,
         }
     }
-    out.text(&shown(&String::from_utf8_lossy(&kept)))?;
+    out.bytes(shown(&String::from_utf8_lossy(&kept)).as_bytes())?;
     Ok(Exit::Success)
 }
 

@@ -49,7 +49,7 @@ pub(super) fn run(args: &ManArgs, out: &mut Output) -> Result<Exit, CommandError
             .with_hint(format!("the pages are {}", names.join(", "))));
     };
     if !(out.terminal && shown_by_man(&page.text)) {
-        out.text(&page.text)?;
+        out.bytes(page.text.as_bytes())?;
     }
     Ok(Exit::Success)
 }

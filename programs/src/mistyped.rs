@@ -6,7 +6,13 @@ use clap::{CommandFactory as _, Parser as _};
 use super::Cli;
 
 /// Adds the tip that clap, which only compares spellings, cannot give. `arguments` excludes the program's name.
-pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
+///
+/// `program` is this program as a shell finds it, if not by its name.
+pub(super) fn explain(
+    error: clap::Error,
+    arguments: &[String],
+    program: Option<&str>,
+) -> clap::Error {
     let commands = Cli::command();
     let below = arguments.iter().find(|word| commands.find_subcommand(word).is_some());
     let below = below.map_or("", String::as_str);
@@ -22,7 +28,7 @@ pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
         return like_the_command(error, &word);
     }
     match instead(below, word) {
-        Some(tip) => with_tip(error, tip),
+        Some(tip) => with_tip(error, winddown_render::by_path(tip, program).into_owned()),
         None => error,
     }
 }
@@ -163,7 +169,7 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
     })
 }
 
-fn with_tip(mut error: clap::Error, tip: &'static str) -> clap::Error {
+fn with_tip(mut error: clap::Error, tip: String) -> clap::Error {
     for similar in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
         error.remove(similar);
     }
@@ -181,7 +187,15 @@ mod tests {
     fn said(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = Cli::try_parse_from(&words).map(drop).unwrap_err();
-        explain(error, &words[1..]).to_string()
+        explain(error, &words[1..], None).to_string()
+    }
+
+    #[test]
+    fn where_a_shell_does_not_find_the_program_a_tip_names_it_by_its_path() {
+        let words = ["winddown".to_owned(), "cordon".to_owned()];
+        let error = Cli::try_parse_from(&words).map(drop).unwrap_err();
+        let said = explain(error, &words[1..], Some("/opt/x/winddown")).to_string();
+        assert!(said.contains("tip: `/opt/x/winddown drain`"), "{said}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The output streams of commands.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -39,6 +40,8 @@ pub struct Output {
     pub color: bool,
     /// Whether errors are coloured.
     pub error_color: bool,
+    /// The path of this program as a word of a shell's, where a shell does not find it by its name.
+    program: Option<String>,
     /// Whether a progress line is on the terminal that must be overwritten.
     drawn: bool,
 }
@@ -65,6 +68,7 @@ impl Output {
             progress_terminal: std::io::stderr().is_terminal() && moves_cursor(term.as_deref()),
             color,
             error_color,
+            program: program_without_name(),
             drawn: false,
         }
     }
@@ -79,6 +83,7 @@ impl Output {
             progress_terminal: false,
             color: false,
             error_color: false,
+            program: None,
             drawn: false,
         }
     }
@@ -89,20 +94,31 @@ impl Output {
         if self.terminal { terminal_size(std::io::stdout()) } else { None }
     }
 
-    /// Prints a result as it is.
+    /// Prints a text for people, with commands that can be typed.
     ///
     /// # Errors
     /// Standard output cannot be written to.
     pub fn text(&mut self, text: &str) -> Result<(), CommandError> {
+        let text = self.typed(text);
         self.bytes(text.as_bytes())
     }
 
-    /// Prints one line of a result.
+    /// Prints one line of a text for people.
     ///
     /// # Errors
     /// Standard output cannot be written to.
     pub fn line(&mut self, line: &str) -> Result<(), CommandError> {
-        self.bytes(format!("{line}\n").as_bytes())
+        self.text(&format!("{line}\n"))
+    }
+
+    /// This program as a shell finds it, if not by its name.
+    pub(super) fn program(&self) -> Option<&str> {
+        self.program.as_deref()
+    }
+
+    /// The text with this program named as it can be typed.
+    fn typed<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        winddown_render::by_path(text, self.program())
     }
 
     /// Prints bytes as they are.
@@ -141,7 +157,7 @@ impl Output {
     pub fn yaml(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         let json = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
         let value: serde_json::Value = serde_json::from_slice(&json).map_err(anyhow::Error::new)?;
-        self.text(&winddown_config::yaml(&value))
+        self.bytes(winddown_config::yaml(&value).as_bytes())
     }
 
     /// Prints a value as one YAML document of several.
@@ -149,12 +165,13 @@ impl Output {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn yaml_document(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
-        self.line("---")?;
+        self.bytes(b"---\n")?;
         self.yaml(value)
     }
 
     /// Prints a line of progress to standard error, ignoring errors.
     pub fn progress(&mut self, line: &str) {
+        let line = self.typed(line);
         let _ = writeln!(self.err, "{line}");
     }
 
@@ -182,6 +199,15 @@ impl Output {
     }
 }
 
+/// The path of this program as a word of a shell's; `None` if a shell finds one by its name.
+pub(super) fn program_without_name() -> Option<String> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    if winddown_install::find_program("winddown".as_ref(), &search).is_some() {
+        return None;
+    }
+    std::env::current_exe().ok().map(winddown_host::path_word)
+}
+
 /// Returns the columns and rows of a terminal, if it knows them.
 fn terminal_size(terminal: impl AsFd) -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
@@ -203,13 +229,31 @@ fn replacing(line: &str, columns: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{moves_cursor, replacing};
+    use super::{CommandError, Exit, Output, moves_cursor, replacing};
+    use crate::tests::Sink;
 
     #[test]
     fn nothing_is_overwritten_on_a_dumb_terminal() {
         for (term, moves) in [(Some("dumb"), false), (Some("xterm"), true), (None, true)] {
             assert_eq!(moves_cursor(term.map(AsRef::as_ref)), moves, "{term:?}");
         }
+    }
+
+    #[test]
+    fn where_a_shell_does_not_find_the_program_each_text_names_it_by_its_path() {
+        let (out, err) = (Sink::default(), Sink::default());
+        let mut output = Output::plain(out.clone(), err.clone());
+        output.program = Some("/opt/x/winddown".to_owned());
+        output.text("lock held\n`winddown doctor` says why\n").unwrap();
+        output.line("`winddown\n  status`; `journalctl -u winddown -e`").unwrap();
+        output.bytes(b"# `winddown config check`\n").unwrap();
+        let refused = CommandError::message(Exit::Failure, "no").with_hint("`winddown undrain`");
+        assert_eq!(output.finish(Err(refused)), Exit::Failure);
+        let said = "lock held\n`/opt/x/winddown doctor` says why\n\
+                    `/opt/x/winddown\n  status`; `journalctl -u winddown -e`\n\
+                    # `winddown config check`\n";
+        assert_eq!(out.text(), said);
+        assert!(err.text().contains("`/opt/x/winddown undrain`"), "{}", err.text());
     }
 
     #[test]

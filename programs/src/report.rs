@@ -41,7 +41,9 @@ pub(super) fn run(
     }
     match args.output {
         ReportFormat::Json => out.json(&report)?,
-        ReportFormat::Html => out.text(&report::html(&typed(&report).map_err(named)?))?,
+        ReportFormat::Html => {
+            out.bytes(report::html(&typed(&report).map_err(named)?).as_bytes())?;
+        }
         ReportFormat::Text => {
             let text = report::text(&typed(&report).map_err(named)?, out.color);
             out.text(&text)?;

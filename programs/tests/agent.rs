@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::found_by_name::search_path;
+
 /// A timeout longer than anything here takes; only a failure reaches it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -30,6 +32,7 @@ pub(crate) fn winddown() -> Command {
 /// Isolates the command from everything that runs on this machine.
 fn at_a_distance(mut command: Command) -> Command {
     command
+        .env("PATH", search_path())
         .env_remove("WINDDOWN_SOCKET")
         .env_remove("WINDDOWN_CONFIG")
         // Never the login manager of the machine that runs the tests.

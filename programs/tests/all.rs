@@ -6,6 +6,7 @@ mod agent;
 mod bad_input;
 mod cli;
 mod completion;
+mod found_by_name;
 mod install;
 mod install_examples;
 mod install_units;

@@ -5,15 +5,18 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::found_by_name::search_path;
 
 fn winddown(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
     command.args(arguments).env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
     // Never the login manager of the machine that runs the tests.
-    command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus").env("PATH", search_path());
     command
 }
 
@@ -107,9 +110,9 @@ fn pods(probe: &str) -> tempfile::TempDir {
     pods
 }
 
-/// Starts a rehearsal by `env`, whose `option` says what is done with SIGHUP, and sends it that.
-fn hung_up(option: &str, pods: &Path) -> Output {
-    let mut drill = Command::new("env")
+/// Starts a rehearsal by `env`, whose `option` says what is done with SIGHUP.
+fn rehearsal(option: &str, pods: &Path) -> Child {
+    Command::new("env")
         .arg(option)
         .arg(assert_cmd::cargo::cargo_bin!("winddown"))
         .arg("drill")
@@ -120,7 +123,12 @@ fn hung_up(option: &str, pods: &Path) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("env of GNU coreutils");
+        .expect("env of GNU coreutils")
+}
+
+/// Like [`rehearsal`], and sends it SIGHUP when it has begun.
+fn hung_up(option: &str, pods: &Path) -> Output {
+    let mut drill = rehearsal(option, pods);
     let mut said = BufReader::new(drill.stdout.take().expect("piped"));
     said.read_line(&mut String::new()).expect("a line");
     kill_process(Pid::from_child(&drill), Signal::HUP).expect("sent");
@@ -134,6 +142,47 @@ fn a_rehearsal_whose_terminal_is_closed_ends_its_pods() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("the rehearsal's pods were terminated"), "{error}");
+}
+
+#[test]
+fn an_interrupted_rehearsal_leaves_no_pod_that_exited_before_the_slowest() {
+    let pods = pods("false");
+    let unique = format!("1000.{}", std::process::id());
+    for (name, command) in [
+        ("quick", format!("[sleep, '{unique}']")),
+        // The grace period of its end is a second: time enough for the other to start again.
+        ("slow", "[sh, -c, 'trap \"\" TERM; while :; do sleep 1; done']".to_owned()),
+    ] {
+        let pod = std::fs::read_to_string(pods.path().join("a.yaml")).expect("written");
+        let pod = pod.replace("name: a", &format!("name: {name}"));
+        let pod = pod.replace("[sleep, '1000']", &command);
+        std::fs::write(pods.path().join(format!("{name}.yaml")), pod).expect("written");
+    }
+    let drill = rehearsal("--default-signal=HUP", pods.path());
+    let runs = || {
+        std::thread::park_timeout(Duration::from_millis(50));
+        !processes_with(&unique).is_empty()
+    };
+    assert!((0..600).any(|_| runs()), "it does not start");
+    kill_process(Pid::from_child(&drill), Signal::HUP).expect("sent");
+    let output = drill.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let left = processes_with(&unique);
+    for pid in &left {
+        let _ = kill_process(*pid, Signal::KILL);
+    }
+    assert_eq!(left, []);
+}
+
+/// The processes with this argument.
+fn processes_with(argument: &str) -> Vec<Pid> {
+    let has = |pid: &Pid| {
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
+        line.is_ok_and(|line| line.split(|byte| *byte == 0).any(|a| a == argument.as_bytes()))
+    };
+    let processes = std::fs::read_dir("/proc").expect("proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Pid::from_raw).filter(has).collect()
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod by_hand;
 #[path = "docs/claims.rs"]
 mod claims;
+mod found_by_name;
 #[path = "docs/installed.rs"]
 mod installed;
 #[path = "docs/page.rs"]
@@ -23,6 +24,7 @@ use std::process::{Command, Stdio};
 use by_hand::{is_generated, words_by_hand};
 use clap::Parser;
 use clap::error::ErrorKind::{ArgumentConflict, InvalidSubcommand, UnknownArgument};
+use found_by_name::search_path;
 use page::{Block, Page};
 use winddown_cli::Cli;
 
@@ -58,7 +60,7 @@ fn winddown(arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(root()).stdin(Stdio::null());
     command.env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
     // Never the login manager of the machine that runs the tests.
-    command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+    command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus").env("PATH", search_path());
     command
 }
 
@@ -69,6 +71,7 @@ fn every_example_that_can_be_run_here_says_what_the_page_says() {
     let cases = trycmd::TestCases::new();
     cases
         .register_bin("winddown", assert_cmd::cargo::cargo_bin!("winddown"))
+        .env("PATH", search_path().to_string_lossy())
         .env("NO_COLOR", "1")
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .case("README.md")

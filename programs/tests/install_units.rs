@@ -161,7 +161,11 @@ fn the_agent_waits_at_its_start_for_no_unit_that_may_never_come_up_and_stops_bef
     let slow = |unit: &&String| unit.ends_with(".service") && !short.contains(unit);
     assert_eq!(agent.iter().find(slow), None);
     assert!(agent.contains("winddown-order.target"));
-    for unit in ["containerd", "crio", "docker", "kubelet", "k3s", "rke2-server", "k0sworker"] {
+    let mut needed: Vec<&str> =
+        "containerd crio docker kubelet k3s rke2-server k0sworker".split(' ').collect();
+    // The API server and what it needs, where they are units.
+    needed.extend(["etcd", "kube-apiserver", "snap.microk8s.daemon-k8s-dqlite", "snap.etcd.etcd"]);
+    for unit in needed {
         assert!(order.contains(&format!("{unit}.service")), "{unit}: {order:?}");
     }
     let unit = fs::read_to_string(units.join("winddown.service")).unwrap();

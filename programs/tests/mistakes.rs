@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use crate::found_by_name::search_path;
+
 struct Case {
     name: String,
     script: String,
@@ -52,6 +54,7 @@ fn run(script: &str) -> String {
         .current_dir(folder.path())
         .env("DIR", folder.path())
         .env("WINDDOWN", assert_cmd::cargo::cargo_bin!("winddown"))
+        .env("PATH", search_path())
         // Never the login manager of the machine that runs the tests.
         .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .env("NO_COLOR", "1")

@@ -25,6 +25,8 @@ use winddown_systemd::stand_in::{OnBus, StandIn};
 
 use bus::PrivateBus;
 
+use crate::found_by_name::search_path;
+
 #[path = "../../node/tests/example/bus.rs"]
 mod bus;
 
@@ -86,16 +88,12 @@ async fn run(script: &str) -> String {
     let _logind = login_manager(script, &bus).await;
     let prelude = std::fs::read_to_string(folder().join("prelude.sh")).unwrap();
     let program = Path::new(assert_cmd::cargo::cargo_bin!("winddown"));
-    // Where it is installed, a shell finds it.
-    let others = std::env::var_os("PATH").unwrap_or_default();
-    let found = program.parent().map(Path::to_owned).into_iter();
-    let path = std::env::join_paths(found.chain(std::env::split_paths(&others))).unwrap();
     let output = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "/bin/bash", "-c"])
         .arg(format!("exec 2>&1\n{prelude}\n{script}"))
         .current_dir(directory.path())
         .env("WINDDOWN", program)
-        .env("PATH", path)
+        .env("PATH", search_path())
         .env("DBUS_SYSTEM_BUS_ADDRESS", bus.address())
         .env("NO_COLOR", "1")
         .env_remove("WINDDOWN_SOCKET")

@@ -44,7 +44,9 @@ use service::{ServiceOptions, StartError};
 pub fn run(options: ServiceOptions) -> Result<(), StartError> {
     let log = crate::logging::start();
     critical::on_failure(EndProcess(log.clone()));
-    let ended = block_on(logged(&log, service::run(options))).map_err(StartError::Threads)?;
+    // Boxed: the first thread's stack would keep a copy for each call that it is passed through.
+    let work = Box::pin(service::run(options));
+    let ended = block_on(logged(&log, work)).map_err(StartError::Threads)?;
     log.flush();
     ended
 }

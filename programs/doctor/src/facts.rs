@@ -393,9 +393,19 @@ impl Facts {
         runtime_in_use(&self.agent, &self.config.config)
     }
 
+    /// The mode of the agent, by what the running one says, or else the configuration: it reads that only as it starts.
+    pub(super) fn mode_in_use(&self) -> Mode {
+        match self.agent.known().map(|status| status.cluster.as_ref()) {
+            None => self.config.config.node.mode,
+            Some(None) => Mode::Standalone,
+            Some(Some(cluster)) if cluster.is_beside_kubelet() => Mode::Companion,
+            Some(Some(_)) => Mode::Cluster,
+        }
+    }
+
     /// Whether a kubelet runs the pods, and the agent ends them.
     pub(super) fn is_beside_kubelet(&self) -> bool {
-        self.config.config.node.mode == Mode::Companion
+        self.mode_in_use() == Mode::Companion
     }
 
     /// The path of a node's file as seen from here, for use in a command.
@@ -453,9 +463,9 @@ pub(super) const RUNTIME_UNITS: [(&str, &[&str]); 7] = [
     ("rke2", &["rke2-server.service", "rke2-agent.service"]),
     ("k0s", &["k0scontroller.service", "k0sworker.service"]),
     ("microk8s", &["snap.microk8s.daemon-containerd.service"]),
-    ("cri-dockerd", &["cri-docker.service"]),
+    ("cri-dockerd", &["cri-docker.service", "cri-dockerd.service"]),
     ("crio", &["crio.service"]),
-    ("containerd", &["containerd.service"]),
+    ("containerd", &["containerd.service", "snap.k8s.containerd.service"]),
 ];
 
 /// The units that may serve a runtime's socket, judged by its path; empty if the path is not known.

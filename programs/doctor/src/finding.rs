@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use winddown_control::api::{API_VERSION, Protection};
+use winddown_render::by_path;
 
 use super::fix::Fix;
 
@@ -123,27 +124,20 @@ impl Diagnosis {
     /// `program`, one word of a shell's.
     #[must_use]
     pub fn typed_by_path(mut self, program: &str) -> Self {
+        let typed = |text: &str| by_path(text, Some(program)).into_owned();
         for finding in &mut self.findings {
             for line in &mut finding.fix {
-                *line = by_path(&format!("`{line}"), program).split_off(1);
+                *line = typed(&format!("`{line}")).split_off(1);
             }
             for sentence in &mut finding.advice {
-                *sentence = by_path(sentence, program);
+                *sentence = typed(sentence);
             }
         }
         if let Some(verdict) = &mut self.protection {
-            verdict.next = by_path(&verdict.next, program);
+            verdict.next = typed(&verdict.next);
         }
         self
     }
-}
-
-/// The sentence with `program` in the place of `winddown` wherever a command begins with it.
-fn by_path(sentence: &str, program: &str) -> String {
-    let before = ["`", "&& ", "sudo "];
-    before.iter().fold(sentence.to_owned(), |sentence, before| {
-        sentence.replace(&format!("{before}winddown "), &format!("{before}{program} "))
-    })
 }
 
 // === impl Finding ===

@@ -92,6 +92,8 @@ fixes! {
     NotACompanion,
     /// The same in an image.
     NotACompanionInImage,
+    /// The agent was started before its configuration made it the kubelet's companion.
+    CompanionNotStarted,
     /// `mode: companion`, and no kubelet runs.
     KubeletStopped,
     /// The kubelet's own graceful shutdown is switched on.

@@ -82,7 +82,7 @@ impl Facts {
 
     /// What the rule has to know of this node.
     pub(crate) fn protection_facts(&self) -> ProtectionFacts {
-        let role = match self.config.config.node.mode {
+        let role = match self.mode_in_use() {
             _ if checks::is_without_winddown(self) => AgentRole::None,
             Mode::Companion => AgentRole::Companion,
             Mode::Standalone | Mode::Cluster => AgentRole::Runtime,

@@ -13,8 +13,8 @@ use winddown_systemd::inspect::{
 };
 
 use super::*;
-use winddown_config::{Config, RuntimeKind};
-use winddown_control::api::{LockState, NodeStatus, ReportList, Status};
+use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_control::api::{ClusterStatus, LockState, NodeStatus, ReportList, Status};
 use winddown_host::FreeSpace;
 
 fn now() -> WallTime {
@@ -101,6 +101,14 @@ fn healthy() -> Facts {
         },
         shortages: Fact::Known(Vec::new()),
         clock: Clock { now: now(), newest: None },
+    }
+}
+
+/// The agent is the companion of a kubelet, by its configuration and by its own word.
+fn beside_kubelet(facts: &mut Facts) {
+    facts.config.config.node.mode = Mode::Companion;
+    if let Fact::Known(status) = &mut facts.agent {
+        status.cluster = Some(ClusterStatus { mode: "companion".to_owned(), ..Default::default() });
     }
 }
 

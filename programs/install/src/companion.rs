@@ -16,7 +16,7 @@ use winddown_config::reference::default_of;
 use winddown_config::{
     Config, ConfigError, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme,
 };
-use winddown_host::{regular, shell_word};
+use winddown_host::{is_on_tmpfs, regular, shell_word};
 use winddown_shared::display::clean;
 use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;
@@ -98,6 +98,22 @@ pub(super) fn find(
     notes.extend(proxy(root, &kubelet));
     notes.extend(strangers);
     Ok(KubeletSetup { kubelet, said, notes, live, text, has_joined, kubeconfig })
+}
+
+/// Says why an installation beside a kubelet would not be there, or not run, after the next boot, with the kubelet's own
+/// graceful shutdown off: Bottlerocket makes `/etc` anew at each boot, and Talos has no systemd.
+pub(super) fn does_not_last(root: &Path, host: Option<&dyn Host>) -> Option<String> {
+    let systemd = ["usr/lib/systemd/systemd", "lib/systemd/systemd"];
+    match host {
+        Some(_) => is_on_tmpfs(&root.join("etc")).unwrap_or(false).then(|| {
+            "/etc is in memory here: the installation is gone after a boot, and then nothing terminates the pods \
+             of a kubelet whose own graceful shutdown is off"
+                .to_owned()
+        }),
+        None => (!systemd.iter().any(|path| root.join(path).exists())).then(|| {
+            "no systemd is there: nothing starts the agent unless one is added".to_owned()
+        }),
+    }
 }
 
 /// Names a kubelet whose pods an agent in another mode does not end; none if none runs or would be started.
@@ -210,7 +226,9 @@ fn only_credentials(
     }
     let files = found.iter().filter_map(Kubelet::kubeconfig).map(shown).collect();
     match found.len() {
-        0 => Err(InstallError::NoKubelet { strangers: strangers.to_owned() }),
+        0 => {
+            Err(InstallError::NoKubelet { because: String::new(), strangers: strangers.to_owned() })
+        }
         1 => Ok(found.remove(0)),
         _ => {
             let flag = "--kubeconfig";

@@ -121,10 +121,12 @@ pub enum InstallError {
     },
     /// There is no kubelet, or its credentials cannot be found. Nothing was changed.
     #[error(
-        "no kubelet found: none runs as a service of this machine, no unit starts one, and there is no kubeconfig at a \
-         usual place{}", listed("; ", .strangers.iter().map(|one| clean(one)))
+        "{}no kubelet found: none runs as a service of this machine, no unit starts one, and there is no kubeconfig at a \
+         usual place{}", .because, listed("; ", .strangers.iter().map(|one| clean(one)))
     )]
     NoKubelet {
+        /// Why one is looked for, before the rest of the text, if that was not asked for.
+        because: String,
         /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
         strangers: Vec<String>,
     },
@@ -299,7 +301,7 @@ impl InstallError {
                 let first = shell_word(first);
                 return format!("choose one: `winddown install --companion {flag} {first}`");
             }
-            Self::NoKubelet { .. } => "name one with --kubeconfig FILE",
+            Self::NoKubelet { .. } => "name one: `winddown install --companion --kubeconfig FILE`",
             Self::NoSuchKubelet { found, .. } if found.is_empty() => {
                 "where a kubelet is to come: --kubeconfig FILE"
             }

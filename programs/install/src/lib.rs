@@ -56,7 +56,7 @@ use plan::{InstallPlan, InstallWork};
 use record::{InstallRecord, InstalledEntry};
 use tree::{FoundPath, Tree};
 
-use winddown_config::{Config, Mode, ShutdownSettings};
+use winddown_config::{Config, ENABLE_AND_RESTART, Mode, ShutdownSettings};
 use winddown_host::{Trusted, path_word, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
@@ -134,9 +134,7 @@ pub fn install_on(
     host: Option<&dyn Host>,
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
-    let asked = options.companion.as_ref();
-    let beside =
-        asked.map(|asked| companion::find(&options.root, host.is_some(), asked)).transpose()?;
+    let (beside, notes) = beside(&tree, options, host)?;
     let waits = beside.as_ref().is_some_and(KubeletSetup::ends_pods);
     let options = &InstallOptions {
         runtime: if beside.is_some() { Runtime::Cri } else { options.runtime },
@@ -144,7 +142,7 @@ pub fn install_on(
         start: options.start && !waits,
         ..options.clone()
     };
-    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
+    let mut report = InstallReport { dry_run: options.dry_run, notes, ..InstallReport::default() };
     let mut record = InstallRecord::load(&tree)?;
     let choices = choices(&tree, options, &record, beside.as_ref(), &mut report)?;
     let items = assets::items(&choices);
@@ -188,6 +186,50 @@ pub fn install_on(
     }
     advise(&tree, options, &choices, (host.is_some(), ends_pods), beside.as_ref(), &mut report)?;
     Ok(report)
+}
+
+/// Finds the kubelet of a companion; none for another agent. Notes what is to be known of that.
+fn beside(
+    tree: &Tree,
+    options: &InstallOptions,
+    host: Option<&dyn Host>,
+) -> Result<(Option<KubeletSetup>, Vec<String>), InstallError> {
+    let as_before = as_before(tree, options)?;
+    let Some(asked) = options.companion.as_ref().or(as_before.as_ref()) else {
+        return Ok((None, Vec::new()));
+    };
+    let found =
+        companion::find(&options.root, host.is_some(), asked).map_err(|error| match error {
+            InstallError::NoKubelet { strangers, .. } if options.companion.is_none() => {
+                let because = format!("{CONFIG} says `mode: companion`, and ");
+                InstallError::NoKubelet { because, strangers }
+            }
+            error => error,
+        })?;
+    let repeated = format!("{CONFIG} says `mode: companion`: this is as with --companion");
+    let repeated = options.companion.is_none().then_some(repeated);
+    let notes = repeated.into_iter().chain(companion::does_not_last(&options.root, host));
+    Ok((Some(found), notes.collect()))
+}
+
+/// The kubelet of a node whose configuration makes the agent its companion: whoever repeats the installation without saying
+/// so wants no unit that stops after that kubelet, nor one that starts while both terminate its pods.
+fn as_before(tree: &Tree, options: &InstallOptions) -> Result<Option<Companion>, InstallError> {
+    if options.companion.is_some() {
+        return Ok(None);
+    }
+    let there = tree.resolve_whole(CONFIG)?;
+    let text = read_if_there(&there)?;
+    // What is wrong with it is said later.
+    let config = text.and_then(|text| Config::parse(&there, &text).ok()).map(|(config, _)| config);
+    let config = config.filter(|config| {
+        config.node.mode == Mode::Companion && config.node.runtime == options.runtime
+    });
+    Ok(config.map(|config| Companion {
+        kubelet: None,
+        kubeconfig: config.cluster.kubeconfig,
+        endpoint: Some(config.node.container_runtime_endpoint),
+    }))
 }
 
 /// Records the link that masks the drop-in of the process runtime. A purge of the package removes the record but not the
@@ -560,6 +602,15 @@ fn typed_program(choices: &Choices) -> String {
     }
 }
 
+/// The step that has the agent started at boot.
+fn enable(options: &InstallOptions, live: bool) -> NextStep {
+    match live {
+        true => NextStepKind::Enable.typed("systemctl enable winddown"),
+        false => NextStepKind::EnableInImage
+            .typed(format!("systemctl --root={} enable winddown", path_word(&options.root))),
+    }
+}
+
 const PACKAGED: &str = "the programs and the unit came with a package: they are used as they are";
 
 fn advise(
@@ -588,31 +639,23 @@ fn advise(
     // A trial has made no link.
     let is_enabled = options.enable || tree.look(assets::WANTS)? != FoundPath::Nothing;
     let winddown = typed_program(choices);
-    let ask_doctor = || NextStepKind::AskDoctor.typed(format!("{winddown} doctor"));
-    if beside.is_some() && !is_enabled {
-        let root = path_word(&options.root);
-        report.next.push(match live {
-            // What comes next takes the pods from the kubelet: only once winddown has them.
-            true => NextStepKind::EnableNow
-                .typed(format!("systemctl enable --now winddown && {winddown} wait --for=lock")),
-            false => NextStepKind::EnableInImage
-                .typed(format!("systemctl --root={root} enable winddown")),
-        });
-        report.next.extend(switch_off);
-        report.next.extend(live.then(ask_doctor));
-        return Ok(());
+    if beside.is_some() && live && !options.start && !ends_pods {
+        // What comes next takes the pods from the kubelet: only once winddown has them.
+        report.next.push(
+            NextStepKind::BeginCompanion
+                .typed(format!("{ENABLE_AND_RESTART} && {winddown} wait --for=lock")),
+        );
+    } else {
+        report.next.extend((!is_enabled).then(|| enable(options, live)));
+        begin_with_it(options, &winddown, (live, ends_pods), report);
     }
-    if !options.enable && !is_enabled {
-        report.next.push(NextStepKind::Enable.typed("systemctl enable winddown"));
-    }
-    begin_with_it(options, &winddown, (live, ends_pods), report);
     report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.notes.push(format!("pod manifests go into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {
         report.next.push(match beside {
-            Some(_) => ask_doctor(),
+            Some(_) => NextStepKind::AskDoctor.typed(format!("{winddown} doctor")),
             None => NextStepKind::ShowStatus.typed(format!("{winddown} status")),
         });
     }

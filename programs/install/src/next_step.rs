@@ -21,12 +21,12 @@ macro_rules! kinds {
 }
 
 kinds! {
+    /// Starts a companion now and at boot, also in the place of an agent that runs without its configuration.
+    BeginCompanion,
     /// Starts the agent at boot.
     Enable,
     /// The same in an image.
     EnableInImage,
-    /// Starts a companion now and at boot.
-    EnableNow,
     /// Starts the agent.
     Start,
     /// Restarts the agent, which ends no pod.

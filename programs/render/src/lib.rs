@@ -47,7 +47,7 @@ pub use start::{start_plan, start_report};
 pub use status::problems::{COMMANDS as STATUS_COMMANDS, REGISTERS_AGAIN};
 pub use status::status;
 pub use table::{Align, Column, Table};
-pub use text::{fit, hanging, wrap};
+pub use text::{by_path, fit, hanging, wrap};
 
 /// The text that replaces "no pods" while the pods are unknown.
 pub const PODS_UNKNOWN: &str =

@@ -3,6 +3,7 @@
 //! Past times are shown as clock times, because ages would become stale while nothing changes; only future times are
 //! counted down.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -13,7 +14,7 @@ use super::line::{Line, cut, span, width};
 use super::paint::{BAD, DIM, HEAD, PLAIN};
 use super::rows::run;
 use super::times::Times;
-use super::wrap;
+use super::{by_path, wrap};
 use winddown_control::api::{Phase, PodState, Status};
 
 mod foot;
@@ -35,6 +36,8 @@ pub struct Scene<'a> {
     pub older: Duration,
     /// Why the agent does not answer, and what to do next; none while it answers.
     pub gone: Option<(&'a str, &'a str)>,
+    /// This program as a shell finds it, if not by its name: see [`by_path`](crate::by_path).
+    pub program: Option<&'a str>,
     /// Whether bars may be drawn with block characters.
     pub blocks: bool,
     /// Only pods with this text in `namespace/name` are shown.
@@ -132,9 +135,14 @@ impl Page<'_> {
         self.two(vec![span(HEAD, text)], vec![]);
     }
 
+    /// The text with the commands in it as they can be typed.
+    fn typed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        by_path(text, self.scene.program)
+    }
+
     /// Adds the text, wrapped to as many lines as it needs.
     fn text(&mut self, style: Style, text: &str) {
-        for line in wrap(&clean(text), Some(self.columns.max(16)), 0) {
+        for line in wrap(&clean(&self.typed(text)), Some(self.columns.max(16)), 0) {
             self.two(vec![span(style, line)], vec![]);
         }
     }

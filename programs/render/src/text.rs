@@ -23,6 +23,20 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(cut)
 }
 
+/// The text with `program`, one word of a shell's, in the place of `winddown` wherever a command begins with it; as it is
+/// without one, where a shell finds the program by its name.
+pub fn by_path<'t>(text: &'t str, program: Option<&str>) -> Cow<'t, str> {
+    let Some(program) = program else { return text.into() };
+    let mut text = text.to_owned();
+    for before in ["`", "&& ", "sudo "] {
+        for after in [' ', '\n'] {
+            text = text
+                .replace(&format!("{before}winddown{after}"), &format!("{before}{program}{after}"));
+        }
+    }
+    text.into()
+}
+
 /// Wraps `text` with [`wrap`], each line with a newline: `lead` precedes the first line, and `indent` spaces precede
 /// the others.
 pub fn hanging(text: &str, width: Option<usize>, lead: &str, indent: usize) -> String {

@@ -32,7 +32,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
     let mut resized = signal(SignalKind::window_change())?;
     let mut terminal = Terminal::take(out.color)?;
     let mut keys = Some(EventStream::new());
-    let mut view = View::new();
+    let mut view = View::new(out.program().map(str::to_owned));
     loop {
         view.draw(&mut terminal)?;
         let act = tokio::select! {
@@ -67,6 +67,8 @@ async fn next_key(keys: &mut Option<EventStream>) -> Event {
 
 /// The state of the screen.
 struct View {
+    /// See [`Scene::program`].
+    program: Option<String>,
     blocks: bool,
     status: Option<Status>,
     /// When `status` was received.
@@ -77,9 +79,9 @@ struct View {
 }
 
 impl View {
-    fn new() -> Self {
+    fn new(program: Option<String>) -> Self {
         let (status, gone, at) = (None, None, Instant::now());
-        Self { blocks: speaks_utf8(), status, at, gone, controls: LiveControls::default() }
+        Self { program, blocks: speaks_utf8(), status, at, gone, controls: LiveControls::default() }
     }
 
     fn handle(&mut self, printer: Option<FeedEvent>) -> Result<Act, CommandError> {
@@ -110,6 +112,7 @@ impl View {
                 status: self.status.as_ref(),
                 older: self.older(),
                 gone: self.gone.as_ref().map(|(why, next, _)| (&**why, &**next)),
+                program: self.program.as_deref(),
                 blocks: self.blocks,
                 filter: &self.controls.filter,
                 typing: self.controls.typing,

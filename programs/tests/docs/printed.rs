@@ -18,7 +18,8 @@ const ROOMS: [&str; 9] = [
 
 /// Lists of command lines: the fixes of the doctor, the next steps of `install`, the commands of a status, what closes a
 /// path to other users, and what the first two have on logind's delay. A test beside each types all of it.
-const LISTS: [&str; 5] = [
+const LISTS: [&str; 6] = [
+    "node/config/src/lib.rs",
     "programs/doctor/src/",
     "programs/install/src/",
     "programs/render/src/status/problems.rs",

@@ -65,7 +65,7 @@ impl Image {
         Config::parse(Path::new(CONFIG), self.read(CONFIG).as_bytes()).unwrap().0
     }
 
-    fn put(&self, file: &str, text: &str) {
+    pub(super) fn put(&self, file: &str, text: &str) {
         let path = self.path(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -238,7 +238,7 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
         let said = image.said(&report);
         assert!(said.contains(decides), "{said}");
         assert!(said.ends_with(&format!("{change}  {restart}\n  winddown doctor\n")), "{said}");
-        let start = "\nNext:\n  systemctl enable --now winddown && winddown wait --for=lock\n";
+        let start = "\nNext:\n  systemctl enable winddown && systemctl restart winddown && winddown wait --for=lock\n";
         let off = said.find(change);
         assert!(said.find(start) < off, "in between nothing would terminate the pods: {said}");
         assert!(said.contains(start), "{said}");
@@ -293,7 +293,9 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
     let report = image.install_live();
     let said = image.said(&report);
     assert!(said.contains("it leaves terminating its pods to others"), "{said}");
-    assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
+    let start =
+        "systemctl enable winddown && systemctl restart winddown && winddown wait --for=lock";
+    assert!(said.ends_with(&format!("Next:\n  {start}\n  winddown doctor\n")), "{said}");
     assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
     assert_eq!(image.config().shutdown.periods(), ShutdownSettings::default().periods());
     // Default periods choose no order: etcd terminates after the API server.
@@ -827,6 +829,47 @@ fn a_kubelet_behind_a_proxy_is_named_as_winddown_uses_none() {
     assert!(!report.to_string().contains("secret"), "{report}");
     fs::remove_file(image.path(drop_in)).unwrap();
     assert!(!image.install_live().to_string().contains("proxy"));
+}
+
+/// It would stop after its kubelet, and start while both terminate the pods.
+#[test]
+fn an_installation_that_is_repeated_without_saying_so_is_a_companions_still() {
+    const DROP_IN: &str = "etc/systemd/system/winddown-order.target.d/50-kubelet.conf";
+    let image = beside("kubeadm");
+    let units = image.path("usr/lib/systemd/system");
+    for file in ["kubelet.service", "kubelet.service.d"] {
+        fs::rename(units.join(file), units.join(file.replace("kubelet", "node-agent"))).unwrap();
+    }
+    image.install_live();
+    let before = image.read(DROP_IN);
+    let options = InstallOptions { runtime: winddown_install::Runtime::Cri, ..image.options() };
+    let report = install_on(&options, Some(&Recorder::default())).unwrap();
+    assert!(image.path(DROP_IN).exists() && image.read(DROP_IN) == before, "{report}");
+    assert!(!image.path(super::image::WANTS).exists(), "two agents would terminate the pods");
+    let note = "/etc/winddown/config.yaml says `mode: companion`: this is as with --companion";
+    assert!(report.notes.iter().any(|said| said == note), "{report}");
+    assert!(report.to_string().contains("  systemctl restart node-agent\n"), "{report}");
+    // Another runtime is another agent: that stops at the configuration, as before.
+    let process = InstallOptions { runtime: winddown_install::Runtime::Process, ..options };
+    let refused = install_on(&process, None).unwrap_err().to_string();
+    assert!(refused.contains("config.yaml"), "{refused}");
+    assert!(image.path(DROP_IN).exists());
+}
+
+/// Whoever did not ask for a companion is told who does, and with which command it has its kubelet.
+#[test]
+fn a_companion_by_its_file_alone_whose_kubelet_is_not_found_is_refused_with_the_file() {
+    let image = Image::new();
+    fs::create_dir_all(image.path("etc/winddown")).unwrap();
+    let text =
+        "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nmode: companion\nruntime: cri\n";
+    fs::write(image.path("etc/winddown/config.yaml"), text).unwrap();
+    let options = InstallOptions { runtime: winddown_install::Runtime::Cri, ..image.options() };
+    let refused = install_on(&options, None).unwrap_err();
+    let said = refused.to_string();
+    let why = "/etc/winddown/config.yaml says `mode: companion`, and no kubelet found: ";
+    assert!(said.contains(why), "{said}");
+    assert!(refused.hint().contains("`winddown install --companion --kubeconfig FILE`"));
 }
 
 #[test]

@@ -75,6 +75,10 @@ fn doctors_finding(layout: &str, id: &str, config: Option<&str>) -> String {
 fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_change_it() {
     for layout in LAYOUTS.into_iter().chain(["k0s", "microshift"]) {
         let image = beside(layout);
+        // Talos has another init.
+        if layout != "talos" {
+            image.put("usr/lib/systemd/systemd", "");
+        }
         let mut text = format!(
             "# doctor, without winddown\n{}# doctor, beside a companion\n{}# install --companion --dry-run\n",
             doctors_finding(layout, "kubelet-shutdown", None),

@@ -16,6 +16,8 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use tokio::time::Instant;
 use winddown_control::api::Status;
 
+use crate::found_by_name::search_path;
+
 /// A timeout far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -115,6 +117,7 @@ impl Tty {
         // A session of its own, so that the terminal's keys and changes of its size reach the command.
         let child = Command::new("setsid")
             .args(["--ctty", env!("CARGO_BIN_EXE_winddown"), "status", "--watch"])
+            .env("PATH", search_path())
             .env("WINDDOWN_SOCKET", socket)
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")

@@ -57,8 +57,7 @@ pub(super) fn listen(
             boot_id: boot_id.to_owned(),
             directory: config.access.state_directory.clone(),
         };
-        let follows = aggregator.clone();
-        follow(async move { watch_cloud(&follows, cloud, settings).await }, stop);
+        follow(watch_cloud(&aggregator, cloud, settings), stop);
     }
     aggregator
 }

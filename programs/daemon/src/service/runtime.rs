@@ -26,6 +26,9 @@ use super::{cluster, former_runtime};
 /// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// Where log shippers look for the links to the containers' logs. The unit makes it.
+const LOG_LINKS: &str = "/var/log/containers";
+
 /// The first version of systemd on which services are tested to survive a soft-reboot.
 const LEAVES_SERVICES: u32 = 257;
 /// The slices that have to survive a soft-reboot for that; both have unit files.
@@ -87,6 +90,7 @@ fn cri_config(configured: &Configured, identity: &NodeIdentity, wall: &WallClock
     cri.dns.resolv_conf.clone_from(&config.cluster.resolv_conf);
     cri.dns.servers.clone_from(&config.cluster.dns);
     cri.dns.domain.clone_from(&config.cluster.domain);
+    cri.logs.links = Some(LOG_LINKS.into());
     cri.logs.max_bytes = config.access.container_log_max_size;
     cri.logs.max_files = config.access.container_log_max_files;
     cri.cgroups.slices = Some(Arc::new(SlicesOfPods::default()));
@@ -162,6 +166,7 @@ fn programs(
     programs.notice_dir = notice_dir(&config);
     programs.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
     tell_facts(&mut programs.node, configured, identity);
+    programs.log_links = Some(LOG_LINKS.into());
     programs.log_max_bytes = config.access.container_log_max_size;
     programs.log_max_files = config.access.container_log_max_files;
     Ok(programs)

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use winddown_config::{ENABLE_AND_RESTART, Mode};
 use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
 use winddown_systemd::drop_in;
@@ -131,6 +132,12 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
 /// Adds the steps by which the agent becomes the companion of the kubelet. Until the agent has started again, the
 /// kubelet ends its pods as before.
 fn become_companion(facts: &Facts, finding: Finding) -> Finding {
+    if facts.config.config.node.mode == Mode::Companion {
+        let seen = "the configuration says `mode: companion`: the agent was started before that was written";
+        return finding
+            .saw(seen)
+            .fix(Fix::CompanionNotStarted, restart_as_companion(facts).iter().copied());
+    }
     let file = path_word(&facts.config.file);
     // An installation stops at a configuration that is there, unless it is a default to the letter.
     let is_there = matches!(facts.config.read, ConfigRead::Valid(_));
@@ -153,14 +160,18 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     if !facts.live {
         return finding.fix(Fix::NotACompanionInImage, aside.into_iter().chain([install]));
     }
+    let restart = restart_as_companion(facts).iter().copied().map(str::to_owned);
+    finding.fix(Fix::NotACompanion, aside.into_iter().chain([install]).chain(restart))
+}
+
+/// The commands that restart an agent without the pods that it has of its own.
+fn restart_as_companion(facts: &Facts) -> &'static [&'static str] {
     let has_pods = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
     // No `&&`: after a drain that needed SIGKILL the node is not to stay drained.
-    let restart: &[&str] = match has_pods {
+    match has_pods {
         true => &["winddown drain", "systemctl restart winddown", "winddown undrain"],
         false => &["systemctl restart winddown"],
-    };
-    let restart = restart.iter().copied().map(str::to_owned);
-    finding.fix(Fix::NotACompanion, aside.into_iter().chain([install]).chain(restart))
+    }
 }
 
 /// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it was found. Until the agent runs,
@@ -169,8 +180,7 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
     let config = config.filter(|config| config.problem.is_empty());
     let unit = config.map_or("kubelet", |config| &config.unit);
     let is_down = facts.live && facts.protection_facts().agent_runs == Some(false);
-    let start =
-        is_down.then(|| "systemctl enable winddown && systemctl restart winddown".to_owned());
+    let start = is_down.then(|| ENABLE_AND_RESTART.to_owned());
     let restart = facts.live.then(|| format!("systemctl restart {}", shell_word(unit)));
     let first = start.as_ref().map(|start| format!("first `{start}`; ")).unwrap_or_default();
     let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use winddown_config::{Exposed, Exposure};
+use winddown_config::{Exposed, Exposure, Mode};
 use winddown_shared::display::{age, bytes, clean};
 
 use super::Check;
@@ -53,6 +53,9 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         }
         ConfigRead::Unread(kind, why) => return unread(&CHECK, facts, *kind, why),
     };
+    if let Some(ends) = ends_as_companion(CHECK, facts) {
+        return Some(ends);
+    }
     if let Some(changed) = changed_since(CHECK, facts, warnings) {
         return Some(changed);
     }
@@ -95,6 +98,22 @@ const NOT_IN_EFFECT: &str = "a shutdown goes by the configuration that the agent
 
 /// How an agent without a unit takes over a configuration.
 const NO_UNIT: &str = "no unit has started the agent: restart it, in a pod by a rollout";
+
+/// The finding that the agent is the companion of a kubelet only until it starts again: a restart takes nothing over that
+/// is wanted.
+fn ends_as_companion(check: Check, facts: &Facts) -> Option<Finding> {
+    let file = facts.config.file.display();
+    if !facts.is_beside_kubelet() || facts.config.config.node.mode == Mode::Companion {
+        return None;
+    }
+    let why = "beside a kubelet only a companion terminates the kubelet's pods";
+    Some(
+        Check { why, ..check }
+            .problem("the agent is the kubelet's companion, and is not to be once it is restarted")
+            .saw(format!("{file} does not say `mode: companion`"))
+            .advise(format!("write `mode: companion` back into {file}")),
+    )
+}
 
 /// The finding that the file was changed after the agent had read it.
 fn changed_since(check: Check, facts: &Facts, warnings: &[String]) -> Option<Finding> {

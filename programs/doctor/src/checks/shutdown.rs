@@ -282,8 +282,13 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
             span(wanted)
         )));
     }
-    let title = format!("logind waits {} of the {} required", span(given), span(wanted));
-    let finding = CHECK.warning(title).saw(delay_set_by(facts));
+    let finding = match given.is_zero() && facts.live {
+        true => CHECK.problem("logind waits for no lock: only the stop of the agent's unit does"),
+        false => {
+            CHECK.warning(format!("logind waits {} of the {} required", span(given), span(wanted)))
+        }
+    };
+    let finding = finding.saw(delay_set_by(facts));
     if on_disk >= wanted {
         return Some(
             finding
@@ -312,6 +317,9 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
             .advise(LOG),
     };
     let finding = finding.saw_all(&pods.collect::<Vec<_>>());
+    let keys = "the power button, pressed for long too, ends the node at once with PowerKeyIgnoreInhibited=yes in \
+                logind.conf; without, logind refuses it";
+    let finding = finding.saw(keys);
     Some(match version.filter(|version| *version < OBEYED_BY_ROOT) {
         Some(version) => finding
             .saw(format!("systemd {version}: root is refused only with --check-inhibitors=yes")),

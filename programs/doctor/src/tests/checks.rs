@@ -9,7 +9,6 @@ mod unit;
 
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::*;
-use winddown_config::Mode;
 use winddown_control::api::{ProtectionReason as Why, ProtectionState};
 use winddown_render::View;
 
@@ -106,7 +105,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
     type Change = fn(&mut Facts);
     let modes: [Change; 3] = [
         |_| {},
-        |f| f.config.config.node.mode = Mode::Companion,
+        beside_kubelet,
         |f| {
             f.config.read = ConfigRead::Defaults;
             f.files.installed = Fact::Known(Installed::default());
@@ -126,11 +125,12 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
             }
         },
     ];
-    let logind: [Change; 5] = [
+    let logind: [Change; 6] = [
         |_| {},
         |f| known(&mut f.bus.login).locks.retain(|lock| lock.who != "winddown"),
         |f| known(&mut f.bus.login).locks.push(lock("kubelet")),
         |f| known(&mut f.bus.login).delay = secs(5),
+        |f| known(&mut f.bus.login).delay = Duration::ZERO,
         |f| f.bus.login = unseen(NotObserved::Silent),
     ];
     let kubelets: [Change; 4] = [
@@ -159,7 +159,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         };
         all = all.iter().flat_map(changed).collect();
     }
-    assert_eq!(all.len(), 3 * 5 * 5 * 4 * 4);
+    assert_eq!(all.len(), 3 * 5 * 6 * 4 * 4);
     for facts in &all {
         agrees(facts);
         seen.push(facts.protection().reason);
@@ -170,6 +170,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         Why::NoAgent,
         Why::Disabled,
         Why::LockNotHeld,
+        Why::NoDelay,
         Why::NotACompanion,
         Why::KubeletTerminatesToo,
         Why::NoKubelet,

@@ -71,7 +71,7 @@ fn a_shell_reads_each_foreign_name_in_a_printed_command_as_one_word() {
     known(&mut live.files.state).unwritable = Some("full".to_owned());
     known(&mut live.kubelet.config).as_mut().unwrap().unit = NAME.to_owned();
     let mut companion = healthy();
-    companion.config.config.node.mode = winddown_config::Mode::Companion;
+    beside_kubelet(&mut companion);
     companion.kubelet.processes = process("kubelet");
     companion.kubelet.config = kubelet("shutdownGracePeriod: 30s");
     let config = known(&mut companion.kubelet.config).as_mut().unwrap();

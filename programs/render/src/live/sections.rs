@@ -138,11 +138,12 @@ impl Page<'_> {
             many => format!("{many} PROBLEMS"),
         });
         for StatusProblem { text, next } in found {
-            for (n, line) in wrap(&text, Some(self.columns), 2).iter().enumerate() {
+            for (n, line) in wrap(&self.typed(&text), Some(self.columns), 2).iter().enumerate() {
                 let lead = if n == 0 { span(BAD, "! ") } else { span(PLAIN, "  ") };
                 part.two(vec![lead, span(PLAIN, line)], vec![]);
             }
-            for line in wrap(&next, Some(self.columns), 4).iter().filter(|line| !line.is_empty()) {
+            let next = wrap(&self.typed(&next), Some(self.columns), 4);
+            for line in next.iter().filter(|line| !line.is_empty()) {
                 part.two(vec![span(DIM, format!("    {line}"))], vec![]);
             }
         }

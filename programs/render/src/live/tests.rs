@@ -356,6 +356,7 @@ proptest! {
             }
         }
         let scene = Scene {
+            program: None,
             status: nodes.get(which),
             older: Duration::from_secs(older),
             gone: gone.as_deref().map(|why| (why, &*name)),
@@ -374,4 +375,12 @@ proptest! {
             prop_assert!(!line.chars().any(char::is_control), "{line:?}");
         }
     }
+}
+
+#[test]
+fn where_a_shell_does_not_find_the_program_the_screen_names_it_by_its_path() {
+    let gone = Some(("no agent answers", "`winddown doctor` says why"));
+    let program = Some("/opt/x/winddown");
+    let shown = lines(&Scene { gone, program, ..Scene::default() }, 80, 24).join("\n");
+    assert!(shown.contains("`/opt/x/winddown doctor` says why"), "{shown}");
 }

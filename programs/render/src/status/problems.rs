@@ -146,7 +146,13 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
         _ => "cannot start",
     };
     let text = format!("{name} {what}: {}", clean(&trouble.cause));
-    let next = match reason {
+    let ended = trouble.check.map(|check| {
+        format!(
+            "its {check} ends it: correct that or what it asks, or give the container more time; `{DESCRIBE} {name}` \
+             shows more"
+        )
+    });
+    let next = ended.unwrap_or_else(|| match reason {
         "ErrImageNeverPull" | "ImageInspectError" => {
             "crictl shows the images of this node".to_owned()
         }
@@ -163,7 +169,7 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
             format!("`{DESCRIBE} {name}` shows more; its output is in {}", clean(log))
         }
         _ => format!("it is retried; `{DESCRIBE} {name}` shows more"),
-    };
+    });
     StatusProblem { text, next }
 }
 
@@ -366,10 +372,13 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         let (delay, wanted) = (seconds(delay), seconds(lock.required_seconds));
         let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
         let by = by.unwrap_or_default();
-        found.push(StatusProblem {
-            text: format!("logind waits {delay} of the {wanted} required{by}: pods get less time"),
-            next: format!("`{DOCTOR}` says how to raise it"),
-        });
+        let text = match lock.delay_seconds {
+            Some(0.0) => {
+                format!("logind waits for no lock{by}: only the stop of the agent's unit does")
+            }
+            _ => format!("logind waits {delay} of the {wanted} required{by}: pods get less time"),
+        };
+        found.push(StatusProblem { text, next: format!("`{DOCTOR}` says how to raise it") });
     }
 }
 

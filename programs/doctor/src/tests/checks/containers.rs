@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_config::{Mode, WithoutApi};
+use winddown_config::WithoutApi;
 use winddown_control::api::{
     ApiState, ClosedBy, ClusterStatus, ContainerStatus, Decision, ExitedRun, LastState, PodState,
     PodStatus,
@@ -11,10 +11,10 @@ use winddown_control::api::{
 
 /// The agent is beside a kubelet, and says this of the API server.
 fn beside(facts: &mut Facts, state: ApiState, why: &str) {
-    let mut cluster = ClusterStatus { mode: "companion".to_owned(), ..ClusterStatus::default() };
-    cluster.api.state = state;
-    cluster.api.why = Some(why.to_owned());
-    known(&mut facts.agent).cluster = Some(cluster);
+    beside_kubelet(facts);
+    (facts.kubelet.processes, facts.kubelet.config) = (process("kubelet"), kubelet(""));
+    let cluster = known(&mut facts.agent).cluster.as_mut().unwrap();
+    (cluster.api.state, cluster.api.why) = (state, Some(why.to_owned()));
 }
 
 /// The container runtime is Docker.
@@ -219,7 +219,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "no kubelet to stand beside",
-            |f| f.config.config.node.mode = Mode::Companion,
+            beside_kubelet,
             "kubelet",
             Problem,
             "",
@@ -228,7 +228,7 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "a kubelet to stand beside",
             |f| {
-                f.config.config.node.mode = Mode::Companion;
+                beside_kubelet(f);
                 f.kubelet.processes = process("kubelet");
                 f.kubelet.config = kubelet("");
             },
@@ -240,7 +240,7 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "a kubelet beside that terminates pods, too",
             |f| {
-                f.config.config.node.mode = Mode::Companion;
+                beside_kubelet(f);
                 f.kubelet.processes = process("kubelet");
                 f.kubelet.config = kubelet("shutdownGracePeriod: 30s");
             },

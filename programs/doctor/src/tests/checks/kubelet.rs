@@ -1,7 +1,6 @@
 //! A node with a kubelet: without winddown, with an agent that is its companion, and with one that is not.
 
-use winddown_config::Mode;
-use winddown_control::api::{PodStatus, ProtectionState};
+use winddown_control::api::{PodStatus, ProtectionReason as Why, ProtectionState};
 use winddown_node::KubeletPresence;
 use winddown_render::View;
 
@@ -41,7 +40,7 @@ fn is_away(facts: &mut Facts) {
 /// A node whose agent is the companion of a kubelet that leaves its pods alone.
 fn companion() -> Facts {
     let mut facts = healthy();
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     facts.kubelet.processes = process("kubelet");
     facts.kubelet.config = kubelet("");
     facts
@@ -261,6 +260,29 @@ fn a_kubelet_beside_an_agent_with_pods_of_its_own_is_a_problem_that_a_companion_
     }
 }
 
+/// `systemctl enable --now` does nothing to an agent that was started before the configuration was written.
+#[test]
+fn an_agent_that_runs_in_another_mode_than_the_file_says_is_judged_by_what_it_is() {
+    let mut facts = companion();
+    known(&mut facts.agent).cluster = None;
+    let verdict = facts.protection();
+    assert_eq!((verdict.state, verdict.reason), (ProtectionState::Unprotected, Why::NotACompanion));
+    let fix = |facts: &Facts| finding(facts, "kubelet").unwrap().fix;
+    let restart = "systemctl restart winddown";
+    assert_eq!(fix(&facts), [restart], "the configuration is as it has to be");
+    known(&mut facts.agent).pods.push(PodStatus::default());
+    assert_eq!(fix(&facts), ["winddown drain", restart, "winddown undrain"]);
+
+    // The other way round a restart takes the companion away.
+    let mut facts = companion();
+    facts.config.config.node.mode = Mode::Standalone;
+    known(&mut facts.agent).config.at_restart = vec!["mode".to_owned()];
+    assert_eq!(facts.protection().state, ProtectionState::Protected);
+    let found = finding(&facts, "config").unwrap();
+    assert_eq!((found.severity, &*found.fix), (Problem, &[] as &[String]), "{found:?}");
+    assert!(found.advice[0].starts_with("write `mode: companion` back into "), "{found:?}");
+}
+
 /// The periods of such a kubelet are as they should be, and count for nothing.
 #[test]
 fn a_kubelet_whose_feature_gate_is_off_is_told_to_remove_the_gate() {
@@ -294,7 +316,7 @@ fn the_way_to_a_companion_keeps_the_configuration_and_ends_the_pods_that_the_age
 #[test]
 fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
     let mut facts = healthy();
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     facts.kubelet.processes = process("kubelet");
     for kind in [NotObserved::Denied, NotObserved::Silent] {
         facts.kubelet.config = unseen(kind);
@@ -308,7 +330,7 @@ fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_
 #[test]
 fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
     let mut facts = healthy();
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     facts.kubelet.processes = process("k3s-server");
     facts.kubelet.config = kubelet("");
     known(&mut facts.kubelet.config).as_mut().unwrap().unit = "k3s".to_owned();

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
-use winddown_config::{Exposed, Exposure, Mode};
+use winddown_config::{Exposed, Exposure};
 use winddown_control::api::ManifestProblem;
 use winddown_host::{OthersMayRead, OthersMayWrite, Writers};
 
@@ -284,7 +284,7 @@ fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() 
         Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
     let found = |facts: &Facts| ["manifests", "manifest-writers"].map(|id| finding(facts, id));
     assert!(found(&facts).iter().all(Option::is_some));
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     assert_eq!(found(&facts), [None, None]);
 }
 

@@ -4,7 +4,6 @@ use super::super::*;
 use super::Severity::{Info, Warning};
 use super::{Well, check};
 use crate::facts::MetThreshold;
-use winddown_config::Mode;
 use winddown_control::api::{PressureStatus, SwapStatus, ThresholdStatus};
 
 fn disk(hard: bool) -> MetThreshold {
@@ -133,7 +132,7 @@ fn it_is_said_that_the_nodes_swap_does_not_count() {
 fn a_kubelets_pods_are_not_evicted_by_thresholds_of_the_agent() {
     let mut facts = healthy();
     facts.shortages = Fact::Known(vec![disk(true)]);
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     assert_eq!(finding(&facts, "room"), None);
 }
 

@@ -3,7 +3,6 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_config::Mode;
 
 #[test]
 fn what_is_wrong_with_the_unit_is_found() {
@@ -209,7 +208,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let title = |facts: &Facts| finding(facts, "order").unwrap().title;
     let mut facts = healthy();
     facts.kubelet.config = kubelet("");
-    facts.config.config.node.mode = Mode::Companion;
+    beside_kubelet(&mut facts);
     assert_eq!(
         title(&facts),
         "the agent stops before logind, the bus, the kubelet and the runtime"
@@ -222,7 +221,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
     assert!(found.fix[0].contains("containerd.service kubelet.service"), "{found:?}");
     // The agent would wait for what its own unit names.
     assert!(found.fix[0].contains("/winddown-order.target.d/50-order.conf"), "{found:?}");
-    facts.config.config.node.mode = Mode::Cluster;
+    known(&mut facts.agent).cluster = None;
     assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
         let mut facts = healthy();
@@ -298,6 +297,20 @@ fn a_runtime_whose_socket_is_two_distributions_is_that_of_the_unit_that_is_there
     }
     known(&mut facts.files.installed).runtime_units.clear();
     assert_eq!(said(&facts), ["it hangs: restart what listens there"]);
+}
+
+/// `install` puts this target on a node as it is.
+#[test]
+fn the_agent_is_stopped_before_every_unit_that_may_run_a_container_runtime() {
+    let target = include_str!("../../../../../systemd/units/winddown-order.target");
+    let named: Vec<&str> = target
+        .lines()
+        .filter_map(|line| line.strip_prefix("After="))
+        .flat_map(str::split_whitespace)
+        .collect();
+    for unit in crate::facts::RUNTIME_UNITS.iter().flat_map(|(_, units)| *units) {
+        assert!(named.contains(unit), "{unit}: {named:?}");
+    }
 }
 
 #[test]
