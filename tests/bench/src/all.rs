@@ -5,7 +5,7 @@ use winddown_shared::error_chain;
 use crate::document;
 use crate::options::Options;
 use crate::table::{NOT_MEASURED, Table};
-use crate::{Said, agent, containers, preemption, pressure, workers};
+use crate::{Said, agent, containers, package, preemption, pressure, workers};
 
 /// Measures one thing after the other: what takes long to settle last. What cannot be measured here
 /// is a line that says why.
@@ -30,6 +30,7 @@ pub(crate) async fn measure(options: &Options) -> Said {
             .await
             .map(|table| ("containers", table))
             .map_err(|error| ("containers", error_chain(&error))),
+        package::measure().map(|table| ("package", table)).map_err(own("package")),
         pressure::measure().map(|table| ("pressure", table)).map_err(own("pressure")),
     ];
     let mut all = Table::titled("everything that has a target".to_owned());

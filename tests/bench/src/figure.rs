@@ -99,6 +99,11 @@ impl Figure {
     pub(crate) fn over(self, other: Self) -> f64 {
         self.value / other.value.max(f64::MIN_POSITIVE)
     }
+
+    /// So many times as much.
+    pub(crate) fn times(self, times: f64) -> Self {
+        Self { value: self.value * times, ..self }
+    }
 }
 
 impl fmt::Display for Figure {

@@ -30,13 +30,17 @@ pub(crate) async fn measure(
     let counts = usage::forget_touched(agent_pid).is_ok();
     let mut agent = Watch::new(vec![agent_pid]);
     let mut shims = Watch::new(shim_pids.clone());
-    let span = watch(&mut agent, span).await;
+    let least_pid = node.least_pid()?;
+    let mut least = Watch::new(vec![least_pid]);
+    let span = watch(&mut [&mut agent, &mut least], span).await;
     shims.look();
 
     let memory = usage::memory(agent_pid);
+    let floors = floors(&memory, &usage::memory(least_pid), least.used(), span);
     let figures = memory_figures(&memory, counts);
     for (what, figure) in figures.into_iter().chain(time_figures(agent.used(), span)) {
-        table.row(what, figure).below_if(target(what));
+        let floor = floors.iter().find(|(name, _)| *name == what).map(|(_, floor)| *floor);
+        table.row(what, figure).below_if(target(what)).floor(floor);
     }
     if !shim_pids.is_empty() {
         let share: u64 = shim_pids.iter().map(|pid| usage::memory(*pid).share).sum();
@@ -44,6 +48,20 @@ pub(crate) async fn measure(
         table.row("idle CPU of all shims", percent(shims.used(), span));
     }
     Ok(())
+}
+
+/// The floors of an idle agent: the pages of its program as they are and what else the least program has, and what that
+/// uses.
+pub(crate) fn floors(
+    agent: &Memory,
+    least: &Memory,
+    used: Used,
+    span: Duration,
+) -> Vec<(&'static str, Figure)> {
+    let resident = agent.resident.saturating_sub(agent.anonymous) + least.anonymous;
+    let mut floors = vec![(RESIDENT, megabytes(resident))];
+    floors.extend(time_figures(used, span));
+    floors
 }
 
 /// What an idle agent has. With `counts`, what was touched was touched while it was idle.
@@ -81,11 +99,11 @@ pub(crate) async fn settle() {
 }
 
 /// Looks at processes for `span`; returns how long it was exactly.
-pub(crate) async fn watch(watch: &mut Watch, span: Duration) -> Duration {
+pub(crate) async fn watch(watches: &mut [&mut Watch], span: Duration) -> Duration {
     let start = Instant::now();
     while start.elapsed() < span {
         sleep(LOOK).await;
-        watch.look();
+        watches.iter_mut().for_each(|watch| watch.look());
     }
     start.elapsed()
 }
@@ -96,4 +114,25 @@ pub(crate) fn percent(used: Used, span: Duration) -> Figure {
 
 pub(crate) fn per_second(used: Used, span: Duration) -> Figure {
     figure::per_second(figure::exact(used.wake_ups) / span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use winddown_node_tests::usage::{Memory, Used};
+
+    use super::{CPU, RESIDENT, WAKE_UPS, floors};
+    use crate::figure::{megabytes, per_second, percent};
+
+    #[test]
+    fn the_floors_are_the_agents_files_and_all_else_of_the_least_program() {
+        let agent = Memory { resident: 30_000_000, anonymous: 12_000_000, ..Memory::default() };
+        let least = Memory { resident: 9_000_000, anonymous: 2_000_000, ..Memory::default() };
+        let used = Used { cpu: Duration::from_millis(1), wake_ups: 5 };
+        assert_eq!(
+            floors(&agent, &least, used, Duration::from_secs(10)),
+            [(RESIDENT, megabytes(20_000_000)), (CPU, percent(0.01)), (WAKE_UPS, per_second(0.5))]
+        );
+    }
 }

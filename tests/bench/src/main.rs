@@ -15,8 +15,10 @@ mod figure;
 mod fleet;
 mod idle;
 mod kills;
+mod least;
 mod node;
 mod options;
+mod package;
 mod planners;
 mod pod;
 mod preemption;
@@ -42,6 +44,7 @@ usage: winddown-bench COMMAND [OPTIONS] [--into FILE]
   all           everything that has a target, in one table
   agent         the agent that was built beside this program (or in WINDDOWN_PROGRAMS), processes as pods
   containers    the same with containerd on a disposable node (needs root)
+  package       the programs and the package as they ship (needs dpkg)
   pressure      from memory running short to SIGTERM (needs root and cargo)
   workers       the pod workers alone
   preemption    the choice of victims on full nodes
@@ -67,7 +70,8 @@ of all and preemption:
 between '<!-- Written by `winddown-bench COMMAND`. -->' and '<!-- End of it. -->'; `all` puts each of its tables into the place
 of its own command. It may be given for several files: each gets what it has a place for.
 
---check fails if a target is missed, or if something that has one could not be measured.";
+--check fails if a target is missed that its floor would meet, or by far more than the floor, or if something that has a
+target could not be measured.";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -139,6 +143,7 @@ fn one(command: &str, rest: &[&str]) -> Result<String, String> {
             let grids = block_on(fleet::measure(&options))?.map_err(|error| error_chain(&error))?;
             told(Ok(grids.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         }
+        ("package", []) => told(package::measure()),
         ("pressure", []) => told(pressure::measure()),
         ("workers", []) => told(workers::measure().map_err(|error| error.to_string())),
         ("planners", []) => told(planners::measure()),
@@ -149,6 +154,17 @@ fn one(command: &str, rest: &[&str]) -> Result<String, String> {
         ("preemption", [file, strategy, times]) => preemption::repeat(file, strategy, times),
         ("planner", [name, pods, times]) => planners::repeat(name, pods, times),
         ("kills", [layer, pods, ended]) => kills::once(layer, pods, ended),
+        ("least", [prefix, critical, notes, socket @ ..]) => {
+            let socket = socket.first().map(|socket| (*socket).to_owned());
+            let critical =
+                critical.parse().map_err(|_| format!("{critical}: not a whole number"))?;
+            let run = least::run((*prefix).to_owned(), critical, (*notes).to_owned(), socket);
+            block_on_two(run)?
+        }
+        ("direct", [socket, manifests]) => {
+            block_on_two(least::start_direct((*socket).to_owned(), (*manifests).to_owned()))?
+        }
+        ("tokio-alone", []) => block_on_two(workers::tokio_alone_once())?,
         ("held", [pods]) => block_on(scaling::held((*pods).to_owned()))?,
         ("scaling-once", [pods]) => block_on_two(scaling::once((*pods).to_owned()))?,
         ("preemption", _) => {
@@ -193,7 +209,8 @@ fn pod(log: &Path, stop_ms: u64) -> ExitCode {
 async fn agent(options: &Options) -> Result<Table, BenchError> {
     let mut table =
         Table::titled(options.title("process runtime, stand-in for logind on a private bus"));
-    let node = TestNode::start(options).await?;
+    let mut node = TestNode::start(options).await?;
+    node.start_least(options.critical).await?;
     idle::measure(&node, options.idle, &mut table).await?;
     shutdown::measure(node, &mut table).await?;
     Ok(table)

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use winddown_apiserver::ApiServer;
 use winddown_systemd::stand_in::{OnBus, StandIn, StandInError};
 
+use crate::least::{self, Notes};
 use crate::options::Options;
 use crate::pod::PodTimes;
 
@@ -25,6 +26,9 @@ const START: Duration = Duration::from_secs(120);
 /// So much longer for each pod: starting one is two processes.
 const START_OF_ONE: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
+
+/// The notes of the least program, in the node's folder.
+const LEAST: &str = "least";
 
 pub(crate) const CONFIG: &str = "\
 apiVersion: winddown.dev/v1alpha1
@@ -82,6 +86,8 @@ pub(crate) enum BenchError {
     LockKept(Duration),
     #[error("no pod was asked to stop")]
     NothingAsked,
+    #[error("the least program ended, or said nothing")]
+    Least,
     #[error("{0} pods did not exit by themselves")]
     Left(usize),
 }
@@ -92,9 +98,12 @@ pub(crate) struct TestNode {
     dir: TempDir,
     programs: PathBuf,
     agent: Child,
+    /// The least program beside it, and the pod of that.
+    least: Option<(Child, Child)>,
     logind: StandIn,
     ordinary: Vec<PathBuf>,
     critical: Vec<PathBuf>,
+    bus_address: String,
     _on_bus: OnBus,
     _bus: Child,
 }
@@ -157,9 +166,11 @@ impl TestNode {
         let mut node = Self {
             programs,
             agent,
+            least: None,
             logind,
             ordinary: ordinary.to_vec(),
             critical: critical.to_vec(),
+            bus_address: address,
             _on_bus: on_bus,
             _bus: bus,
             dir,
@@ -167,6 +178,47 @@ impl TestNode {
         let pods = u32::try_from(options.pods).unwrap_or(u32::MAX);
         node.wait_ready(START + START_OF_ONE * pods).await?;
         Ok(node)
+    }
+
+    /// Starts the least program beside the agent; it waits for the signal when this returns.
+    pub(crate) async fn start_least(&mut self, critical: usize) -> Result<(), BenchError> {
+        let program = own_program()?;
+        let start = |arguments: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+            command.envs(unit_environment()).env("DBUS_SYSTEM_BUS_ADDRESS", &self.bus_address);
+            let started = command.spawn();
+            started.map_err(|source| BenchError::Start { program: "winddown-bench".into(), source })
+        };
+        let at = |name: &str| self.dir.path().join(name).display().to_string();
+        let (logs, notes) = (at("times-"), at(LEAST));
+        let victim = format!("{logs}{}", least::VICTIM);
+        let pod = start(&["pod", &victim, "0"])?;
+        wait_for(|| PodTimes::read(victim.as_ref()).pid.is_some()).await?;
+        let least = start(&["least", &logs, &critical.to_string(), &notes])?;
+        self.least = Some((least, pod));
+        wait_for(|| self.least_notes().ready).await
+    }
+
+    /// The process of the least program.
+    pub(crate) fn least_pid(&self) -> Result<u32, BenchError> {
+        self.least.as_ref().and_then(|(least, _)| least.id()).ok_or(BenchError::Least)
+    }
+
+    /// What the least program wrote down once it knew of all exits.
+    pub(crate) async fn least_told(&self) -> Result<Notes, BenchError> {
+        wait_for(|| self.least_notes().critical.or(self.least_notes().ordinary).is_some()).await?;
+        Ok(self.least_notes())
+    }
+
+    fn least_notes(&self) -> Notes {
+        Notes::parse(&fs::read_to_string(self.dir.path().join(LEAST)).unwrap_or_default())
+    }
+
+    /// When the pod of the least program was asked to terminate.
+    pub(crate) fn victim_asked(&self) -> Option<Duration> {
+        let log = self.dir.path().join(format!("times-{}", least::VICTIM));
+        PodTimes::read(&log).asked
     }
 
     pub(crate) fn logind(&self) -> &StandIn {
@@ -218,7 +270,7 @@ impl TestNode {
 
 impl Drop for TestNode {
     fn drop(&mut self) {
-        // The agent first, or it would start the pods anew.
+        // The agent first, or it would start the pods again.
         let _ = self.agent.start_kill();
         let (ordinary, critical) = self.times();
         for pod in ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()) {
@@ -227,6 +279,16 @@ impl Drop for TestNode {
             }
         }
     }
+}
+
+/// Waits for the least program to write something.
+async fn wait_for(condition: impl Fn() -> bool) -> Result<(), BenchError> {
+    let waited = timeout(START, async {
+        while !condition() {
+            sleep(POLL).await;
+        }
+    });
+    waited.await.map_err(|_| BenchError::Least)
 }
 
 async fn private_bus(dir: &Path) -> Result<(Child, String), BenchError> {
@@ -279,9 +341,15 @@ fn start_agent(program: &Path, root: &Path, bus: &str) -> Result<Child, BenchErr
         .map_err(|source| BenchError::Start { program: program.display().to_string(), source })
 }
 
+const UNIT: &str = include_str!("../../../systemd/units/winddown.service");
+
+/// The nice value that the unit gives the agent: what stands beside it has the same.
+pub(crate) fn unit_nice() -> &'static str {
+    UNIT.lines().find_map(|line| line.strip_prefix("Nice=")).unwrap_or("0")
+}
+
 /// The environment that the unit gives the agent, without what systemd fills in: its memory depends on that.
-fn unit_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
-    const UNIT: &str = include_str!("../../../systemd/units/winddown.service");
+pub(crate) fn unit_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = UNIT.lines().filter_map(|line| line.strip_prefix("Environment="));
     let variables = lines.flat_map(str::split_whitespace);
     variables

@@ -18,6 +18,8 @@ use crate::clock;
 pub(crate) struct PodTimes {
     /// Its process, once it runs.
     pub(crate) pid: Option<i32>,
+    /// When it ran.
+    pub(crate) started: Option<Duration>,
     /// SIGTERM.
     pub(crate) asked: Option<Duration>,
     /// Just before its exit.
@@ -38,7 +40,8 @@ pub(crate) async fn run(log: &Path, stop_ms: u64) -> ExitCode {
 async fn write_down(log: &Path, stop_ms: u64) -> std::io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut log = File::create(log)?;
-    writeln!(log, "pid {}", std::process::id())?;
+    let (pid, started) = (std::process::id(), clock::now().as_nanos());
+    write!(log, "started {started}\npid {pid}\n")?;
     term.recv().await;
     writeln!(log, "asked {}", clock::now().as_nanos())?;
     tokio::time::sleep(Duration::from_millis(stop_ms)).await;
@@ -57,6 +60,7 @@ impl PodTimes {
         };
         Self {
             pid: field("pid ").and_then(|pid| i32::try_from(pid).ok()),
+            started: field("started ").map(Duration::from_nanos),
             asked: field("asked ").map(Duration::from_nanos),
             gone: field("gone ").map(Duration::from_nanos),
         }
@@ -71,10 +75,8 @@ mod tests {
 
     #[test]
     fn a_log_is_read_as_far_as_it_was_written() {
-        let times = PodTimes::parse("pid 7\nasked 1500\n");
-        assert_eq!(
-            times,
-            PodTimes { pid: Some(7), asked: Some(Duration::from_nanos(1500)), gone: None }
-        );
+        let times = PodTimes::parse("started 900\npid 7\nasked 1500\n");
+        let [started, asked] = [900, 1500].map(|at| Some(Duration::from_nanos(at)));
+        assert_eq!(times, PodTimes { pid: Some(7), started, asked, gone: None });
     }
 }

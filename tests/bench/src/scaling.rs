@@ -120,7 +120,7 @@ async fn with_processes(options: &Options) -> Result<Run, crate::node::BenchErro
     idle::settle().await;
     let agent = node.agent_pid()?;
     let mut watch = Watch::new(vec![agent]);
-    let span = idle::watch(&mut watch, options.idle).await;
+    let span = idle::watch(&mut [&mut watch], options.idle).await;
     let idle = watch.used().cpu.as_secs_f64() / span.as_secs_f64() * 100.0;
     let memory = usage::memory(agent);
     let mut watch = Watch::new(vec![agent]);

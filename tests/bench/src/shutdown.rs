@@ -27,17 +27,20 @@ pub(crate) async fn run(node: &TestNode) -> Result<Duration, BenchError> {
 pub(crate) async fn measure(node: TestNode, table: &mut Table) -> Result<(), BenchError> {
     let signal = clock::now();
     let took = run(&node).await?;
+    let told = node.least_told().await?;
     let (ordinary, critical) = node.times();
     let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
     let first = first.ok_or(BenchError::NothingAsked)?;
+    let floor = |from: Duration, to: Option<Duration>| Some(millis(to?.saturating_sub(from)));
     table
         .row("signal to first SIGTERM", millis(first.saturating_sub(signal)))
-        .below(millis(targets::FIRST_TERM));
+        .below(millis(targets::FIRST_TERM))
+        .floor(floor(signal, node.victim_asked()));
     let spread = last_asked(&ordinary).unwrap_or(first).saturating_sub(first);
     table.row("first to last SIGTERM of the first group", millis(spread));
     if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
         let gap = table.row("gap between groups", millis(asked.saturating_sub(gone)));
-        gap.below(millis(targets::GAP));
+        gap.below(millis(targets::GAP)).floor(floor(gone, told.ordinary));
     }
     table.row("signal to lock released", millis(took)).below(millis(targets::SHUTDOWN));
     Ok(())

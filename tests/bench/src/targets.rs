@@ -16,6 +16,11 @@ pub(crate) const FIRST_TERM: Duration = Duration::from_millis(4);
 pub(crate) const FIRST_TERM_OF_CONTAINERS: Duration = Duration::from_millis(6);
 /// From a group's last exit to the next group's first SIGTERM.
 pub(crate) const GAP: Duration = Duration::from_millis(20);
+/// The same where others take every processor.
+pub(crate) const GAP_BUSY: Duration = Duration::from_millis(60);
+/// From a critical pod's manifest on a full node to its container, as a part of the kubelet's time. The second that its
+/// victim takes is in neither.
+pub(crate) const PREEMPTED: f64 = 0.5;
 /// From the last exit to the released lock, with containers.
 pub(crate) const RELEASE: Duration = Duration::from_millis(20);
 /// From the signal to the released lock; the pods need two seconds of it.
@@ -24,6 +29,9 @@ pub(crate) const SHUTDOWN: Duration = Duration::from_secs(3);
 pub(crate) const LAST_EXIT: Duration = Duration::from_millis(2080);
 /// From memory running short to SIGTERM.
 pub(crate) const PRESSURE: Duration = Duration::from_millis(60);
+/// The daemon as packages have it, and the package, in bytes.
+pub(crate) const DAEMON: u64 = 14_000_000;
+pub(crate) const PACKAGE: u64 = 9_000_000;
 /// Of the pod workers, for each pod or update.
 pub(crate) const CREATE: Duration = Duration::from_nanos(3000);
 pub(crate) const UPDATE: Duration = Duration::from_nanos(800);

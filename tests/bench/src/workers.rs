@@ -1,5 +1,7 @@
 //! The pod workers alone, against steps that are done at once: what is left is their own cost.
 
+mod tokio_alone;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +22,9 @@ use crate::figure::{bytes, count, exact, median, micros, per_second};
 use crate::table::Table;
 use crate::targets;
 
+use tokio_alone::Alone;
+pub(crate) use tokio_alone::once as tokio_alone_once;
+
 /// Pods that are created, updated and killed.
 const PODS: usize = 10_000;
 /// How often each is updated.
@@ -29,10 +34,11 @@ const ROUNDS: usize = 9;
 
 /// Measures on two threads, which is what the agent has.
 pub(crate) fn measure() -> Result<Table, std::io::Error> {
+    let floor = tokio_alone::measure()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // As in the agent, where every caller is a task of the runtime.
-    runtime.block_on(runtime.spawn(run())).map_err(std::io::Error::other)
+    runtime.block_on(runtime.spawn(run(floor))).map_err(std::io::Error::other)
 }
 
 #[derive(Default)]
@@ -42,7 +48,7 @@ struct Figures {
     kill: Vec<Duration>,
 }
 
-async fn run() -> Table {
+async fn run(floor: Alone) -> Table {
     let pods: Vec<Pod> = (0..PODS).filter_map(pod).collect();
     let before = usage::own_memory();
     let workers = PodWorkers::new(AtOnce, Arc::new(Silent));
@@ -64,7 +70,7 @@ async fn run() -> Table {
         workers.sync_known_pods(&HashSet::new());
     }
     let peak = usage::own_memory().saturating_sub(before);
-    table(figures, idle, idle_tasks, peak, queries)
+    table(figures, floor, [idle, idle_tasks, peak, queries])
 }
 
 async fn create(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> Duration {
@@ -137,7 +143,7 @@ async fn queries_under_load(workers: &PodWorkers<AtOnce>, pods: &[Pod]) -> u64 {
     per_second
 }
 
-fn table(figures: Figures, idle: u64, idle_tasks: u64, peak: u64, queries: u64) -> Table {
+fn table(figures: Figures, floor: Alone, [idle, idle_tasks, peak, queries]: [u64; 4]) -> Table {
     let title = format!(
         "pod workers alone: {PODS} pods, {UPDATES} updates each, then all killed at once; steps that \
          are done at once, two threads, median of {ROUNDS} rounds"
@@ -146,12 +152,13 @@ fn table(figures: Figures, idle: u64, idle_tasks: u64, peak: u64, queries: u64) 
     let pods = u64::try_from(PODS).unwrap_or(1);
     let steps = u32::try_from(PODS).unwrap_or(1);
     let updates = u32::try_from(PODS * UPDATES).unwrap_or(1);
-    let mut each = |what, took: Duration, most: Duration| {
-        table.row(what, micros(took)).below(micros(most));
+    let mut each = |what, took: Vec<Duration>, times: u32, floor: Duration, most: Duration| {
+        let row = table.row(what, micros(median(took) / times));
+        row.below(micros(most)).floor(Some(micros(floor / times)));
     };
-    each("create, per pod", median(figures.create) / steps, targets::CREATE);
-    each("update, per update", median(figures.update) / updates, targets::UPDATE);
-    each("kill, per pod", median(figures.kill) / steps, targets::KILL);
+    each("create, per pod", figures.create, steps, floor.create, targets::CREATE);
+    each("update, per update", figures.update, updates, floor.update, targets::UPDATE);
+    each("kill, per pod", figures.kill, steps, floor.kill, targets::KILL);
     table.row("memory per idle pod", bytes(idle / pods)).below(bytes(targets::IDLE_POD));
     table.row("memory per pod at the worst moment", bytes(peak / pods));
     table.row("tasks while idle", count(idle_tasks));

@@ -1,5 +1,9 @@
 //! One node with pods in containers: started, watched while it is idle, and powered off.
 
+mod beside;
+mod full;
+
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +18,8 @@ use crate::options::Options;
 use crate::pod::PodTimes;
 use crate::shutdown::{first_asked, last_asked, last_gone};
 use crate::{clock, idle, node};
+pub(super) use beside::start_directly;
+pub(super) use full::{GAP_BUSY, PREEMPTED, measure_full};
 
 /// What the figures are of, and the names of their rows.
 pub(super) const STARTED: &str = "service started to all pods running";
@@ -51,36 +57,78 @@ pub(super) enum Agent<'a> {
 /// Figures of one node, each with what it is of.
 pub(super) type Figures = Vec<(&'static str, Figure)>;
 
-/// Boots a node and powers it off. The idle agent is watched for `idle`, if that is asked for.
+/// A shutdown as it was seen from outside.
+struct Seen {
+    command: Duration,
+    signal: Duration,
+    ordinary: Vec<PodTimes>,
+    critical: Vec<PodTimes>,
+    /// From the agent's release of the lock until logind went on.
+    going_on: Option<Duration>,
+}
+
+/// Boots a node with images, and what `lay_into` puts there.
+async fn boot(
+    lay_into: impl Fn(&Node) -> Result<(), ContainerBenchError>,
+) -> Result<Node, ContainerBenchError> {
+    let base = Base::find(Flavour::Containerd).await?;
+    let mut node = Node::create(&base).await?;
+    node.configure_containerd()?;
+    lay_into(&node)?;
+    node.start().await?;
+    node.import_images().await?;
+    Ok(node)
+}
+
+/// Boots a node and starts the agent on it, which starts the pods; how long that took.
+async fn running(
+    agent: Agent<'_>,
+    options: &Options,
+) -> Result<(Node, Duration), ContainerBenchError> {
+    let node = boot(|node| agent.lay_into(node, options)).await?;
+    agent.prepare(&node, options).await?;
+    let began = clock::now();
+    node.run(&["systemctl", "start", agent.name()]).await?;
+    agent.wait_running(&node, options).await?;
+    Ok((node, clock::now().saturating_sub(began)))
+}
+
+/// Boots a node and powers it off. The idle agent is watched for `idle`, if that is asked for. Returns the floors beside the
+/// figures, where there are any.
 pub(super) async fn measure(
     agent: Agent<'_>,
     options: &Options,
     idle: Option<Duration>,
-) -> Result<Figures, ContainerBenchError> {
-    let base = Base::find(Flavour::Containerd).await?;
-    let mut node = Node::create(&base).await?;
-    node.configure_containerd()?;
-    agent.lay_into(&node, options)?;
-    node.start().await?;
-    node.import_images().await?;
-    agent.prepare(&node).await?;
-    let began = clock::now();
-    node.run(&["systemctl", "start", agent.name()]).await?;
-    agent.wait_running(&node, options).await?;
-    let started = clock::now().saturating_sub(began);
+) -> Result<(Figures, Figures), ContainerBenchError> {
+    let (mut node, started) = running(agent, options).await?;
     let pid = agent.pid(&node).await?;
     let used = usage::since_start(pid).cpu;
     let mut figures = vec![(STARTED, millis(started)), (STARTED_AGENT, millis(used))];
+    let mut floors = Figures::new();
+    let least = match agent {
+        Agent::Winddown => Some(beside::start(&node, options).await?),
+        Agent::Kubelet(_) => None,
+    };
     if let Some(span) = idle {
         idle::settle().await;
         let counts = usage::forget_touched(pid).is_ok();
         let mut watch = Watch::new(vec![pid]);
-        let took = idle::watch(&mut watch, span).await;
-        figures.extend(idle::memory_figures(&usage::memory(pid), counts));
+        let mut watch_least = Watch::new(least.into_iter().collect());
+        let took = idle::watch(&mut [&mut watch, &mut watch_least], span).await;
+        let memory = usage::memory(pid);
+        figures.extend(idle::memory_figures(&memory, counts));
         figures.extend(idle::time_figures(watch.used(), took));
+        if let Some(least) = least {
+            let least = usage::memory(least);
+            floors.extend(idle::floors(&memory, &least, watch_least.used(), took));
+        }
     }
-    figures.extend(agent.shut_down(node, options).await?);
-    Ok(figures)
+    let (end, seen) = agent.shut_down(&mut node, options).await?;
+    figures.extend(end);
+    if least.is_some() {
+        floors.extend(beside::floors(&node, options, &seen)?);
+    }
+    Ok((figures, floors))
 }
 
 impl Agent<'_> {
@@ -92,21 +140,26 @@ impl Agent<'_> {
         }
     }
 
-    /// What has to be there before the node is on.
+    /// The directory of its static pods.
+    fn manifests(self) -> &'static str {
+        match self {
+            Self::Winddown => "/etc/winddown/pods",
+            Self::Kubelet(_) => kubelet::STATIC_PODS,
+        }
+    }
+
+    /// What has to be there before the node is on. The pods that there are fill it.
     fn lay_into(self, node: &Node, options: &Options) -> Result<(), ContainerBenchError> {
         let pod = node::own_program().map_err(ContainerBenchError::Program)?;
         node.install(&pod, PROGRAM)?;
         node.write(&format!("{TIMES}/.keep"), "", 0o644)?;
-        let pods = match self {
-            Self::Winddown => {
-                let programs = node::programs().map_err(ContainerBenchError::Program)?;
-                node.install_programs(&programs, "/opt/winddown")?;
-                let config = format!("{CONFIG}runtime: cri\n");
-                node.write("/etc/winddown/config.yaml", config, 0o644)?;
-                "/etc/winddown/pods"
-            }
-            Self::Kubelet(_) => kubelet::STATIC_PODS,
-        };
+        if let Self::Winddown = self {
+            let programs = node::programs().map_err(ContainerBenchError::Program)?;
+            node.install_programs(&programs, "/opt/winddown")?;
+            let config = CONFIG.replace("maxPods: 10000", &format!("maxPods: {}", options.pods));
+            node.write("/etc/winddown/config.yaml", format!("{config}runtime: cri\n"), 0o644)?;
+        }
+        let pods = self.manifests();
         for n in 0..options.pods {
             let priority = if n < options.critical { CRITICAL } else { 0 };
             let manifest = manifest(n, priority, options.stop).to_string();
@@ -116,13 +169,14 @@ impl Agent<'_> {
     }
 
     /// Installs it. Images are there already.
-    async fn prepare(self, node: &Node) -> Result<(), ContainerBenchError> {
+    async fn prepare(self, node: &Node, options: &Options) -> Result<(), ContainerBenchError> {
         match self {
             Self::Winddown => {
                 node.run(&["/opt/winddown/winddown", "install", "--runtime", "cri"]).await?;
             }
             Self::Kubelet(program) => {
                 let mut configuration = kubelet::configuration(node);
+                configuration["maxPods"] = json!(options.pods);
                 let group = |priority: i32| json!({ "priority": priority, "shutdownGracePeriodSeconds": 30 });
                 configuration["shutdownGracePeriodByPodPriority"] =
                     json!([group(0), group(CRITICAL)]);
@@ -157,9 +211,9 @@ impl Agent<'_> {
 
     async fn shut_down(
         self,
-        mut node: Node,
+        node: &mut Node,
         options: &Options,
-    ) -> Result<Figures, ContainerBenchError> {
+    ) -> Result<(Figures, Seen), ContainerBenchError> {
         // Another program on the bus writes down when the signal came.
         let listen = "type='signal',member='PrepareForShutdown'";
         let output = format!("--property=StandardOutput=file:{SIGNALS}");
@@ -173,11 +227,11 @@ impl Agent<'_> {
         node.wait_off(OFF).await?;
         let signal = signal_time(&node.read(SIGNALS)?);
         let signal = signal.ok_or(ContainerBenchError::Missing("the shutdown signal"))?;
-        let released = said_at(&node, "systemd-logind", "System is powering down").await?;
+        let released = said_at(node, "systemd-logind", "System is powering down").await?;
         let released = released.ok_or(ContainerBenchError::Missing("the lock's release"))?;
 
-        let critical = times(&node, 0..options.critical);
-        let ordinary = times(&node, options.critical..options.pods);
+        let critical = times(node, 0..options.critical);
+        let ordinary = times(node, options.critical..options.pods);
         let first = first_asked(&ordinary).or_else(|| first_asked(&critical));
         let first =
             first.ok_or(ContainerBenchError::Missing("pods that were asked to terminate"))?;
@@ -187,18 +241,20 @@ impl Agent<'_> {
         if let (Some(gone), Some(asked)) = (last_gone(&ordinary), first_asked(&critical)) {
             figures.push((GAP, since(gone, asked)));
             if matches!(self, Self::Winddown) {
-                let known = said_by_agent(&node, "priority 0 and above: terminated in").await?;
+                let known = said_by_agent(node, "priority 0 and above: terminated in").await?;
                 figures.extend([(KNOWN, since(gone, known)), (NEXT, since(known, asked))]);
             }
         }
         let last = last_gone(&critical).or_else(|| last_gone(&ordinary)).unwrap_or(first);
         let killed = ordinary.iter().chain(&critical).filter(|pod| pod.gone.is_none()).count();
         figures.push((RELEASE, since(last, released)));
+        let mut going_on = None;
         if matches!(self, Self::Winddown) {
             let group = format!("priority {CRITICAL} and above: terminated in");
-            let known = said_by_agent(&node, &group).await?;
-            let by_agent = said_by_agent(&node, "released logind's delay lock").await?;
+            let known = said_by_agent(node, &group).await?;
+            let by_agent = said_by_agent(node, "released logind's delay lock").await?;
             figures.extend([(LAST_KNOWN, since(last, known)), (RELEASED, since(known, by_agent))]);
+            going_on = Some(released.saturating_sub(by_agent));
         }
         figures.extend([
             (SIGNAL_TO_RELEASE, since(signal, released)),
@@ -206,7 +262,7 @@ impl Agent<'_> {
             (COMMAND_TO_RELEASE, since(command, released)),
             (KILLED, count(u64::try_from(killed).unwrap_or(u64::MAX))),
         ]);
-        Ok(figures)
+        Ok((figures, Seen { command, signal, ordinary, critical, going_on }))
     }
 }
 
@@ -237,17 +293,20 @@ fn signal_time(seen: &str) -> Option<Duration> {
 }
 
 fn times(node: &Node, pods: std::ops::Range<usize>) -> Vec<PodTimes> {
-    let read = |n| PodTimes::parse(&node.read(&format!("{TIMES}/{n}")).unwrap_or_default());
-    pods.map(read).collect()
+    pods.map(|n| times_of_pod(node, n)).collect()
 }
 
-fn manifest(n: usize, priority: i32, stop: Duration) -> Value {
+fn times_of_pod(node: &Node, pod: impl Display) -> PodTimes {
+    PodTimes::parse(&node.read(&format!("{TIMES}/{pod}")).unwrap_or_default())
+}
+
+fn manifest(pod: impl Display, priority: i32, stop: Duration) -> Value {
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
     let volume = |name: &str, path: &str| json!({ "name": name, "hostPath": { "path": path } });
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": { "name": format!("pod-{n}"), "namespace": "default" },
+        "metadata": { "name": format!("pod-{pod}"), "namespace": "default" },
         "spec": {
             "hostNetwork": true,
             "priority": priority,
@@ -255,7 +314,7 @@ fn manifest(n: usize, priority: i32, stop: Duration) -> Value {
             "containers": [{
                 "name": "main",
                 "image": IMAGE,
-                "command": [PROGRAM, "pod", format!("{TIMES}/{n}"), stop.as_millis().to_string()],
+                "command": [PROGRAM, "pod", format!("{TIMES}/{pod}"), stop.as_millis().to_string()],
                 "volumeMounts": [mount("program", PROGRAM), mount("times", TIMES)],
             }],
             "volumes": [volume("program", PROGRAM), volume("times", TIMES)],

@@ -72,7 +72,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Node, BenchError> {
     let watched = Watched::begin(&server, &wire);
     let agent = node.agent_pid()?;
     let mut watch = Watch::new(vec![agent]);
-    let span = idle::watch(&mut watch, options.idle).await;
+    let span = idle::watch(&mut [&mut watch], options.idle).await;
     let idle_cost = Cost { resident: usage::memory(agent).resident, used: watch.used(), span };
     let watches = server.open_watches("*");
     let idle = watched.end();
