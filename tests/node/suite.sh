@@ -39,6 +39,9 @@ WINDDOWN_PROGRAMS=$(tests/node/programs.sh $profile) || exit
 export WINDDOWN_PROGRAMS
 # What an embedder's agent does on a node is shown by the example of its README.
 cargo build --workspace --example agent || exit
+cargo build --quiet --package xtask || exit
+WINDDOWN_XTASK=$(realpath "$target/debug/xtask")
+export WINDDOWN_XTASK
 strip -o "$target/shipped/example-agent.new" "$target/debug/examples/agent" || exit
 mv "$target/shipped/example-agent.new" "$target/shipped/example-agent"
 
@@ -77,9 +80,13 @@ hand_out() {
 # tests print stays in the log.
 cat >"$jobs/run" <<'RUN'
 job=${1%.sh}
+begun=$(date +%s)
 {
     sh "$1" 2>&1
     status=$?
+    # Not in a pipe, whose part has no children.
+    times >"$job.times"
+    echo "TOOK: $(basename "$job"): $(($(date +%s) - begun)) s, of processors $(tail -n 1 "$job.times")"
     [ "$status" = 0 ] || echo "$(basename "$job") failed: $status"
     echo "$status" >"$job.status"
 } | tee "$job.log" | awk -v name="$(basename "$job" | sed 's/^..-winddown-//; s/^..-//; s/-[0-9a-f]*$//')" '
@@ -99,10 +106,12 @@ if [ -e "$jobs/incomplete" ]; then
     exit 101
 fi
 cat "$jobs"/*/*.log >"$log"
+times >"$jobs/times"
+computed=$(awk -F '[ms ]+' 'END { print int(($1 + $3) + ($2 + $4) / 60 + 0.5) }' "$jobs/times")
 status=$(cat "$jobs"/*/*.status | sort -n | tail -n 1)
 # The summary speaks of tests, so lines that name the same test twice count once.
 told=$(grep -oE '(SKIPPED|LEFT): .*' "$log" | sort -u)
-awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
+awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" -v computed="$computed" '
     # "test result: ok. 12 passed; 0 failed; ...". A test may break a line of the runner in two by
     # printing past it, so the result is looked for anywhere in a line.
     match($0, /test result: .*/) {
@@ -121,6 +130,17 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
     # A backtrace has two lines for each of many functions, and here only those of tests would be of use.
     /^stack backtrace:$|^ +[0-9]+: |^ +at |^note: Some details are omitted/ { next }
     named != "" && NF { said[named, ++lines_of[named]] = $0 }
+    # What else failed, a test program that ended early or a target of make: its errors and its last lines.
+    /^test result: FAILED/ { has_failed_test = 1 }
+    / failed: [0-9]+$/ && $1 "" == ended && !has_failed_test {
+        fails[++failures] = ended
+        for (i = 1; i <= errors; i++) said[ended, ++lines_of[ended]] = error[i]
+        for (i = printed - 10; i < printed; i++) if (i >= 0) said[ended, ++lines_of[ended]] = recent[i % 10]
+    }
+    /^TOOK: / { ended = substr($2, 1, length($2) - 1); next }
+    ended != "" { ended = ""; has_failed_test = errors = printed = 0 }
+    NF { recent[printed++ % 10] = $0 }
+    /(^| )error(\[|:| )|\*\*\*|panicked at/ && errors < 8 { error[++errors] = $0 }
     # Tests of one kind that did not run, those with one reason together.
     function list(kind, title,    i, why, any) {
         for (i = 1; i <= reasons; i++) {
@@ -157,10 +177,10 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
         print ""
         # A skipped test passes as far as cargo knows. One that did not compile has no result.
         if (status != 0 && failed == 0) {
-            print "No test failed, yet something else did: see the error above."
+            print "No test failed, yet something else did."
             failed = 1
         }
-        printf "%d minutes. ", (took + 30) / 60
+        printf "%d minutes, %d of processor time. ", (took + 30) / 60, computed
         if (count["LEFT"]) printf "Left to make test-all: %d. ", count["LEFT"]
         print "The whole output is in target/test.log."
         printf "%d passed, %d failed, %d skipped", \

@@ -15,6 +15,15 @@ const PROGRAM: &str = "/usr/local/bin/crio";
 const UNIT: &str = "/etc/systemd/system/crio.service";
 /// Of the only folder of a node in which overlays may lie.
 const STORAGE: &str = "/var/lib/containerd/crio";
+/// Runs runc. Where no score may be lowered, containerd is told so, and CRI-O cannot be.
+const RUNTIME: &str = "/usr/local/bin/crio-runc";
+const RUNC: &str = r#"#!/bin/sh
+for word; do
+    [ "$option" != --bundle ] || sed -i 's/"oomScoreAdj": -[0-9]*/"oomScoreAdj": 0/' "$word/config.json"
+    option=$word
+done
+exec /usr/sbin/runc "$@"
+"#;
 const IMAGES: &str = "/var/lib/crio-images.tar";
 /// How long CRI-O may take to listen.
 const LISTENS: Duration = Duration::from_secs(20);
@@ -96,6 +105,7 @@ impl Node {
             }
         }
         self.write("/etc/crio/crio.conf", config(manager), 0o644)?;
+        self.write(RUNTIME, RUNC, 0o755)?;
         let policy = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
         self.write("/etc/containers/policy.json", policy, 0o644)?;
         self.write("/etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644)?;
@@ -123,7 +133,7 @@ fn config(manager: &str) -> String {
          [crio.runtime]\ndefault_runtime = \"runc\"\ncgroup_manager = \"{manager}\"\n\
          conmon_cgroup = \"{monitors}\"\n\
          pinns_path = \"/usr/local/bin/pinns\"\n\
-         [crio.runtime.runtimes.runc]\nruntime_path = \"/usr/sbin/runc\"\nruntime_type = \"oci\"\n\
+         [crio.runtime.runtimes.runc]\nruntime_path = \"{RUNTIME}\"\nruntime_type = \"oci\"\n\
          monitor_path = \"/usr/local/bin/conmon\"\n\
          [crio.image]\npause_image = \"{IMAGE}\"\n\
          [crio.network]\nplugin_dirs = [\"/usr/lib/cni\"]\n"

@@ -16,7 +16,7 @@ const CONFIGURATION: &str = "/var/lib/kubelet/config.yaml";
 
 /// Prepares what a kubelet requires: it uses the address of the default route, waits for name servers that do not answer
 /// unless it finds its own name, and insists on these kernel settings, which belong to the host here and cannot be
-/// written.
+/// written. It limits huge pages, and CRI-O takes the controller for mounted if the kernel has it.
 const PREPARE: &str = "echo 10.99.0.1 $(hostname) >>/etc/hosts
 ip link add kubelet0 type bridge
 ip address add 10.99.0.1/24 dev kubelet0
@@ -27,7 +27,8 @@ for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
     file=/run/$(basename ${setting%=*})
     echo ${setting#*=} >$file
     mount --bind $file /proc/sys/${setting%=*}
-done";
+done
+[ -e /sys/fs/cgroup/hugetlb ] || mount -t tmpfs none /sys/kernel/mm/hugepages";
 
 /// The same on a node with its own kernel: the settings are its own, and its address is on the wire to the host. A
 /// processor without a clock rate is one too few for the kubelet.

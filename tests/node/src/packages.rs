@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use crate::scenario::TestResult;
 use crate::{Node, in_long_form, programs};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 /// Packages of the workspace's programs, in a temporary folder.
 #[derive(Debug)]
@@ -21,13 +22,22 @@ impl Packages {
     /// A tool failed; the error contains its output.
     pub async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
         let dir = tempfile::tempdir()?;
-        let script = repository().join("programs/packaging/build.sh");
-        let mut build = Command::new(script);
-        build.arg("--programs").arg(programs().await?).arg("--out").arg(dir.path());
-        build.args(["--fast", "--revision", revision]).args(formats);
-        tokio::task::spawn_blocking(move || text_of(&mut build).map_err(|error| error.to_string()))
-            .await??;
+        build(revision, formats, dir.path()).await?;
         Ok(Self { dir })
+    }
+
+    /// The path of revision 1's .deb, which is built once for all tests of a program: that takes many seconds.
+    ///
+    /// # Errors
+    /// A tool failed; the error contains its output.
+    pub async fn the_deb() -> TestResult<PathBuf> {
+        static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+        let place = BUILT.get_or_try_init(async || {
+            let place = repository().join("target/packages/tests");
+            build("1", &["deb"], &place).await?;
+            TestResult::Ok(place)
+        });
+        ending_with(place.await?, ".deb")
     }
 
     /// The path of the .deb.
@@ -35,7 +45,7 @@ impl Packages {
     /// # Errors
     /// None was built.
     pub fn deb(&self) -> TestResult<PathBuf> {
-        self.ending_with(".deb")
+        ending_with(self.dir.path(), ".deb")
     }
 
     /// The path of the .rpm.
@@ -43,18 +53,28 @@ impl Packages {
     /// # Errors
     /// None was built.
     pub fn rpm(&self) -> TestResult<PathBuf> {
-        self.ending_with(".rpm")
+        ending_with(self.dir.path(), ".rpm")
     }
+}
 
-    fn ending_with(&self, end: &str) -> TestResult<PathBuf> {
-        for entry in std::fs::read_dir(self.dir.path())? {
-            let path = entry?.path();
-            if path.to_string_lossy().ends_with(end) {
-                return Ok(path);
-            }
+async fn build(revision: &str, formats: &[&str], out: &Path) -> TestResult {
+    let script = repository().join("programs/packaging/build.sh");
+    let mut build = Command::new(script);
+    build.arg("--programs").arg(programs().await?).arg("--out").arg(out);
+    build.args(["--fast", "--revision", revision]).args(formats);
+    tokio::task::spawn_blocking(move || text_of(&mut build).map_err(|error| error.to_string()))
+        .await??;
+    Ok(())
+}
+
+fn ending_with(dir: &Path, end: &str) -> TestResult<PathBuf> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(end) {
+            return Ok(path);
         }
-        Err(format!("no {end} was made").into())
     }
+    Err(format!("no {end} was made").into())
 }
 
 /// The repository's root.

@@ -21,7 +21,9 @@ fn functions(folder: &Path, all: &mut BTreeSet<String>) {
 fn every_scenario_of_the_table_is_a_test_or_a_file() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut tests = BTreeSet::new();
-    for folder in ["cluster/src", "cluster/references/src", "tests/cluster/tests"] {
+    for folder in
+        ["cluster/src", "cluster/client/src", "cluster/references/src", "tests/cluster/tests"]
+    {
         functions(&repository.join(folder), &mut tests);
     }
     let table =

@@ -21,8 +21,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 const GRACE: u32 = 60;
 
 /// Reads its configuration when it starts, and holds a shutdown lock for as long, as a kubelet does; it runs no pods.
+/// It is ready once it has read its configuration, so that a row can change the file right after a restart.
 const KUBELET: &str = "#!/bin/sh
-if grep -q '^shutdownGracePeriod: 0s' /var/lib/kubelet/config.yaml; then
+grep -q '^shutdownGracePeriod: 0s' /var/lib/kubelet/config.yaml && is_off=yes
+systemd-notify --ready
+if [ \"$is_off\" ]; then
     sleep infinity & wait
 fi
 mkdir -p /etc/systemd/logind.conf.d
@@ -31,6 +34,8 @@ systemctl kill -s HUP systemd-logind
 systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods sleep infinity & wait
 ";
 const KUBELETS_UNIT: &str = "[Service]
+Type=notify
+NotifyAccess=all
 ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/kubelet.conf \
     --container-runtime-endpoint=unix:///run/containerd/containerd.sock
 [Install]

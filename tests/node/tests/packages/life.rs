@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_node_tests::packages::{Packages, are_here};
+use winddown_node_tests::packages::{Packages, are_here, programs_are_here};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods, programs};
 
@@ -87,14 +87,14 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
 #[tokio::test]
 async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() -> TestResult {
     let test = "a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container";
-    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(());
     }
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::make("1", &["deb"]).await?;
+    let deb = Packages::the_deb().await?;
     let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
     let node = &scenario.node;
-    install(&scenario, &deb.deb()?).await?;
+    install(&scenario, &deb).await?;
     let (precious, link) = ("/srv/precious/of-an-operator", "/var/lib/winddown/link");
     let (volume, secret) = ("/var/lib/winddown/volume of/a pod", "/run/winddown/volumes/uid/token");
     node.run(&["mkdir", "-p", "/srv/precious", volume, "/run/winddown/volumes/uid"]).await?;
@@ -131,17 +131,17 @@ async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() 
 #[tokio::test]
 async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
     let test = "a_purge_empties_a_mount_point_and_keeps_it";
-    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(());
     }
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::make("1", &["deb"]).await?;
+    let deb = Packages::the_deb().await?;
     let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
     let node = &scenario.node;
-    install(&scenario, &deb.deb()?).await?;
+    install(&scenario, &deb).await?;
     let disks = ["/var/lib/winddown", "/var/log/winddown"];
     for disk in disks {
-        let fill = "mount -t tmpfs disk $0; mkdir $0/.pods; echo x >$0/.pods/record";
+        let fill = "mkdir -p $0; mount -t tmpfs disk $0; mkdir $0/.pods; echo x >$0/.pods/record";
         node.run(&["sh", "-ec", fill, disk]).await?;
     }
     let said = dpkg(node, &["--purge", "winddown"]).await?;
@@ -157,13 +157,13 @@ async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
 #[tokio::test]
 async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() -> TestResult {
     let test = "a_purge_takes_nothing_from_a_tarballs_installation_that_came_later";
-    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(());
     }
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::make("1", &["deb"]).await?;
+    let deb = Packages::the_deb().await?;
     let mut scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
-    install(&scenario, &deb.deb()?).await?;
+    install(&scenario, &deb).await?;
     let pids = run_pods(&mut scenario).await?;
     dpkg(&scenario.node, &["--remove", "winddown"]).await?;
     scenario.node.install_programs(&programs().await?, "/srv/new")?;

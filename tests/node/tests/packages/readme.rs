@@ -44,13 +44,13 @@ async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
 async fn enter_on_a_bare_node(test: &str, typed: &[Typed], least: usize) -> TestResult {
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
     assert!(typed.len() >= least, "only {} commands", typed.len());
-    let packages = Packages::make("1", &["deb"]).await?;
+    let deb = Packages::the_deb().await?;
     let mut node = Node::create(&base).await?;
     // Else the agent judges how full the disk of the machine is that tests it.
     node.add_disk(DISK).await?;
     node.start().await?;
     prepare(&node)?;
-    put_package(&node, &packages.deb()?, typed)?;
+    put_package(&node, &deb, typed)?;
     save_files(&node)?;
     enter_all(&mut node, typed).await
 }

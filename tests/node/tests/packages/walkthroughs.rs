@@ -233,7 +233,7 @@ async fn walk(test: &str, heading: &str, kubeconfig: &str) -> TestResult {
             let journal = node.journal(&["--unit=winddown", "--lines=20"]).await?;
             return Err(format!("{}: {error}\n{journal}", command.at).into());
         }
-        if command.line.contains("enable --now winddown") {
+        if command.line.contains("systemctl restart winddown") {
             let locks = node.run(&["systemd-inhibit", "--list"]).await?;
             assert!(locks.contains("winddown"), "{locks}");
         }

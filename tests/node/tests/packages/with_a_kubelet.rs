@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use winddown_apiserver::ApiServer;
-use winddown_node_tests::packages::{Packages, are_here, repository};
+use winddown_node_tests::packages::{Packages, are_here, programs_are_here, repository};
 use winddown_node_tests::scenario::{TestResult, not_well};
 use winddown_node_tests::typed::{COMMAND, HOME, Typed, enter, prepare};
 use winddown_node_tests::{Flavour, Node, Recipe, base_or_skip};
@@ -27,7 +27,13 @@ const KUBELET: &str = "#!/bin/sh
 if grep -q '^shutdownGracePeriod: 0s' /var/lib/kubelet/config.yaml; then
     sleep infinity & wait
 fi
-systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods sleep infinity & wait
+exec systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods /usr/bin/kubelet-waits
+";
+
+/// A kubelet without pods releases its lock as soon as it hears of the shutdown.
+const WAITS: &str = "#!/bin/sh
+busctl --match=\"type='signal',member='PrepareForShutdown'\" monitor |
+    { grep -qm1 'BOOLEAN true'; kill $PPID; }
 ";
 
 /// The file by which a kubelet raises logind's delay.
@@ -101,10 +107,10 @@ impl Manager {
             let packages = Packages::make("1", &["rpm"]).await?;
             return rpm(node, &["--install"], Some(&packages.rpm()?)).await.map(drop);
         }
-        let packages = Packages::make("1", &["deb"]).await?;
+        let deb = Packages::the_deb().await?;
         for command in self.installs() {
             let name = command.line.split_whitespace().find(|word| word.ends_with(".deb"));
-            node.install(&packages.deb()?, &format!("{HOME}/{}", name.ok_or("no package")?))?;
+            node.install(&deb, &format!("{HOME}/{}", name.ok_or("no package")?))?;
         }
         Ok(())
     }
@@ -236,7 +242,12 @@ async fn kubelet_holds_lock(node: &Node) -> TestResult {
 
 /// A node of kubeadm whose kubelet runs, with the package.
 async fn node_with_kubelet(test: &str, manager: Manager) -> TestResult<Option<Node>> {
-    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+    let tools = [("dpkg-deb", "dpkg"), ("strip", "binutils")];
+    let are_made = match manager {
+        Manager::Dpkg => programs_are_here(test, &tools)?,
+        Manager::Rpm => are_here(test, &tools)?,
+    };
+    if !are_made {
         return Ok(None);
     }
     let Some(node) = node_of_kubeadm(test, manager.flavour()).await? else { return Ok(None) };
@@ -257,6 +268,7 @@ pub(super) async fn node_of_kubeadm(
     lay_out(&node, &kubeadm, std::path::Path::new("/"))?;
     node.write("/etc/kubernetes/kubelet.conf", ApiServer::start().await?.kubeconfig(), 0o600)?;
     node.write("/usr/bin/kubelet", KUBELET, 0o755)?;
+    node.write("/usr/bin/kubelet-waits", WAITS, 0o755)?;
     node.write(DELAY, format!("[Login]\nInhibitDelayMaxSec={GRACE}\n"), 0o644)?;
     node.start().await?;
     prepare(&node)?;

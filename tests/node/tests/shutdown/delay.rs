@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods, twenty_pods};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods, twenty_pods};
 
 const OURS: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
 
@@ -34,6 +34,34 @@ async fn a_foreign_drop_in_that_allows_three_seconds_shrinks_the_plan_and_is_nam
     let (_, last_exit) = scenario.assert_ended_in_order()?;
     assert!(last_exit - asked < 3_000_000_000, "pods were still running when logind went on");
     scenario.assert_systemd_killed_nothing().await
+}
+
+/// systemd stops the agent's unit at once then, and waits for it.
+#[tokio::test]
+async fn with_a_delay_of_zero_pods_keep_their_grace_and_order() -> TestResult {
+    let test = "with_a_delay_of_zero_pods_keep_their_grace_and_order";
+    let mut pods = seven_pods();
+    (pods[0].stop_ms, pods[0].grace_seconds) = (8_000, 20);
+    let setup = Setup { seconds: [20, 4, 4], ..Setup::default() };
+    let Some(mut scenario) = Scenario::installed_as(test, pods, &setup).await? else {
+        return Ok(());
+    };
+    let foreign = "/etc/systemd/logind.conf.d/zzz-site.conf";
+    scenario.node.write(foreign, "[Login]\nInhibitDelayMaxSec=0\n", 0o644)?;
+    scenario.node.run(&["systemctl", "restart", "systemd-logind"]).await?;
+    scenario.start().await?;
+    let status = scenario.status().await?;
+    assert_eq!(status["lock"]["delaySeconds"], 0.0, "{status}");
+
+    scenario.power_off().await?;
+    scenario.node.wait_off(Duration::from_secs(30)).await?;
+    scenario.assert_ended_in_order()?;
+    scenario.assert_systemd_killed_nothing().await?;
+    // The stop of the unit may be there before logind's word.
+    let report = scenario.newest_report()?;
+    let told = report["warnings"].to_string().contains("did not wait for this agent");
+    assert!(told || report["trigger"] == "unitStop", "{report}");
+    Ok(())
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::bed::{
     watched,
 };
 use crate::stage::Stage as _;
-use crate::stages::{Fake, container_of};
+use crate::stages::{Fake, container_of, open_in_time};
 
 pub(crate) fn polite(name: &str) -> Pod {
     pod(name, &json!({"containers": [container_of("main", POLITE)]}))
@@ -272,13 +272,16 @@ async fn nothing_is_started_before_it_is_known_what_runs() {
 #[tokio::test]
 async fn pods_with_more_annotations_than_fit_into_an_answer_are_known_to_the_next_agent() {
     let stage = Fake::set().await;
-    let runtime = stage.open_now().await;
+    let mut config = stage.config();
+    // A busy machine takes seconds for an answer of 18 MB.
+    config.times.ask = secs(20);
+    let runtime = open_in_time(&config).await;
     let pods: Vec<Pod> = (0..6).map(|n| long(&format!("web-{n}"), 3_000_000)).collect();
     for pod in &pods {
         run(&runtime, pod).await;
     }
     drop(runtime);
-    let runtime = stage.open_now().await;
+    let runtime = open_in_time(&config).await;
     let listed = runtime.list_pods().await.unwrap();
     assert_eq!((listed.len(), listed.iter().all(|pod| pod.running)), (6, true), "{listed:?}");
     run(&runtime, &polite("late")).await;

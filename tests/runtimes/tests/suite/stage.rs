@@ -166,6 +166,7 @@ pub(crate) fn dir_with_act() -> TempDir {
     let act = dir.path().join("act");
     std::fs::write(&act, ACT).unwrap();
     std::fs::set_permissions(&act, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(dir.path().join("containers")).unwrap();
     dir
 }
 
@@ -175,6 +176,7 @@ pub(crate) fn process_config(dir: &TempDir, shim: ShimCommand) -> ProcessConfig 
     let mut config = ProcessConfig::new(path("state"), path("logs"), shim, clock());
     config.volatile_dir = Some(path("run"));
     config.notice_dir = Some(path("notices"));
+    config.log_links = Some(path("containers"));
     config.backoff = backoff();
     config
 }

@@ -37,7 +37,7 @@ pub(crate) struct Processes {
 
 /// Opens the runtime as soon as its lock is free: a program that another test starts in this moment has a
 /// copy of the lock until it has begun.
-async fn open_in_time(config: &CriConfig) -> CriRuntime {
+pub(crate) async fn open_in_time(config: &CriConfig) -> CriRuntime {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match CriRuntime::open(config.clone()).await {
@@ -228,6 +228,9 @@ fn config(dir: &TempDir, endpoint: &str) -> CriConfig {
         CriConfig::new(endpoint, dir.path().join("state"), dir.path().join("logs"), clock());
     config.backoff = backoff();
     config.paths.notices = Some(dir.path().join("notices"));
+    let links = dir.path().join("containers");
+    std::fs::create_dir_all(&links).unwrap();
+    config.logs.links = Some(links);
     config.times = CriTimes {
         ask: Duration::from_secs(3),
         change: Duration::from_secs(20),

@@ -35,6 +35,7 @@ macro_rules! common_scenarios {
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
             nothing_is_left_of_a_pod_that_was_forgotten
+            log_shippers_find_the_log_of_a_pod_by_a_link_until_it_is_forgotten
             a_pre_stop_sleep_is_inside_the_grace
             a_stop_says_which_pre_stop_hook_failed_and_why
             a_probe_that_fails_ends_the_container_within_its_own_grace
@@ -311,6 +312,40 @@ pub(crate) async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage:
     assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
     drop(runtime);
     assert_eq!(stage.open().await.list_pods().await.unwrap(), vec![]);
+}
+
+pub(crate) async fn log_shippers_find_the_log_of_a_pod_by_a_link_until_it_is_forgotten<S: Stage>(
+    stage: &S,
+) {
+    let links = stage.dir().join("containers");
+    let all = || {
+        let entries = std::fs::read_dir(&links).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let is_found = || {
+        let all = all();
+        assert_eq!(all.len(), 1, "{all:?}");
+        let name = all[0].file_name().unwrap().to_str().unwrap();
+        let id = name.strip_prefix("web_default_main-").unwrap().strip_suffix(".log").unwrap();
+        assert!(id.len() == 64 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
+        let log = stage.dir().join("logs/default_web_uid-web/main/0.log");
+        assert_eq!(std::fs::read_link(&all[0]).unwrap(), log);
+    };
+    let runtime = stage.open().await;
+    let web = pod("web", &one(&stage.container("main", POLITE)));
+    stage.up(&runtime, &web).await;
+    is_found();
+    // As if an earlier agent had made none.
+    std::fs::remove_file(&all()[0]).unwrap();
+    drop(runtime);
+    let runtime = stage.open().await;
+    sync_until(&runtime, &web, |c| is_running(&c[0])).await;
+    is_found();
+    stop(&runtime, &web, 20).await;
+    is_found();
+    stage.clean(&runtime, web.uid()).await;
+    runtime.forget_pod(web.uid()).await.unwrap();
+    assert_eq!(all(), Vec::<std::path::PathBuf>::new());
 }
 
 pub(crate) async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {

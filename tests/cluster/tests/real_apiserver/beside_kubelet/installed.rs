@@ -26,7 +26,7 @@ async fn install(machine: &Machine, program: &str) -> TestResult {
         "/var/lib/kubelet/config.yaml",
         "shutdownGracePeriodByPodPriority has 3 groups",
         "systemctl restart kubelet",
-        "systemctl enable --now winddown",
+        "systemctl enable winddown && systemctl restart winddown",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -72,7 +72,7 @@ async fn a_package_is_set_up_beside_the_kubelet_and_ends_the_pods() -> TestResul
     let Some(machine) = beside_kubelet(test).await? else { return Ok(()) };
     let node = &machine.scenario.node;
     let path = "/var/tmp/winddown.deb";
-    node.install(&Packages::make("1", &["deb"]).await?.deb()?, path)?;
+    node.install(&Packages::the_deb().await?, path)?;
     let unpacked = node.exec(&["dpkg", "--install", path], DPKG).await?;
     assert!(unpacked.status.success(), "{unpacked:?}");
     let running = node.run(&["systemctl", "is-active", "winddown"]).await;

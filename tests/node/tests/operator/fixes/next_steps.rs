@@ -14,7 +14,9 @@ const fn beginning(kind: NextStepKind) -> &'static str {
     match kind {
         NextStepKind::Enable => "systemctl enable winddown",
         NextStepKind::EnableInImage => "systemctl --root=/image enable winddown",
-        NextStepKind::EnableNow => "systemctl enable --now winddown && winddown wait --for=lock",
+        NextStepKind::BeginCompanion => {
+            "systemctl enable winddown && systemctl restart winddown && winddown wait --for=lock"
+        }
         NextStepKind::Start => "systemctl start winddown",
         NextStepKind::Restart => "systemctl restart winddown ",
         NextStepKind::Drain => "winddown drain",

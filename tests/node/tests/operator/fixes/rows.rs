@@ -219,6 +219,7 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             "make-image; sed -i 's/: [0-9]*s$/: 0s/' /image/var/lib/kubelet/config.yaml
              winddown install --root /image",
         ),
+        Fix::CompanionNotStarted => row(Kubelet, "kubelet", STARTED_BEFORE),
         Fix::KubeletStopped => row(
             Kubelet,
             "kubelet",
@@ -300,6 +301,10 @@ const STALE_LOGIND_ALONE: &str = "systemctl stop winddown
 const STANDALONE: &str =
     "sed -i 's/: [0-9]*s$/: 0s/' /var/lib/kubelet/config.yaml; systemctl restart kubelet
     winddown install --start";
+/// The same, made a companion while the agent runs.
+const STARTED_BEFORE: &str =
+    "sed -i 's/: [0-9]*s$/: 0s/' /var/lib/kubelet/config.yaml; systemctl restart kubelet
+    winddown install --start; winddown install --companion";
 /// The same with a configuration that somebody edited.
 const EDITED_STANDALONE: &str = "sed -i 's/: [0-9]*s$/: 0s/' /var/lib/kubelet/config.yaml
     systemctl restart kubelet; winddown install

@@ -85,6 +85,9 @@ fn how(line: &str) -> How {
         "winddown install --companion {flag} {first}" => {
             BesideKubelet("winddown install --companion --kubelet kubelet")
         }
+        "winddown install --companion --kubeconfig FILE" => {
+            BesideKubelet("winddown install --companion --kubeconfig /etc/kubernetes/kubelet.conf")
+        }
         "winddown install --from FILE" => Filled(
             "cp /etc/winddown/config.yaml new.yaml; winddown install --from new.yaml --force",
         ),
