@@ -241,7 +241,7 @@ beside-crio: ## Power nodes off whose CRI-O works, stops, hangs or is killed, al
 	@WINDDOWN_LONG=1 WINDDOWN_SCENES=CRI-O $(CARGO) test --quiet \
 		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
 
-bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), or WHAT=containers; CHECK=1 fails for a missed target
+bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), or WHAT=containers; CHECK=1 fails for a miss that no floor explains
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@WINDDOWN_COMMIT=$(COMMIT) $(CARGO) build --quiet --profile dist --locked --package winddown-bench
