@@ -96,8 +96,19 @@ impl Ready {
     ///
     /// # Errors
     /// The descriptor is not a pidfd, or the kernel does not support the query (before Linux 6.13).
-    #[allow(unsafe_code)]
     pub fn exit_code(&self) -> io::Result<Option<i32>> {
+        // One that its parent reaps meanwhile is not found (`ESRCH`), though its code is there by then.
+        let info = self.info().or_else(|_| self.info())?;
+        if info.mask & PIDFD_INFO_EXIT == 0 {
+            // A kernel that does not support exit codes never sets the flag.
+            return Ok(None);
+        }
+        let (signal, code) = (info.exit_code & 0x7f, info.exit_code >> 8 & 0xff);
+        Ok(Some(if signal == 0 { code } else { 128 + signal }))
+    }
+
+    #[allow(unsafe_code)]
+    fn info(&self) -> io::Result<PidfdInfo> {
         let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
         // SAFETY: the kernel reads and writes at most the size that is part of the operation's
         // number, which is that of `info`, and any bytes are valid for its integers.
@@ -105,12 +116,7 @@ impl Ready {
             let asked = Updater::<{ read_write::<PidfdInfo>(0xff, 11) }, PidfdInfo>::new(&mut info);
             ioctl(self.0.get_ref(), asked)?;
         }
-        if info.mask & PIDFD_INFO_EXIT == 0 {
-            // A kernel that does not support exit codes never sets the flag.
-            return Ok(None);
-        }
-        let (signal, code) = (info.exit_code & 0x7f, info.exit_code >> 8 & 0xff);
-        Ok(Some(if signal == 0 { code } else { 128 + signal }))
+        Ok(info)
     }
 }
 

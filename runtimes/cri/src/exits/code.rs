@@ -73,6 +73,7 @@ fn zombie_code(stat: &str) -> Option<i32> {
 mod tests {
     use std::process::{Child, Command};
 
+    use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
     use super::*;
@@ -108,6 +109,28 @@ mod tests {
         let (mut other, _, pid) = ended(&["sh", "-c", "exit 5"], None).await;
         assert_eq!(of_zombie(&ready, pid), None);
         other.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_code_is_known_while_the_parent_takes_note_of_the_end() {
+        for _ in 0..500 {
+            let mut child = Command::new("true").spawn().unwrap();
+            let process = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            let ready = Ready::new(pidfd_open(process, PidfdFlags::empty()).unwrap()).unwrap();
+            let parent = std::thread::spawn(move || child.wait());
+            let code = loop {
+                let is_reaped = parent.is_finished();
+                match ready.exit_code() {
+                    Ok(None) if !is_reaped => {}
+                    told => break told,
+                }
+            };
+            if code.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::NOTTY.raw_os_error())) {
+                println!("SKIPPED: known_while_the_parent_takes_note: Linux before 6.13");
+                return;
+            }
+            assert_eq!(code.unwrap(), Some(0));
+        }
     }
 
     #[test]
