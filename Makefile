@@ -40,7 +40,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,7 +85,7 @@ test: ## Run every test but the longest; the last line counts passed, failed and
 	@tests/node/suite.sh
 	@tests/node/took.sh keep test
 
-test-all: ## The same with packages and new random seeds, then chaos, restarts, reboots, calm and fuzzing (over an hour)
+test-all: ## The same with packages and new random seeds, then chaos, restarts, reboots, soak, calm and fuzzing (over an hour)
 	@tests/node/packages.sh test packages fuzz
 	@tests/node/took.sh say test-all
 	@programs/packaging/tools.sh cargo-generate-rpm >/dev/null
@@ -204,6 +204,10 @@ restarts: ## Restart the agent N times (300) in the middle of all that it does t
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin restarts -- $(or $(N),300) \
 		$(if $(SEED),--seed $(SEED))
+
+soak: ## Use a node of each runtime for HOURS (2): pods come and go, and the agent may take no more than before
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin soak -- $(or $(HOURS),2) $(if $(SEED),--seed $(SEED))
 
 pressure: pressure-$(or $(KIND),hog) ## A memory hog N times (10); KIND=calm: ten minutes without one; KIND=oom-killers: beside others (root)
 

@@ -39,6 +39,7 @@ stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
 stage chaos tool chaos -- 100
 stage restarts tool restarts -- 60
 stage reboots tool chaos -- 10 --in-a-row
+stage soak tool soak -- 0.2
 # An agent that is left alone computes nothing that fuzzing could take from it.
 stage calm $make pressure KIND=calm PROFILE=release &
 stage fuzz nice -n 19 tests/fuzz/run.sh 60

@@ -42,6 +42,7 @@ pub mod restarts;
 pub mod scenario;
 mod seeded_rng;
 mod skip;
+pub mod soak;
 pub mod typed;
 pub mod usage;
 mod witness;

@@ -21,8 +21,9 @@ use crate::scenario::TestResult;
 
 pub use deed::Deed;
 pub use judge::TOLERANCE;
-use judge::judge;
-use stage::Stage;
+pub(crate) use judge::judge;
+pub(crate) use seen::Seen;
+pub(crate) use stage::Stage;
 pub use table::table;
 
 /// How pods run on the node.

@@ -50,6 +50,14 @@ impl SeededRng {
         choices[usize::try_from(self.between(0, last)).unwrap_or(0)]
     }
 
+    /// Brings `items` into another order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let most = u32::try_from(last).unwrap_or(u32::MAX);
+            items.swap(last, usize::try_from(self.between(0, most)).unwrap_or(0));
+        }
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

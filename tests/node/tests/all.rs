@@ -25,5 +25,6 @@ mod reboots_in_a_row;
 mod restarts;
 mod services;
 mod shutdown;
+mod soak;
 mod typed_pages;
 mod ways;

@@ -8,7 +8,7 @@ use super::seen::{PodSeen, Seen};
 pub const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The differences, one line each.
-pub(super) fn judge(expected: &Seen, seen: &Seen) -> Vec<String> {
+pub(crate) fn judge(expected: &Seen, seen: &Seen) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, expected) in &expected.pods {
         match seen.pods.get(name) {

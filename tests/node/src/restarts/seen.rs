@@ -13,31 +13,31 @@ const NOTED: At = 100_000_000;
 
 /// What was seen of a deed.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The time until the last of the pods that it asks had ended.
-    pub(super) took: Duration,
-    pub(super) pods: BTreeMap<String, PodSeen>,
+    pub(crate) took: Duration,
+    pub(crate) pods: BTreeMap<String, PodSeen>,
     /// Each pod that was asked before one of an earlier group had ended.
-    pub(super) order: Vec<String>,
+    pub(crate) order: Vec<String>,
     /// The outcome in the report of a shutdown.
-    pub(super) report: Option<String>,
+    pub(crate) report: Option<String>,
 }
 
 /// What happened to a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PodSeen {
-    pub(super) starts: usize,
+pub(crate) struct PodSeen {
+    pub(crate) starts: usize,
     /// The voluntary exits.
-    pub(super) exits: usize,
-    pub(super) was_asked: bool,
+    pub(crate) exits: usize,
+    pub(crate) was_asked: bool,
     /// The time from the first SIGTERM to the end of the process, however it ended.
-    pub(super) had: Option<Duration>,
+    pub(crate) had: Option<Duration>,
     /// How many first processes it had at the end.
-    pub(super) processes: usize,
+    pub(crate) processes: usize,
 }
 
 /// What happened to the pods between two readings of their logs.
-pub(super) fn pods(
+pub(crate) fn pods(
     before: &BTreeMap<String, PodLog>,
     after: &BTreeMap<String, PodLog>,
     lives: &[Life],
@@ -63,7 +63,7 @@ pub(super) fn pods(
 }
 
 /// Each pod that was asked although one of an earlier group had not ended.
-pub(super) fn order(
+pub(crate) fn order(
     pods: &[TestPod],
     before: &BTreeMap<String, PodLog>,
     after: &BTreeMap<String, PodLog>,

@@ -28,7 +28,7 @@ const INTRUDER: &str = "intruder";
 
 /// A node with five pods.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     scenario: Scenario,
     disk: Disk,
 }
@@ -37,7 +37,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Boots a node, and starts the agent and the pods. Returns none, after reporting why, if no node can be booted.
-    pub(super) async fn set(test: &str, runtime: Runtime) -> TestResult<Option<Self>> {
+    pub(crate) async fn set(test: &str, runtime: Runtime) -> TestResult<Option<Self>> {
         let setup = Setup { more: CONFIG.to_owned(), disk: Some(DISK), ..Setup::default() };
         let pods = five_pods();
         let scenario = match runtime {
@@ -60,7 +60,7 @@ impl Stage {
     }
 
     /// Boots the node again after a shutdown.
-    pub(super) async fn boot(&mut self) -> TestResult {
+    pub(crate) async fn boot(&mut self) -> TestResult {
         self.scenario.node.start().await?;
         self.disk = self.scenario.node.disk()?;
         self.rests().await
@@ -71,7 +71,7 @@ impl Stage {
     ///
     /// # Errors
     /// The deed did not come to its end, or the pods did not come back.
-    pub(super) async fn play(
+    pub(crate) async fn play(
         &mut self,
         deed: Deed,
         strike: Option<(bool, Duration)>,
@@ -122,8 +122,45 @@ impl Stage {
         })
     }
 
+    /// Asks the agent what operators and scrapers ask it all day.
+    pub(crate) async fn is_asked(&self) -> TestResult {
+        for command in
+            [&["plan", "shutdown"][..], &["plan", "eviction"], &["status"], &["config", "show"]]
+        {
+            self.scenario.text(command).await?;
+        }
+        Ok(())
+    }
+
+    /// Restarts containerd, and waits until all is as before.
+    pub(crate) async fn restarts_the_runtime(&self) -> TestResult {
+        self.scenario.node.run(&["systemctl", "restart", "containerd"]).await?;
+        self.rests().await
+    }
+
+    /// The agent's process id on the host.
+    pub(crate) async fn agent_on_the_host(&self) -> TestResult<u32> {
+        let status = self.scenario.status_from_outside().await?;
+        let pid = status["node"]["pid"].as_u64().ok_or("the status names no process")?;
+        Ok(self.scenario.node.host_pid(u32::try_from(pid)?).ok_or("the agent is gone")?)
+    }
+
+    /// How many lines the agent has logged since.
+    pub(crate) async fn lines_since(&self, since: Instant) -> TestResult<usize> {
+        let since = format!("--since=-{}s", since.elapsed().as_secs() + 1);
+        let said = self.scenario.node.journal(&["--unit=winddown", &since]).await?;
+        Ok(said.lines().count())
+    }
+
+    /// How many files the agent keeps but its reports.
+    pub(crate) async fn files(&self) -> TestResult<usize> {
+        let find = ["find", "/run/winddown", "/var/lib/winddown", "-type", "f"];
+        let kept = ["-not", "-path", "*/reports/*"];
+        Ok(self.scenario.node.run(&[&find[..], &kept].concat()).await?.lines().count())
+    }
+
     /// What the agent and its pods logged since.
-    pub(super) async fn journal_since(&self, since: Instant) -> String {
+    pub(crate) async fn journal_since(&self, since: Instant) -> String {
         let seconds = since.elapsed().as_secs() + 1;
         let since = format!("--since=-{seconds}s");
         let said = self.scenario.node.journal(&["--output=short-precise", &since]).await;
