@@ -387,7 +387,9 @@ impl<K: EndingPods> ShutdownController<K> {
         if !signal.ends_the_node() && signal.machine == MachineState::Unknown {
             // As the run was told: what is configured now is for the next.
             let budget = record.budget();
-            let delay = budget.delay.unwrap_or(budget.pods + budget.reserve);
+            let announced = Duration::from_millis(record.login_since_ms.unwrap_or_default());
+            let delay = budget.delay.map(|delay| announced.saturating_add(delay));
+            let delay = delay.unwrap_or(budget.pods + budget.reserve);
             signals.found(self.parts.inhibitor.machine().await, self.start_of(record), delay);
         }
     }
@@ -423,7 +425,8 @@ impl<K: EndingPods> ShutdownController<K> {
         self.follow_reasons(signal);
         let epoch = signal.login.preparing.then_some(signal.login.epoch);
         if epoch.is_some() {
-            let budget = Budget::new(&self.parts.policy.borrow(), signal.delay());
+            let delay = signal.delay(signal.since(Instant::now()), Duration::ZERO);
+            let budget = Budget::new(&self.parts.policy.borrow(), delay);
             self.keep_before_release(budget.reserve).await;
             self.parts.inhibitor.release().await;
         }

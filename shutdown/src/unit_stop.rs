@@ -34,18 +34,14 @@ impl UnitStop {
         wanted.min(limit.saturating_sub(Self::AFTERWARDS.min(limit / 2)))
     }
 
-    /// The shutdown, in place of the one that the login manager has not announced, or announces too late; or else its own,
-    /// with the service manager's time.
+    /// The shutdown, in place of the one that the login manager has not announced, or announces too late; or else its own.
     pub(crate) fn instead_of(self, login: InhibitorState) -> InhibitorState {
-        let Self { kind, since, delay, is_announced } = self;
         let mut state = login;
-        if is_announced && state.preparing {
-            let passed = state.since.map(|announced| since.saturating_duration_since(announced));
-            state.delay = Some(passed.unwrap_or_default() + delay);
+        if self.is_announced && state.preparing {
             return state;
         }
-        (state.preparing, state.epoch, state.since) = (true, Self::EPOCH, Some(since));
-        (state.kind, state.delay, state.delay_set_by) = (kind, Some(delay), None);
+        (state.preparing, state.epoch, state.since) = (true, Self::EPOCH, Some(self.since));
+        (state.kind, state.delay_set_by) = (self.kind, None);
         state
     }
 }

@@ -22,12 +22,12 @@ impl<R: Runtime> Joined<R> {
         let limit = way.and_then(|way| way.limit);
         let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
-        // The run of an earlier agent that was stopped may have told it already.
+        // An agent that started on the way down knows that already, but no limit.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
         let is_announced = login.borrow_and_update().preparing && !is_told;
-        let is_news = !is_told && (!is_announced || delay < wanted);
+        let is_news = !(is_told || is_announced) || delay < wanted;
         if let Some(WayDown { kind, .. }) = way.filter(|_| is_news) {
-            if !is_announced {
+            if !(is_told || is_announced) {
                 tracing::warn!("logind has not announced this shutdown: terminating the pods now");
             }
             let since = Instant::now();

@@ -147,6 +147,36 @@ async fn a_limit_of_the_units_stop_path_shortens_the_plan_so_that_every_group_is
     assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
 }
 
+/// The next agent starts as its unit is stopped. logind still says that the machine goes down, or no longer knows it.
+#[tokio::test(start_paused = true)]
+async fn a_limit_counts_from_the_units_stop_also_for_a_run_that_an_earlier_agent_began() {
+    for announced in [true, false] {
+        let b = bench(FakeRuntime::default(), held());
+        let (web, dns) = (pod("web", 0, 60), pod("dns", 2_000_000_000, 60));
+        for pod in [&web, &dns] {
+            b.runtime.stop_takes(pod.uid(), secs(60));
+        }
+        b.want(&[&web, &dns]).await;
+        b.login.prepare();
+        tokio::time::sleep(secs(5)).await;
+        let (state, clock, runtime, login) = b.stop();
+        login.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        match announced {
+            true => login.modify(|s| s.since = Some(Instant::now())),
+            false => login.cancel(),
+        }
+        let b = bench_in(state, clock, runtime, login);
+        b.want(&[&web, &dns]).await;
+        let begun = Instant::now();
+        b.stop_unit_within(Some(secs(20))).await.unwrap();
+        let (took, report) = (begun.elapsed(), b.report());
+        assert!(took <= secs(10), "{announced}: {took:?}: {report:?}");
+        // Of these, six were over.
+        assert_eq!(report.budget.delay, Some(secs(16)), "{announced}");
+        assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
+    }
+}
+
 /// As with a supervisor that starts an agent while the machine goes down. logind says that nothing is under way.
 #[tokio::test(start_paused = true)]
 async fn the_agent_after_one_that_was_killed_on_the_units_stop_path_goes_on_and_starts_nothing() {
@@ -243,7 +273,8 @@ async fn the_units_stop_leaves_a_resumed_run_its_time_where_shutdowns_stop_no_po
     b.stop_unit().await.unwrap();
     let (took, report) = (begun.elapsed(), b.report());
     assert!(took >= secs(20) && took <= secs(22), "{took:?}: {report:?}");
-    assert_eq!(report.budget.delay, Some(secs(32)));
+    // 32 s, which systemd waits from the stop on: six were over.
+    assert_eq!(report.budget.delay, Some(secs(38)));
     assert_eq!(report.resumed.len(), 1);
 }
 

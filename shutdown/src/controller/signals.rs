@@ -26,8 +26,8 @@ pub(super) struct SignalState {
     pub(super) notices: Vec<Arc<Notice>>,
     /// Whether `login` is without its word: the service manager stops the agent's unit.
     pub(super) is_unit_stop: bool,
-    /// Whether the service manager stops the agent's unit, and `login` has its delay.
-    pub(super) is_awaited: bool,
+    /// How the service manager stops the agent's unit, if it does: how long it waits counts, and not `login`'s delay.
+    pub(super) unit_stop: Option<UnitStop>,
     /// What the service manager said when the agent found the run of an earlier one.
     pub(super) machine: MachineState,
 }
@@ -94,10 +94,12 @@ impl SignalState {
         login.or(notice).unwrap_or(now).min(now)
     }
 
-    /// How long the login manager waits for this agent; `None` if it does not. The service manager, which stops the agent's
-    /// unit then, waits as long as the policy wants, unless it has said how long.
-    pub(super) fn delay(&self) -> Option<Duration> {
-        if self.is_awaited { self.login.delay } else { login_waits(&self.login) }
+    /// How long the login manager waits for this agent, from `since` after `started` on; `None` if it does not. The service
+    /// manager, which stops the agent's unit then, waits as long as the policy wants, unless it has said how long.
+    pub(super) fn delay(&self, started: Instant, since: Duration) -> Option<Duration> {
+        let Some(stop) = self.unit_stop else { return login_waits(&self.login) };
+        let stopped = stop.since.saturating_duration_since(started);
+        Some(stopped.saturating_add(stop.delay).saturating_sub(since))
     }
 
     /// Returns the context of a run that this state began at `started`.
@@ -107,7 +109,7 @@ impl SignalState {
                 let gone = gone_at(notice, policy.delay_wanted());
                 Budget::of_notice(policy, gone.saturating_duration_since(started))
             }
-            _ => Budget::new(policy, self.delay()),
+            _ => Budget::new(policy, self.delay(started, Duration::ZERO)),
         };
         let context = RunContext {
             budget,
@@ -140,7 +142,7 @@ impl SignalState {
             // logind set its timer when the shutdown began: a delay that is raised now is for the next one. One that is
             // over has not ended the node, so something else does: the service manager waits for the agent's unit.
             let is_ahead = |delay: &Duration| since.saturating_add(*delay) > elapsed;
-            if let Some(delay) = self.delay().filter(is_ahead) {
+            if let Some(delay) = self.delay(started, since).filter(is_ahead) {
                 let delay = now.budget.delay.map_or(delay, |before| before.min(delay));
                 now.budget = now.budget.within(since.saturating_add(delay).max(least));
                 now.budget.delay = Some(delay);
@@ -229,8 +231,7 @@ impl ShutdownSignals {
         let notices = in_effect.into_iter().chain(self.kept.clone());
         let notices = notices.map(|notice| counted_from(notice, self.enabled_at));
         let notices = by_time_left(notices, policy.delay_wanted(), now);
-        let (is_awaited, machine) = (unit_stop.is_some(), self.machine);
-        SignalState { login, notices, is_unit_stop, is_awaited, machine }
+        SignalState { login, notices, is_unit_stop, unit_stop, machine: self.machine }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.

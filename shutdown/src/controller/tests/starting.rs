@@ -160,6 +160,25 @@ async fn a_shutdown_that_only_the_service_manager_knows_is_not_cancelled_for_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_of_a_login_manager_that_knows_of_nothing_any_more_counts_from_its_announcement() {
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(300)), NEVER)]), two_fields(90, 10));
+    let agent = site.agent();
+    settle().await;
+    site.give_notice(secs(120));
+    site.until(secs(7)).await;
+    site.lock.fake.prepare();
+    site.until(secs(10)).await;
+    site.kill(agent).await;
+    site.lock.fake.cancel();
+    site.withdraw_notice();
+    site.lock.fake.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+    let agent = site.agent();
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took > secs(40) && took <= secs(47), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_that_the_service_manager_does_not_know_either_is_cancelled() {
     for (after, outcome) in [(2, Outcome::Cancelled), (9, Outcome::Clean)] {
         let site = killed_past_the_login_manager(secs(after)).await;
