@@ -18,6 +18,21 @@ fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
+/// It would be a write, for which a read waits where the disk is busy, as when a hundred containers exit.
+#[test]
+fn the_time_of_a_read_is_not_noted_on_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "text").unwrap();
+    let long_ago = std::time::UNIX_EPOCH;
+    let times = fs::FileTimes::new().set_accessed(long_ago);
+    File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    for file in [open(&path), open_below(dir.path(), Path::new("file"))] {
+        assert_eq!(text(file).unwrap(), "text");
+    }
+    assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), long_ago);
+}
+
 #[test]
 fn a_link_a_pipe_a_directory_and_a_device_in_place_of_a_file_are_neither_followed_nor_waited_for() {
     let dir = tempfile::tempdir().unwrap();
