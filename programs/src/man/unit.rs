@@ -40,7 +40,7 @@ const SIGNALS: [(&str, &str); 2] = [
     ),
 ];
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     ("/etc/winddown/config.yaml", "The configuration, see `winddown.yaml`(5)."),
     (
         "/etc/systemd/logind.conf.d/zz-winddown.conf",
@@ -55,6 +55,11 @@ const FILES: [(&str, &str); 5] = [
     ),
     ("/run/winddown", "The control socket, and what a restart has to know."),
     ("/var/lib/winddown", "What a reboot has to know, and the reports."),
+    ("/var/log/winddown", "The logs of the containers."),
+    (
+        "/var/log/containers",
+        "Links to these logs, by which log shippers find them. A kubelet's are in the same directory.",
+    ),
 ];
 
 pub(super) fn page() -> Page {
