@@ -36,6 +36,8 @@ struct LogLink {
     prefix: String,
     /// The id in its name.
     id: String,
+    /// Whether the container has had no other run.
+    is_of_first_run: bool,
     /// Where it leads.
     log: PathBuf,
 }
@@ -178,6 +180,7 @@ impl LogLink {
             links,
             prefix: prefix((namespace, pod), name),
             id: id_in_name(id, entry.uid(), attempt),
+            is_of_first_run: attempt == 0,
             log: logs.join(files::run_log(name, attempt)),
         })
     }
@@ -188,17 +191,16 @@ impl LogLink {
 
     /// Makes it, in place of those of the container's earlier runs whose logs are gone. Blocks.
     fn make(&self) -> io::Result<()> {
-        let directory = open(&self.links)?;
-        let all = names(&directory)?;
+        let (directory, own) = (open(&self.links)?, self.name());
+        if target(&directory, &own).as_ref() == Ok(&self.log) {
+            return Ok(());
+        }
+        // The links of all pods are in it: only one that is made for a container's restart is worth reading them.
+        let all = if self.is_of_first_run { Vec::new() } else { names(&directory)? };
         for name in all.iter().filter(|name| self.is_of_earlier_run(&directory, name)) {
             remove(&directory, name)?;
         }
-        match symlinkat(&self.log, &directory, self.name()) {
-            Err(Errno::EXIST) if target(&directory, &self.name()).as_ref() == Ok(&self.log) => {
-                Ok(())
-            }
-            made => Ok(made?),
-        }
+        Ok(symlinkat(&self.log, &directory, own)?)
     }
 
     /// Whether it is the link of an earlier run of the container: without a log, or with the same name, because that is cut.

@@ -14,6 +14,7 @@ fn scene() -> (tempfile::TempDir, LogLink) {
         links: dir.path().join("links"),
         prefix: prefix(("shop", "web"), "main"),
         id: ID.to_owned(),
+        is_of_first_run: false,
         log: dir.path().join("pods/shop_web_u/main/0.log"),
     };
     fs::create_dir(&link.links).unwrap();
@@ -114,6 +115,25 @@ fn a_link_replaces_those_of_earlier_runs_that_lead_to_nothing_or_have_its_name()
     ];
     assert_eq!(all(&link.links), left);
     assert_eq!(fs::read_link(link.links.join(link.name())).unwrap(), link.log);
+}
+
+/// It has those of all pods: a hundred pods that start at once, or an agent that starts, would read it a hundred times.
+#[test]
+fn the_links_of_others_are_looked_at_for_a_container_that_is_started_again_and_not_for_others() {
+    let (_dir, mut link) = scene();
+    let dead = link.links.join("web_shop_main-dead.log");
+    for (is_of_first_run, is_there, is_read) in
+        [(true, false, false), (true, true, false), (false, true, false), (false, false, true)]
+    {
+        link.is_of_first_run = is_of_first_run;
+        if !is_there {
+            let _ = fs::remove_file(link.links.join(link.name()));
+        }
+        let _ = symlink(link.log.with_file_name("1.log"), &dead);
+        link.make().unwrap();
+        assert_eq!(!all(&link.links).contains(&"web_shop_main-dead.log".to_owned()), is_read);
+        assert_eq!(fs::read_link(link.links.join(link.name())).unwrap(), link.log);
+    }
 }
 
 #[test]
