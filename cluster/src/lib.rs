@@ -47,7 +47,6 @@ pub mod node;
 pub mod pods;
 pub mod status;
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

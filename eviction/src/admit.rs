@@ -13,7 +13,6 @@ use crate::policy::Policy;
 #[cfg(test)]
 mod tests;
 
-/// The taint of a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// Rejects pods that would make a shortage worse: see [`admits`].

@@ -41,7 +41,6 @@ use terminating::Terminating;
 use view::Shown;
 pub use view::{EvictionView, ExplainError, Explanation};
 
-/// The timeout of a node measurement.
 const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The loop's dependencies and settings.

@@ -52,7 +52,6 @@ struct Ended {
     reclaimed: bool,
 }
 
-/// The signals of a condition.
 fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
 }

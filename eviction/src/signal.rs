@@ -17,7 +17,6 @@ use crate::unit::Unit;
 #[cfg(test)]
 mod tests;
 
-/// The row of a signal.
 struct SignalRow {
     /// The name as the configuration writes it: the kubelet's.
     name: &'static str,
@@ -37,7 +36,6 @@ pub(crate) enum PodUsage {
     OnDisk(FileSystem, fn(DiskUse) -> u64),
 }
 
-/// The row of a resource.
 struct ResourceRow {
     /// The name as messages and requests write it.
     name: &'static str,

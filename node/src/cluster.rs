@@ -290,7 +290,6 @@ impl Membership {
         Ok((cluster, work))
     }
 
-    /// The handle of the node controller.
     pub(crate) fn node(&self) -> &NodeControllerHandle {
         &self.0.node
     }

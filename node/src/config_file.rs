@@ -45,7 +45,6 @@ impl ConfigFile {
     }
 }
 
-/// When the file was changed, if it is there.
 fn changed_at(file: &Path) -> Option<WallTime> {
     WallTime::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()
 }

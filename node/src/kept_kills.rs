@@ -113,7 +113,6 @@ impl KeptKills {
         (kept, found)
     }
 
-    /// The pods whose termination was requested for this reason.
     pub(crate) fn requested_by(&self, reason: KillReason) -> Vec<PodUid> {
         let ending = self.ending.lock();
         let of_reason = ending.values().filter(|kept| kept.by == reason.as_str());

@@ -347,7 +347,6 @@ impl<R: Runtime> Node<R> {
         self.0.served.wait().await;
     }
 
-    /// Starts the tasks of the node itself.
     fn start_tasks(&self, settings: watch::Receiver<Settings>) {
         let core = &self.0.core;
         critical::spawn(

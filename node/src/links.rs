@@ -19,13 +19,11 @@ pub(crate) struct Links {
     pub(crate) drain_remark: Option<&'static str>,
     /// What speaks against a shutdown, for display, with its changes; `None` while nothing does.
     pub(crate) held: Option<Box<dyn Observe<Option<String>>>>,
-    /// The pressure conditions that hold.
     pub(crate) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,
     /// Each one signals when refused pods are to be admitted again, if possible.
     pub(crate) relief: Vec<Box<dyn Observe<()>>>,
     /// The new pods that may start now; if `None`, all may.
     pub(crate) turns: Option<watch::Receiver<StartTurn>>,
-    /// The sources of pods.
     pub(crate) sources: Vec<PodSource>,
     /// The work at certain points of a shutdown.
     pub(crate) work: Vec<ShutdownWork>,
@@ -80,7 +78,6 @@ pub(crate) struct NodeEnd {
     pub(crate) last: String,
 }
 
-/// The progress of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Draining {
     /// The node is not being drained.

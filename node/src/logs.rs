@@ -18,13 +18,11 @@ use crate::Node;
 /// The most logs that are open at the same moment.
 const MAX_OPEN_LOGS: usize = 64;
 
-/// The logs in this directory.
 pub(crate) fn of(directory: &Path) -> PodLogs {
     PodLogs::new(directory.to_owned(), 0, MAX_OPEN_LOGS, None)
 }
 
 impl<R: Runtime> Node<R> {
-    /// Opens the log of a container.
     pub(crate) async fn open_log(
         &self,
         namespace: &str,

@@ -87,7 +87,6 @@ pub(crate) trait PluginSection: Send + Sync + 'static {
     /// Fills in the plug-in's part of the metrics.
     fn facts(&self, facts: &mut ScrapedNode);
 
-    /// A readiness check of the plug-in, if it has one.
     fn readiness(&self) -> Option<Check> {
         None
     }

@@ -9,7 +9,6 @@ use super::status::view;
 use super::{CommandError, DoctorArgs, Exit, GlobalArgs, Output, OutputFormat, TextFormat};
 use winddown_doctor::{Diagnosis, ObservedNode, Severity};
 
-/// The timeout of each check.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks the node, or an image of one, and prints the diagnosis. A check that hangs is a finding.

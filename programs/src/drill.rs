@@ -125,7 +125,6 @@ pub(super) enum DrillError {
     /// The names or metrics of plug-ins conflict.
     #[error(transparent)]
     Plugins(#[from] PluginError),
-    /// There is no pod to rehearse with.
     #[error("{}: no pod can be run from here{}", .pods.display(), list(.problems))]
     NoPods {
         /// The directory or manifest.
@@ -158,7 +157,6 @@ pub(super) enum DrillError {
 }
 
 impl DrillError {
-    /// Returns what to do next.
     fn hint(&self) -> String {
         match self {
             Self::Pods { path, source } => match crate::exit::reading_hint(path, source) {

@@ -164,7 +164,6 @@ pub(super) fn show<P: ApiAnswer + serde::Serialize>(
 pub(super) enum PlanInput {
     /// A manifest, which is read from here only, because a pipe is read once; or a directory of manifests.
     Manifests(Box<dyn Read>),
-    /// Cases in JSON.
     Cases(Box<dyn BufRead>),
 }
 

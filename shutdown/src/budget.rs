@@ -104,7 +104,6 @@ pub fn why_unawaited(login: &InhibitorState) -> Option<String> {
 }
 
 impl BudgetReport {
-    /// Returns the budget that this reports.
     pub(crate) fn budget(&self) -> Budget {
         let Self { requested, pods, reserve, delay, .. } = *self;
         Budget { requested, pods, reserve, delay }

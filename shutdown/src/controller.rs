@@ -98,7 +98,6 @@ pub struct ShutdownController<K> {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunEnd {
-    /// It was completed.
     Finished,
     /// It was called off, or the login manager began another shutdown.
     CalledOff,
@@ -108,7 +107,6 @@ enum RunEnd {
 
 /// The state between two signals.
 enum Stage {
-    /// There is no run.
     Idle,
     /// An earlier agent was in the middle of a run or had completed it. Its signal has not been
     /// received yet.

@@ -47,7 +47,6 @@ pub(crate) fn comes_back(kind: ShutdownKind, noticed: bool) -> bool {
     }
 }
 
-/// Returns the status override of a pod that stays.
 pub(crate) fn status_of_staying() -> StatusOverride {
     StatusOverride::staying(REASON, MESSAGE)
 }

@@ -57,7 +57,6 @@ pub(crate) struct RunStart {
     suspended_ms: u64,
 }
 
-/// A place and its state in this run.
 struct JournalPlace {
     writer: PlaceWriter,
     patience: Duration,
@@ -128,7 +127,6 @@ impl Journal {
         }
     }
 
-    /// The current budget.
     pub(crate) fn budget(&self) -> Budget {
         self.header.budget.budget()
     }

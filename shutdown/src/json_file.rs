@@ -108,7 +108,6 @@ impl JsonFile {
         written.map_err(FileError::io("write", path))
     }
 
-    /// Returns a [`FileError::Syntax`] for `path`.
     pub(crate) fn syntax(&self, path: &Path, source: serde_json::Error) -> FileError {
         FileError::Syntax { what: self.what, path: path.to_owned(), source }
     }

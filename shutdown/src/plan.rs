@@ -461,7 +461,6 @@ pub fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     Some(last.map_or(by_priority, |last| last.max(by_priority)))
 }
 
-/// Returns the index of the group for a priority.
 fn priority_index(groups: &[Group], priority: i32) -> usize {
     let not_above =
         groups.partition_point(|group| !group.is_unknown() && group.priority <= priority);

@@ -154,7 +154,6 @@ impl ProgressSender {
         Arc::clone(of_run.unwrap_or(configured))
     }
 
-    /// Appends a group.
     pub(crate) fn add_group(&self, group: &Group) {
         self.0.send_modify(|progress| progress.groups.push(GroupProgress::new(group)));
     }

@@ -243,7 +243,6 @@ impl RunRecord {
         Some((started.saturating_add(notice.deadline), &notice.text))
     }
 
-    /// The longest time in the record.
     fn longest(&self) -> Duration {
         let Self { report, .. } = self;
         let budget = &report.budget;

@@ -280,7 +280,6 @@ fn notify_with_fd(message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     send_fd(&socket, message, fd)
 }
 
-/// Sends `message` with a copy of `fd`.
 fn send_fd(socket: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [fd];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -33,14 +33,12 @@ pub(crate) struct FromSystemd {
     sender: SenderField,
 }
 
-/// The half that writes.
 #[derive(Debug)]
 pub(crate) struct ToSystemd(OwnedWriteHalf);
 
 // === impl OwnSocket ===
 
 impl OwnSocket {
-    /// Connects to the socket at `path`.
     pub(crate) async fn connect(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).await.map(Self)
     }

@@ -89,7 +89,6 @@ impl Renewal {
         Self { bootstrap, store, config, shared, wall, state: Mutex::default() }
     }
 
-    /// How it goes.
     pub(super) fn state(&self) -> RenewalState {
         self.state.lock().clone()
     }

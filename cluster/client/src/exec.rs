@@ -22,7 +22,6 @@ use super::material::{Assembly, FoundText};
 #[cfg(test)]
 mod tests;
 
-/// The timeout of the command.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long before its credentials expire the command is run again, so that no request uses expired ones.
 const REFRESH_AHEAD: Duration = Duration::from_secs(10);
@@ -47,7 +46,6 @@ pub(super) struct ExecPlugin {
     patience: Duration,
 }
 
-/// The answer of the command, an `ExecCredential`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct CredentialAnswer {
@@ -65,7 +63,6 @@ struct ExecCredentialStatus {
     expiration_timestamp: Option<Timestamp>,
 }
 
-/// The exit status and the output of the command.
 struct CommandOutput {
     status: ExitStatus,
     out: Vec<u8>,

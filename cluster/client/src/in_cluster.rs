@@ -55,7 +55,6 @@ impl ServiceAccount {
     }
 }
 
-/// The service account's files.
 pub(super) fn files(account: &ServiceAccount) -> Vec<PathBuf> {
     ["ca.crt", "token", "namespace"].map(|name| account.folder.join(name)).into()
 }

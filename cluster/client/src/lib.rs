@@ -296,7 +296,6 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

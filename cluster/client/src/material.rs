@@ -14,7 +14,6 @@ use super::peer;
 pub(super) struct Material {
     /// The configuration from which connections are made.
     pub(super) config: kube::Config,
-    /// The `Authorization` header of each request.
     pub(super) authorization: Option<HeaderValue>,
     /// Facts about the client certificate.
     pub(super) certificate: Option<CertificateFacts>,

@@ -38,7 +38,6 @@ type Finishing = BoxFuture<'static, Result<Material, CredentialsError>>;
 #[derive(Clone)]
 pub(super) struct Reloading(pub(super) Arc<ConnectionShared>);
 
-/// The state of a connection.
 pub(super) struct ConnectionShared {
     source: CredentialsSource,
     transport_config: TransportConfig,

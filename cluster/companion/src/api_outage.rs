@@ -35,7 +35,6 @@ pub(super) enum ApiVerdict {
     /// It has not been probed yet.
     #[default]
     Unknown,
-    /// It answers.
     Answers,
     /// It refuses connections, or has answered nothing for [`PROBE_TIMEOUT`] or [`BUSY_TIMEOUT`].
     Away,

@@ -109,7 +109,6 @@ pub(super) fn has_claims(pod: &api::Pod) -> bool {
     spec.is_some_and(|spec| spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))
 }
 
-/// Whether the pod has preStop hooks.
 pub(super) fn has_pre_stop(pod: &api::Pod) -> bool {
     with_pre_stop(pod).next().is_some()
 }

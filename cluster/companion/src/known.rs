@@ -42,7 +42,6 @@ pub(super) struct PodIndex {
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
     /// Whether the API server has listed the pods.
     listed: watch::Sender<bool>,
-    /// Whether a list is in progress.
     is_listing: AtomicBool,
     /// Why the container runtime has not, when it was last asked.
     not_found: Mutex<Option<NodeError>>,
@@ -58,7 +57,6 @@ pub(super) struct PodIndex {
     pub(super) claimed: Notify,
 }
 
-/// The current state of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct CurrentPod {
     /// The newest object.
@@ -289,7 +287,6 @@ impl PodIndex {
         true
     }
 
-    /// Records that a list begins.
     pub(super) fn begin_list(&self) {
         self.is_listing.store(true, Ordering::Relaxed);
         self.pods.lock().values_mut().for_each(|entry| entry.listed = false);
@@ -314,7 +311,6 @@ impl PodIndex {
         self.is_listing.store(false, Ordering::Relaxed);
     }
 
-    /// Publishes the desired pods.
     pub(super) fn publish(&self) {
         // `pods` must not be locked meanwhile: readers of the desired pods may query one of them.
         let _turn = self.publishing.lock();

@@ -95,7 +95,6 @@ pub use rights::{
 pub use runtime::{KubeletRuntime, companion};
 pub use shared_look::SharedLook;
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -22,7 +22,6 @@ pub(super) struct Claim {
     pub(super) owner: String,
 }
 
-/// The answer to a [`Claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimVerdict {
     /// It mirrors that pod.

@@ -57,7 +57,6 @@ impl UnusedVolumes {
         unused
     }
 
-    /// Forgets the pod.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.0.lock().pods.remove(uid);
     }

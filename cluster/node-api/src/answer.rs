@@ -41,14 +41,12 @@ pub(crate) fn no_body() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(no_body());
     *response.status_mut() = status;
     response
 }
 
-/// A response whose body is streamed.
 pub(crate) fn stream(kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();

@@ -41,7 +41,6 @@ pub(crate) struct ClientConnection {
     usage: watch::Sender<Usage>,
 }
 
-/// How a connection is used.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     /// The requests whose answers have not been sent yet.

@@ -25,7 +25,6 @@ pub(crate) struct RequestContext {
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
     /// Bounds how many streams are open at the same moment.
     pub(crate) streams: Arc<Semaphore>,
-    /// The containers' logs.
     pub(crate) logs: PodLogs,
 }
 

@@ -45,7 +45,6 @@ impl ClientPlaces {
         self.answered.available_permits()
     }
 
-    /// Takes so many places.
     #[cfg(test)]
     pub(crate) fn take(&self, count: usize) -> OwnedSemaphorePermit {
         let count = count.try_into().unwrap();

@@ -2,7 +2,6 @@
 
 use hyper::Method;
 
-/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedEndpoint {
     Health,
@@ -18,7 +17,6 @@ pub(crate) enum RequestedEndpoint {
     Unknown,
 }
 
-/// A container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerRef {
     pub(crate) namespace: String,
@@ -26,7 +24,6 @@ pub(crate) struct ContainerRef {
     pub(crate) container: String,
 }
 
-/// The target of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamTarget {
     pub(crate) namespace: String,
@@ -36,7 +33,6 @@ pub(crate) struct StreamTarget {
     pub(crate) kind: StreamKind,
 }
 
-/// What a stream connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     /// A command in the container of this name.

@@ -12,7 +12,6 @@ use winddown_shared::{DiskUse, FsStats, MemoryStats, PodStats, PodUid, WallTime}
 
 use crate::figures::{PodRate, Taken};
 
-/// The whole summary.
 pub(crate) fn summary(node: &str, taken: &Taken, statuses: &[StatusEntry]) -> Value {
     let known: HashMap<&PodUid, &StatusEntry> =
         statuses.iter().map(|entry| (entry.pod.uid(), entry)).collect();

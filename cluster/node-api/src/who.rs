@@ -40,7 +40,6 @@ pub(crate) struct Gatekeeper {
     questions: Semaphore,
 }
 
-/// Why a client is refused.
 #[derive(Debug)]
 pub(crate) enum RefusedClient {
     /// The client could not be authenticated.

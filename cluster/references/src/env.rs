@@ -89,7 +89,6 @@ fn whole_objects(
     Ok(env)
 }
 
-/// One reference to an object.
 struct Reference<'a> {
     kind: ObjectKind,
     name: &'a str,

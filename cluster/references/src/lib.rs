@@ -78,7 +78,6 @@ impl ResolverConfig {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -103,7 +103,6 @@ pub(crate) fn made_here(pod: &Pod) -> impl Iterator<Item = (usize, &api::Volume)
     volumes.filter(|(_, volume)| is_made_here(volume))
 }
 
-/// Whether this crate makes the volume.
 pub(crate) fn is_made_here(volume: &api::Volume) -> bool {
     volume.config_map.is_some()
         || volume.secret.is_some()

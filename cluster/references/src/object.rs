@@ -41,7 +41,6 @@ pub(crate) struct Hidden(Arc<[u8]>);
 #[derive(Clone, Debug)]
 pub(crate) enum FoundObject {
     There(Arc<Object>),
-    /// The object does not exist.
     Missing,
     /// The read failed.
     Unreadable {

@@ -17,7 +17,6 @@ const PAGE_BYTES: usize = 4096;
 /// The files of a volume, by their path in it.
 pub(crate) type Payload = BTreeMap<String, File>;
 
-/// One file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) bytes: Hidden,
@@ -45,7 +44,6 @@ pub(crate) struct PayloadInputs<'a> {
     pub(crate) node: Option<NodeAmounts>,
 }
 
-/// The tokens that the volume shows.
 pub(crate) fn tokens(volume: &api::Volume) -> impl Iterator<Item = TokenKey> {
     let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
     sources.filter_map(|s| s.service_account_token.as_ref()).map(token_key)

@@ -24,7 +24,6 @@ pub(crate) struct PodDirectories {
 }
 
 impl PodDirectories {
-    /// The path of the volume.
     pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {
         let root = if needs::is_secret(volume) { &self.memory } else { &self.disk };
         root.join(uid.as_str()).join(&volume.name)

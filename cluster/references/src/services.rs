@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1 as api;
 
 /// The namespace of the service whose variables every pod gets.
 pub(crate) const MASTER_NAMESPACE: &str = "default";
-/// Its name.
 pub(crate) const MASTER: &str = "kubernetes";
 
 /// Returns the variables of a pod: those of `own`, the services of its namespace, if it wants them,

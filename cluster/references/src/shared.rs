@@ -53,7 +53,6 @@ pub(super) struct ResolverState {
     pub(super) timetable: RefreshTimetable,
 }
 
-/// What is remembered about a pod.
 pub(super) struct RememberedPod {
     /// The pod as the API has it.
     pod: Pod,

@@ -21,7 +21,6 @@ impl RefreshTimetable {
         self.heap.push(Reverse((at, uid.clone())));
     }
 
-    /// Removes the pod.
     pub(super) fn remove(&mut self, uid: &PodUid) {
         self.due.remove(uid);
     }
@@ -37,7 +36,6 @@ impl RefreshTimetable {
         None
     }
 
-    /// Removes and returns the pods that are due at `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PodUid> {
         let mut taken = Vec::new();
         while self.next().is_some_and(|at| at <= now) {

@@ -14,7 +14,6 @@ use super::payload::TokenKey;
 use super::problem::ReferenceProblem;
 use super::reader::bounded;
 
-/// A token and when to renew it.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) value: Hidden,

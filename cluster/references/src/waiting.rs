@@ -19,7 +19,6 @@ use winddown_api_client::list_and_watch;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// The capacity of the channel of arrivals.
 const ARRIVALS_CAPACITY: usize = 256;
 
 /// The most objects that are watched. A watch may take a connection of its own, and pods that wait are bounded by nothing on
@@ -49,7 +48,6 @@ struct WatchedObjects {
     watch: AbortHandle,
 }
 
-/// What the watch saw of an object.
 enum SeenObject {
     There(Arc<str>),
     Gone,
@@ -89,12 +87,10 @@ impl Waiting {
         }
     }
 
-    /// Stops waiting for the pod.
     pub(crate) fn stop(&self, uid: &PodUid) {
         self.state.lock().stop(uid);
     }
 
-    /// Stops waiting for all pods.
     pub(crate) fn stop_all(&self) {
         let mut state = self.state.lock();
         state.of_pod.clear();

@@ -15,9 +15,7 @@ use winddown_shared::{Backoff, PodRef, PodUid, WallClock, error_chain};
 use super::decide::by_time;
 use super::{AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
 
-/// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 /// The interval between checks of a pod without a due time.
 const CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));

@@ -9,7 +9,6 @@ use winddown_shared::display::in_seconds;
 
 use super::{DownStage, SeenNodes};
 
-/// The number of nodes that are named.
 const MAX_NAMED_NODES: usize = 10;
 
 /// The progress since a wait began.

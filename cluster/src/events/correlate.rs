@@ -19,7 +19,6 @@ const BURST_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 /// The number of entries from which on old ones are removed.
 const PRUNE_FROM_ENTRIES: usize = 1024;
 
-/// What to do with one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CorrelationStep {
     /// Write it as a separate event with this message.
@@ -30,7 +29,6 @@ pub(super) enum CorrelationStep {
     HoldBack,
 }
 
-/// The identity of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SeriesKey {
     class: Class,

@@ -43,7 +43,6 @@ pub(super) struct Queued {
     pub(super) at: WallTime,
     /// When it happened, by tokio's clock: for decisions.
     pub(super) since: Instant,
-    /// A sequence number.
     pub(super) number: u64,
 }
 

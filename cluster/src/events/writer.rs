@@ -20,7 +20,6 @@ use winddown_shared::Backoff;
 
 /// The reporter unless another is set.
 const REPORTER: &str = "winddown";
-/// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout while a shutdown waits, and the longest pause between two requests then.
 const HASTY_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,7 +74,6 @@ struct Failure {
     text: String,
 }
 
-/// The result of an attempt.
 enum Attempt {
     Done(Fate),
     /// The event to be repeated no longer exists.

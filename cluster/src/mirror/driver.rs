@@ -20,9 +20,7 @@ use winddown_api_client::list_in_pages;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-/// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 /// How often mirrors are listed, in case a change was not reported.
 const RELIST_INTERVAL: Duration = Duration::from_secs(600);
@@ -132,7 +130,6 @@ impl MirrorDriver {
         }
     }
 
-    /// The actions to take now.
     fn due(&mut self, desired: Option<&DesiredPods>, now: Instant) -> Vec<MirrorAction> {
         let Some(desired) = desired else { return Vec::new() };
         let statics: Vec<Pod> =

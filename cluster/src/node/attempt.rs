@@ -17,7 +17,6 @@ pub(super) struct WriteAttempt {
     not_before: Option<Instant>,
     /// The inputs that were last written.
     done: Option<u64>,
-    /// Whether the outage was logged.
     outage_logged: bool,
 }
 
@@ -43,7 +42,6 @@ impl WriteAttempt {
         Self { failures, fights, fought: None, not_before: None, done: None, outage_logged: false }
     }
 
-    /// Whether it may be attempted now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|at| at <= now)
     }

@@ -57,14 +57,12 @@ pub(super) enum LeaseError {
     Fault(#[from] Fault),
 }
 
-/// The node that owns the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseOwner {
     pub(super) name: Arc<str>,
     pub(super) uid: Arc<str>,
 }
 
-/// What to do with the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LeaseStep {
     Create(Lease),

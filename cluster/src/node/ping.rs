@@ -37,7 +37,6 @@ pub struct PingTimes {
 pub(super) enum PingAnswer {
     /// The first answer is pending, and not late yet.
     Waiting,
-    /// The last answer.
     Given {
         /// Why pods cannot run; `None` if they can.
         problem: Option<Arc<str>>,

@@ -28,7 +28,6 @@ pub(super) struct NodeReader {
     pub(super) server: ServerNode,
 }
 
-/// A list that is being read.
 #[derive(Debug, Default)]
 struct Listing {
     /// What was known when it began.

@@ -10,7 +10,6 @@ use winddown_shared::fraction;
 #[derive(Clone, Debug)]
 pub(super) struct Ticker(watch::Receiver<u64>);
 
-/// Sends the ticks.
 #[derive(Debug)]
 pub(super) struct TickSource(watch::Sender<u64>);
 

@@ -90,7 +90,6 @@ impl PodControllerConfig {
 /// Who is responsible for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// This controller.
     Ours,
     /// The mirror side, because it is the mirror of a static pod.
     Mirror,

@@ -75,7 +75,6 @@ pub(crate) struct GivenPod {
     pub(crate) last: Option<Arc<api::PodStatus>>,
 }
 
-/// Whether the API has a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiPresence {
     /// The API has it.

@@ -86,7 +86,6 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         false
     }
 
-    /// Handles an object that the API has.
     fn applied(&self, object: api::Pod) -> Option<(Whose, PodUid)> {
         let (whose, pod) = match self.config.received(object) {
             Ok(received) => received,

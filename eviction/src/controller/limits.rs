@@ -16,7 +16,6 @@ use crate::usage::left_behind;
 
 /// The interval between checks of the limits.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// The timeout of their measurement.
 const MEASURE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController<K, S, R> {

@@ -13,14 +13,12 @@ use crate::reclaim::Reclaimable;
 use crate::seams::{Reclaim, Reclaimed, Signals};
 use crate::signal::Signal;
 
-/// The timeout of one reclaim.
 const RECLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause between reclaims for one signal, unless a pod has stopped in between.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause after a reclaim that hung: eviction must not wait for it again.
 const HUNG_RECLAIM_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// The result of a reclaim.
 pub(super) struct ReclaimDone {
     signal: Signal,
     record: u64,

@@ -21,7 +21,6 @@ use crate::signal::Signal;
 use crate::state::EvictionState;
 use crate::status::{PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
 
-/// The timeout of a pod measurement.
 const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The measurements and decisions of the loop. Clones share one view.

@@ -119,7 +119,6 @@ impl<A: AgentApi> Server<A> {
     }
 }
 
-/// Serves one request.
 async fn serve_connection<A, S>(shared: &Arc<ServerShared<A>>, stream: S, peer: Peer, slot: &Slot)
 where
     A: AgentApi,

@@ -42,7 +42,6 @@ pub(super) struct NodePublisher<R: Runtime> {
 }
 
 impl<R: Runtime> NodePublisher<R> {
-    /// Starts the tasks.
     pub(super) fn start(self) {
         let heard = follow_node(Arc::clone(&self.core), self.cluster.clone());
         critical::spawn("reader of the Node object", heard);

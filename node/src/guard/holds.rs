@@ -50,14 +50,11 @@ pub(super) struct Hold {
     /// When the pod was first seen to ask for a hold.
     #[serde(rename = "sinceSeconds", with = "Seconds")]
     pub(super) since: Duration,
-    /// When the hold expires.
     #[serde(rename = "untilSeconds", with = "Seconds")]
     pub(super) until: Duration,
-    /// The state of the hold.
     pub(super) state: HoldState,
 }
 
-/// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum HoldState {
@@ -66,7 +63,6 @@ pub(super) enum HoldState {
     /// The pod is running but does not ask for the hold, or is not allowed it. Its time keeps running.
     #[serde(rename = "rests")]
     Suspended,
-    /// An operator released the hold.
     Released,
     /// The hold's time is over.
     Expired,

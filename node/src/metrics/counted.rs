@@ -58,7 +58,6 @@ pub(super) struct Counted {
     pub(super) pod_start: Histogram,
 }
 
-/// The metrics of shutdowns.
 #[derive(Debug)]
 pub(super) struct OfShutdown {
     pub(super) start: Gauge,

@@ -81,7 +81,6 @@ enum News {
     Nothing,
     Report,
     Turn,
-    /// The start is over.
     Over,
 }
 

@@ -8,7 +8,6 @@ use winddown_shared::{
     Freed, Garbage, MemoryFigure, PodStats, PodUid, Runtime, RuntimeError, RuntimePlaces,
 };
 
-/// The usage of each pod.
 pub(super) type Figures = Vec<(PodUid, PodStats)>;
 
 /// The methods of [`Runtime`] for eviction, which is compiled once and not once for each runtime.

@@ -31,7 +31,6 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the end of a drain waits for its report on disk.
 const REPORT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The operator's drain.
 pub(super) struct OperatorDrain {
     /// Allows one at a time.
     turn: Arc<Semaphore>,
@@ -52,7 +51,6 @@ pub(super) enum DrainState {
     Done,
 }
 
-/// A drain in progress.
 #[derive(Clone, Default)]
 pub(super) struct DrainRun {
     /// Spares the pods that have not been asked to end.

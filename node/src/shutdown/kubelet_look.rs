@@ -13,7 +13,6 @@ const KUBELET_LOOK_MAX_AGE: Duration = Duration::from_secs(1);
 /// How long a look may take: it reads files, and the disk may hang.
 const KUBELET_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How the kubelet is looked at.
 pub(super) type Look = Box<dyn Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync>;
 
 /// The kubelet of this node, as it was when the agent last looked.

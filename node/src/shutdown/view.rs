@@ -242,7 +242,6 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// The progress of a shutdown or of a drain.
     pub(super) fn progress_of(&self, progress: &Progress) -> api::ShutdownProgress {
         api::ShutdownProgress {
             phase: phase(progress),
@@ -265,7 +264,6 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// The wall time of a time of this boot.
     pub(super) fn wall_of(&self, at: Instant) -> Option<WallTime> {
         let (now, wall) = (Instant::now(), self.core.wall.now());
         match at.checked_duration_since(now) {

@@ -15,7 +15,6 @@ use super::ManifestError;
 /// The role of a directory entry according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryRole {
-    /// A manifest, to be read.
     Manifest,
     /// A copy that a program made for itself, and what that is. It is named, not read: it may be half written, or what
     /// was to be replaced.

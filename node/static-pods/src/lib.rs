@@ -200,7 +200,6 @@ impl ManifestError {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

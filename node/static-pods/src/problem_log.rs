@@ -12,7 +12,6 @@ pub(super) const MAX_LOGGED_PER_MINUTE: usize = 50;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Logs problems.
 #[derive(Debug, Default)]
 pub(super) struct ProblemLog {
     minute: Option<Minute>,

@@ -20,7 +20,6 @@ pub(super) struct Best {
     pub(super) proof: Proof,
 }
 
-/// The outcome of a search for a set that is enough.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SearchOutcome {
     /// Such a set.
@@ -83,13 +82,11 @@ struct Search<'a> {
     least_rest: Suffix<u64>,
     chosen: Vec<usize>,
     best: Option<Costed>,
-    /// Whether to stop at the first set that is enough.
     is_first_enough: bool,
     /// Whether the search was cut short by the limit on the work.
     is_cut: bool,
 }
 
-/// A set and its cost.
 struct Costed {
     set: Vec<usize>,
     weight: u128,

@@ -136,7 +136,6 @@ pub(super) struct Choices {
     pub(super) kubelet: Option<String>,
 }
 
-/// A program to install.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,

@@ -23,7 +23,6 @@ pub struct InstallChoice {
 /// The facts about a machine or image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct MachineFacts {
-    /// The runtime in the configuration, if there is one.
     configured: Option<Runtime>,
     /// Whether systemd runs the machine, or is in the image.
     systemd: bool,

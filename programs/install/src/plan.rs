@@ -9,7 +9,6 @@ use super::record::{InstallRecord, InstalledEntry};
 use super::report::{ChangeAction, PathChange};
 use super::tree::{FoundPath, digest};
 
-/// The plan of an installation.
 #[derive(Debug, Default)]
 pub(super) struct InstallPlan {
     pub(super) steps: Vec<PlannedStep>,

@@ -68,7 +68,6 @@ impl InstallRecord {
         Ok(record)
     }
 
-    /// The directory that the programs were installed into.
     pub(super) fn program_directory(&self) -> Option<&Path> {
         let agent = |path: &&Path| path.file_name() == Some("winddownd".as_ref());
         self.entries.keys().map(Path::new).find(agent)?.parent()

@@ -135,7 +135,6 @@ fn switch_on(
     Ok(config.map(|config| companion::switch_on(tree.root(), host, config)).unwrap_or_default())
 }
 
-/// The directory of unit files.
 const UNIT_FILES: &str = "/etc/systemd/system/";
 
 /// Stops the agent: nothing is removed while it runs, and no unit may start it again. Returns whether there is a unit.

@@ -10,7 +10,6 @@ use winddown_control::api::{AfterNodesStatus, ApiState, ClusterStatus, NodeStage
 /// The age in seconds from which a lease is shown.
 const OLD_LEASE: u64 = 30;
 
-/// The summary of the cluster, and its style.
 pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Style) {
     let since = cluster.api.since.map(|then| format!(" {}", times.since(then))).unwrap_or_default();
     let (state, mut style) = match cluster.api.state {
@@ -58,7 +57,6 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Sty
     (text, style)
 }
 
-/// The number of nodes that are named.
 const MAX_NAMED_NODES: usize = 5;
 
 /// The line about the nodes that shut down before this one, and its style.

@@ -120,7 +120,6 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
     table.render(view)
 }
 
-/// The kind of a threshold.
 pub(super) fn kind(threshold: &ThresholdStatus) -> String {
     match threshold.hard {
         true => "hard".to_owned(),

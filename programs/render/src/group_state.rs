@@ -2,7 +2,6 @@
 
 use winddown_control::api::GroupProgress;
 
-/// The state of a group of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupState {
     Done,

@@ -129,7 +129,6 @@ fn remarks(plan: &ShutdownPlan, view: &View) -> String {
     text
 }
 
-/// The names of the pods for which `holds` is true.
 fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPodStatus) -> bool) -> String {
     let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| holds(pod));
     let names = pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name)));

@@ -79,7 +79,6 @@ pub(super) fn rows(status: &Status, times: Times<'_>) -> Vec<Row> {
     rows.0
 }
 
-/// The rows so far.
 struct Rows(Vec<Row>);
 
 impl Rows {
@@ -275,7 +274,6 @@ pub(super) const fn why_closed(by: ClosedBy) -> &'static str {
     }
 }
 
-/// The progress of a drain.
 pub(crate) fn being_drained(drain: &DrainStatus) -> String {
     let count = match drain.pods_unknown {
         true => format!("at least {}", pod_count(drain.pods_remaining)),

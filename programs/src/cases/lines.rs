@@ -8,7 +8,6 @@ pub(super) const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 /// Why a line was rejected. The next one can still be read.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum LineError {
-    /// The line is too long.
     #[error("longer than {MAX_LINE_BYTES} bytes")]
     Long,
     /// The line is not UTF-8.
@@ -16,7 +15,6 @@ pub(super) enum LineError {
     NotText,
 }
 
-/// Reads an input line by line.
 #[derive(Debug)]
 pub(super) struct InputLines<R> {
     input: R,

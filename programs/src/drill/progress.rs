@@ -14,7 +14,6 @@ use super::DrillError;
 use crate::Output;
 use winddown_render::{fit, group_title};
 
-/// The columns of a bar.
 const BAR_COLUMNS: usize = 24;
 
 /// How often the bars are redrawn while nothing happens, to update their clock.
@@ -139,7 +138,6 @@ fn title(group: &GroupProgress) -> String {
     group_title(group.name.as_deref(), group.priority)
 }
 
-/// Describes the progress of a group.
 fn result(group: &GroupProgress) -> String {
     let Some(started) = group.started else { return format!("{} waiting", pod_count(group.pods)) };
     let took = group.finished.unwrap_or_else(Instant::now).duration_since(started);

@@ -23,14 +23,12 @@ pub(super) struct DrillStart {
     told: Instant,
 }
 
-/// What to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DrillStep {
     /// Wait this long, or until something changes.
     Wait(Duration),
     /// Say which pods are waited for.
     Tell,
-    /// Go on with the rehearsal.
     Go,
 }
 

@@ -19,7 +19,6 @@ pub(super) struct PlannedInput {
 }
 
 impl PlannedInput {
-    /// Returns the exit code.
     pub(super) fn exit(&self) -> Exit {
         if self.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid }
     }
@@ -28,9 +27,7 @@ impl PlannedInput {
 /// What only the machine knows of the pods that are refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningAgent {
-    /// The PID of the agent.
     pub(super) pid: u32,
-    /// Its runtime.
     pub(super) runtime: RuntimeKind,
 }
 

@@ -16,7 +16,6 @@ const MAX_QUEUED_STATUSES: usize = 4;
 const QUIET_TIME: Duration = Duration::from_secs(3);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// An event from the agent.
 pub(crate) enum FeedEvent {
     /// The current status of the node.
     Status(Box<Status>),

@@ -34,7 +34,6 @@ pub(super) struct LiveControls {
 }
 
 impl LiveControls {
-    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Act {
         if key.kind == KeyEventKind::Release {
             return Act::Draw;

@@ -18,7 +18,6 @@ use super::config::CriConfig;
 use super::pod::{self, Container, PodState, Run};
 use super::{CriContext, dirs, observe};
 
-/// How a run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EndNote {

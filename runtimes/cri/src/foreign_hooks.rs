@@ -22,12 +22,10 @@ const MAX_SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
 const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a hook has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HookEnd {
     /// It ran, or failed, or there is none.
     Ran,
-    /// It could not be run.
     DidNotRun,
     /// It had begun before, and did not run again.
     BegunBefore,

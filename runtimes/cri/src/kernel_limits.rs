@@ -7,7 +7,6 @@ use winddown_shared::error_chain;
 
 use super::config::CriConfig;
 
-/// What the kernel can limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KernelLimits {
     /// Whether control groups of version 2 limit memory.

@@ -52,7 +52,6 @@ pub(crate) struct ContainerFacts {
     pub(crate) grace: Option<Duration>,
     /// The image as the spec names it; `None` if an earlier version of the agent created the container.
     pub(crate) image: Option<String>,
-    /// The stop signal, if known.
     pub(crate) stop_signal: Option<String>,
     /// The parts of the spec that are needed to stop the container even if its pod is unknown.
     pub(crate) spec: k8s::Container,
@@ -122,7 +121,6 @@ pub(crate) fn container(pod: &Pod, name: &str) -> HashMap<String, String> {
     labels
 }
 
-/// A container's annotations.
 pub(crate) fn container_annotations(
     pod: &Pod,
     container: &k8s::Container,

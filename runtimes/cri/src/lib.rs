@@ -180,7 +180,6 @@ pub(crate) struct CriContext {
     listing: Listing,
 }
 
-/// The images of the node.
 #[derive(Debug)]
 pub(crate) struct Images {
     /// Limits how many are pulled at once.
@@ -527,7 +526,6 @@ impl CriContext {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

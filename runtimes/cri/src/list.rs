@@ -19,7 +19,6 @@ use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{CriContext, api, blocking, by_pod, dirs, exits, health, observe, sandbox};
 
-/// What a listing is for.
 const LISTING: &str = "listing what the container runtime has";
 
 /// A listing's sandboxes and containers of one pod.

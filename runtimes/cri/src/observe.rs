@@ -25,7 +25,6 @@ pub(super) struct ObservedContainer {
     message: String,
 }
 
-/// The first process of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FirstProcess {
     /// PID in the node's PID namespace.
@@ -66,7 +65,6 @@ impl ObservedContainer {
         Self { status, process: None, message: String::new() }
     }
 
-    /// The container's stage.
     pub(super) fn stage(&self) -> ContainerStage {
         match self.status.state() {
             api::ContainerState::ContainerCreated => ContainerStage::Created,
@@ -79,7 +77,6 @@ impl ObservedContainer {
         }
     }
 
-    /// How the container ended, if it has exited.
     pub(super) fn exit(&self) -> Option<ContainerExit> {
         let ended = self.status.state() == api::ContainerState::ContainerExited;
         ended.then(|| exit(&self.status, &self.message))
@@ -252,7 +249,6 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
     (nanoseconds > 0).then(|| WallTime::from_nanosecond(i128::from(nanoseconds)).ok())?
 }
 
-/// Records an exit.
 pub(super) fn finish(run: &mut Run, exit: ContainerExit, context: &CriContext) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);

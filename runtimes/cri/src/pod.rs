@@ -34,7 +34,6 @@ pub(crate) struct Sandboxes {
     pub(crate) unsure: bool,
     /// Held while the runtime is asked about listed runs, because until it answers they do not count as running.
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
-    /// Fields of the spec that are ignored.
     pub(crate) ignored: Vec<UnsupportedField>,
     /// Whether the pod's directories and volumes are in place.
     pub(crate) prepared: bool,
@@ -156,7 +155,6 @@ impl Sandboxes {
         self.all.iter().max_by_key(|s| s.attempt).filter(|s| s.ready)
     }
 
-    /// The handler of the sandbox with this ID.
     pub(crate) fn handler_of(&self, id: &str) -> Option<Arc<str>> {
         self.all.iter().find(|s| *s.id == *id).map(|s| Arc::clone(&s.handler))
     }

@@ -49,7 +49,6 @@ struct Measured {
     own: Figures,
 }
 
-/// The measured usage of a container.
 struct MeasuredContainer {
     name: Arc<str>,
     id: Arc<str>,

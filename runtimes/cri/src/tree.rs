@@ -31,7 +31,6 @@ pub(super) const SET_GROUP_ID: u32 = 0o2000;
 /// How a link that leads above the directory is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
-    /// It is refused.
     Refuse,
     /// It stops at the directory, as if that were the root directory.
     Root,
@@ -40,7 +39,6 @@ pub(super) enum Bounds {
 /// The mode and owner of missing directories that are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewDirectory {
-    /// The mode.
     pub(super) mode: u32,
     /// UID and GID of the owner; `None` for this process's.
     pub(super) owner: Option<(u32, u32)>,
@@ -54,7 +52,6 @@ pub(super) struct DirectoryTree {
 }
 
 impl DirectoryTree {
-    /// The tree at `root`.
     pub(super) fn new(root: OwnedFd, bounds: Bounds) -> Self {
         Self { root, bounds }
     }

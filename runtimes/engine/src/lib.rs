@@ -54,7 +54,6 @@ pub mod unsupported;
 
 pub use environment::EnvironmentFacts;
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -38,7 +38,6 @@ struct LogLink {
     id: String,
     /// Whether the container has had no other run.
     is_of_first_run: bool,
-    /// Where it leads.
     log: PathBuf,
 }
 

@@ -100,7 +100,6 @@ impl<B: RunScope> Pods<B> {
         Arc::clone(&self.program.lock())
     }
 
-    /// The recorder of events, if there is one.
     pub(crate) fn recorder(&self) -> Option<Arc<dyn Recorder>> {
         self.recorder.lock().upgrade()
     }

@@ -14,7 +14,6 @@ use crate::last_line::last_line;
 use crate::pod;
 use crate::probing::{ProbeFinding, Probed, Probes};
 
-/// A run of a container that is probed.
 struct ProbedRun<D: Driver> {
     driver: Arc<D>,
     entry: Entry<D>,

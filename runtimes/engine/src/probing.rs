@@ -31,7 +31,6 @@ use crate::disk_notes::NotedRun;
 
 /// A container whose probes are run.
 pub(crate) trait Probed: Send + Sync + 'static {
-    /// The action of a probe.
     type Action: Send + Sync;
 
     /// Runs the probe once. With `None` the result says nothing about the container, and is not counted.
@@ -97,7 +96,6 @@ pub(crate) struct Probes<A> {
     liveness: Option<Probe<A>>,
 }
 
-/// One probe.
 #[derive(Clone, Debug)]
 struct Probe<A> {
     kind: ProbeKind,
@@ -106,7 +104,6 @@ struct Probe<A> {
     verdict: ProbeVerdict,
 }
 
-/// When a probe runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Schedule {
     /// The delay from the start of the container.
@@ -211,7 +208,6 @@ impl<A: Send + Sync + 'static> Probes<A> {
         }
     }
 
-    /// Whether there are no probes.
     pub(crate) fn is_empty(&self) -> bool {
         self.startup.is_none() && self.readiness.is_none() && self.liveness.is_none()
     }

@@ -163,7 +163,6 @@ fn is_initialized(containers: impl IntoIterator<Item = (ContainerKind, Option<Pr
     })
 }
 
-/// Whether a container counts as ready.
 fn is_ready(kind: ContainerKind, run: Option<Progress>) -> bool {
     run.is_some_and(|run| match kind {
         // An init container is ready once it has done its work.

@@ -40,7 +40,6 @@ pub mod systemd;
 pub use programs::ProgramRuntime;
 pub use winddown_host::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

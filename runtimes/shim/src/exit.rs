@@ -23,7 +23,6 @@ const MAX_MESSAGE: u64 = 4096;
 /// all pods as a volume: those of the pod, of the container, of the attempt, of the file.
 const MESSAGE_NAMES: usize = 4;
 
-/// What the supervisor observed.
 pub(crate) struct ObservedExit {
     /// The wait status; none if the supervisor killed the command without collecting it.
     pub(crate) status: Option<WaitStatus>,
@@ -41,7 +40,6 @@ pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
     record::create(&dir.join(record::EXIT_RESERVE))?.write_all(&[b' '; RESERVED_BYTES])
 }
 
-/// Builds the record from the observation.
 pub(crate) fn describe(dir: &Path, order: &Order, seen: ObservedExit) -> ExitRecord {
     let (exit_code, signal) = match seen.status.map_or((137, None), code) {
         // Its work is not done: with 0, a pod of a Job would have succeeded.

@@ -82,7 +82,6 @@ fn close_inherited() {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

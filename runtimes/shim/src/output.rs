@@ -15,7 +15,6 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// The number of chunks read from each pipe after the end: the maximum capacity of a pipe, 1 MiB.
 pub(crate) const LAST_CHUNKS: usize = 64;
 
-/// The output of a container and its log.
 pub(crate) struct ContainerOutput<'a> {
     /// The pipes that are still open.
     pub(crate) sources: Vec<OutputPipe>,
@@ -25,7 +24,6 @@ pub(crate) struct ContainerOutput<'a> {
     text: Vec<u8>,
 }
 
-/// One output pipe.
 pub(crate) struct OutputPipe {
     pub(crate) pipe: File,
     lines: StreamLines,

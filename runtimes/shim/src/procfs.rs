@@ -233,7 +233,6 @@ fn users_are_own(process: &Path) -> bool {
 /// What is read of a process.
 type Look<T> = Arc<dyn Fn(i32) -> Option<T> + Send + Sync>;
 
-/// What was read of processes.
 struct SeenProcesses<T> {
     found: Vec<T>,
     /// The processes of which nothing could be read in time.

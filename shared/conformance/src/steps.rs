@@ -129,7 +129,6 @@ pub(crate) async fn crash<S: RuntimeUnderTest>(
     }
 }
 
-/// Stops the pod with this grace.
 pub(crate) async fn stop<R: Runtime>(runtime: &R, pod: &Pod, grace: Duration) -> Step<PodStopped> {
     stop_within(runtime, pod, Grace::fixed(grace), grace + KILL_TIMEOUT).await
 }
@@ -179,7 +178,6 @@ pub(crate) async fn status<R: Runtime>(runtime: &R, uid: &PodUid) -> Step<PodRun
     eventually("pod_status", || runtime.pod_status(uid)).await
 }
 
-/// The pod in the listing.
 pub(crate) async fn listed<R: Runtime>(runtime: &R, pod: &Pod) -> Step<Option<RuntimePod>> {
     let pods = eventually("list_pods", || runtime.list_pods()).await?;
     Ok(pods.into_iter().find(|listed| listed.uid == *pod.uid()))

@@ -159,7 +159,6 @@ pub fn others_may_read(root: &Path, path: &Path) -> io::Result<Option<OthersMayR
     })
 }
 
-/// Which part of a path is looked at.
 #[derive(Clone, Copy)]
 enum PathPart {
     /// A directory or a link on the way.

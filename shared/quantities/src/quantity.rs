@@ -15,7 +15,6 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-/// Nano-units in one unit.
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 /// Nano-units in one milli-unit.
 const NANOS_PER_MILLI: i128 = 1_000_000;

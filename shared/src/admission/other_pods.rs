@@ -23,7 +23,6 @@ pub struct OtherPods {
 /// The pods that occupy a place on the node, in no particular order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OccupiedPlaces {
-    /// Pods that were not requested to terminate.
     pub(crate) non_terminating: Vec<Pod>,
     /// Pods that are no choice for others, and do not leave by themselves.
     pub(crate) staying: Vec<Pod>,
@@ -115,7 +114,6 @@ impl OtherPods {
         self.reserved.push(pod.clone());
     }
 
-    /// Copies the reservations of `other`.
     pub(crate) fn with_reservations_of(mut self, other: &Self) -> Self {
         self.reserved.clone_from(&other.reserved);
         self

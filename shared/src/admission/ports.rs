@@ -41,7 +41,6 @@ impl HostPorts {
         Self(numbers.iter().filter_map(entry).collect())
     }
 
-    /// Adds those ports of a pod whose number `matters`.
     pub(super) fn add_where(&mut self, pod: &Pod, matters: impl Fn(i32) -> bool) {
         for wanted in wanted(pod).filter(|wanted| matters(wanted.port)) {
             let bound = Bound { protocol: wanted.protocol.into(), address: wanted.address.into() };
@@ -66,7 +65,6 @@ impl HostPorts {
     }
 }
 
-/// The numbers of the ports that the pod requests.
 pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
     wanted(pod).map(|wanted| wanted.port).collect()
 }

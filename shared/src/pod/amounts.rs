@@ -40,7 +40,6 @@ impl<'a> Amounts<'a> {
         self.merge(more, i128::saturating_add);
     }
 
-    /// Raises every amount to at least that of `floor`.
     pub(super) fn raise_to(&mut self, floor: &Self) {
         self.merge(floor, i128::max);
     }

@@ -52,7 +52,6 @@ pub(super) fn accounted(pod: &api::Pod) -> Amounts<'_> {
     total
 }
 
-/// The limits of a pod.
 pub(super) fn limits(pod: &Pod) -> Amounts<'_> {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let mut total = over_containers(spec, |container| {

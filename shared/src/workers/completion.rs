@@ -55,7 +55,6 @@ impl<T: Clone + Default> CompletionSender<T> {
         CompletionReceiver(Arc::clone(&self.0))
     }
 
-    /// The value, if completed.
     pub(super) fn value(&self) -> Option<T> {
         match &*self.0.value.lock() {
             Some(Completion::Done(value)) => Some(value.clone()),

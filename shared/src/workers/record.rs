@@ -46,7 +46,6 @@ pub(super) struct Record {
     pub(super) ending: Option<Box<Ending>>,
     /// Cancels the sync call in flight, if any: none follows it.
     pub(super) cancel: Option<Arc<Notify>>,
-    /// When the UID was first seen.
     pub(super) first_seen: Instant,
     /// The update that the step in flight answers, and when it came.
     pub(super) answers: Option<(UpdateKind, Instant)>,

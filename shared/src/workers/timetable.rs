@@ -13,7 +13,6 @@ pub(super) struct Timetable {
     counter: u64,
 }
 
-/// The key of a pod in the timetable.
 pub(super) type Key = (Instant, u64);
 
 impl Timetable {
@@ -37,7 +36,6 @@ impl Timetable {
         self.entries.first_key_value().is_some_and(|(first, _)| *first == key)
     }
 
-    /// Removes a pod.
     pub(super) fn remove(&mut self, due: Option<Key>) {
         if let Some(key) = due {
             self.entries.remove(&key);

@@ -159,7 +159,6 @@ impl YamlNode {
     }
 }
 
-/// The examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -4,7 +4,6 @@ use std::fmt;
 
 use winddown_shared::display::clean;
 
-/// One step of a [`Path`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PathStep<'a> {
     Key(&'a str),

@@ -124,7 +124,6 @@ impl FileSource {
         }
     }
 
-    /// Publishes what was read.
     fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
         let is_first = !std::mem::replace(&mut last.has_looked, true);

@@ -19,7 +19,6 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-/// The file of the drain.
 const DRAIN: &str = "operator-drain.json";
 
 /// Publishes the notice that an operator gives through the control socket. The notice lasts for this
@@ -67,7 +66,6 @@ struct OperatorShared {
     given: Mutex<Option<StoredNotice>>,
 }
 
-/// A notice, as stored on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredNotice {
@@ -255,7 +253,6 @@ impl OperatorSource {
 // === impl OperatorShared ===
 
 impl OperatorShared {
-    /// The notice, as stored on disk.
     fn of(&self, deadline: Deadline, text: &str) -> StoredNotice {
         StoredNotice {
             deadline: match deadline {

@@ -17,7 +17,6 @@ use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 /// shortest grace period, a second, and as much again until it is gone.
 const MIN_TIME_LEFT: Duration = Duration::from_secs(2);
 
-/// The state of all signals at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SignalState {
     /// What the login manager says, or what is the case without its word.
@@ -61,7 +60,6 @@ impl SignalState {
         self.login.preparing || self.is_noticed()
     }
 
-    /// Whether a notice is in force.
     pub(super) fn is_noticed(&self) -> bool {
         !self.notices.is_empty()
     }
@@ -75,7 +73,6 @@ impl SignalState {
         }
     }
 
-    /// Whether this closes the gate for `reason`.
     pub(super) fn closes_for(&self, reason: GateReason) -> bool {
         match reason {
             GateReason::Shutdown => self.login.preparing && !self.is_unit_stop,
@@ -212,7 +209,6 @@ impl ShutdownSignals {
         }
     }
 
-    /// The current state.
     pub(super) fn current(&mut self) -> SignalState {
         let said = self.states.borrow_and_update().clone();
         let unit_stop = self.unit_stop.borrow_and_update().or(self.found_stop);

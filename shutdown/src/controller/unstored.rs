@@ -53,7 +53,6 @@ impl UnstoredReports {
         stored
     }
 
-    /// Whether all reports are stored.
     pub(super) fn is_empty(&self) -> bool {
         self.0.waiting.lock().reports.is_empty()
     }

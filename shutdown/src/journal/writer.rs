@@ -23,11 +23,9 @@ pub(super) struct PlaceWriter {
     tray: Arc<Tray>,
 }
 
-/// The last completed write.
 #[derive(Clone, Default)]
 pub(super) struct LastWrite {
     sequence: u64,
-    /// The error, if the write failed.
     pub(super) failed: Option<Arc<str>>,
 }
 
@@ -91,12 +89,10 @@ impl PlaceWriter {
         over.map(|written| written.clone()).unwrap_or_default()
     }
 
-    /// The last completed write.
     pub(super) fn last(&self) -> LastWrite {
         self.tray.written.borrow().clone()
     }
 
-    /// Whether a write is in progress.
     pub(super) fn is_busy(&self) -> bool {
         self.tray.state.lock().busy
     }

@@ -10,7 +10,6 @@ use crate::Role;
 use crate::budget::whole_seconds;
 use crate::policy::go_text;
 
-/// The most pods that are named one by one.
 const MAX_NAMED_PODS: usize = 5;
 
 /// A warning about a plan.

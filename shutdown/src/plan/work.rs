@@ -81,7 +81,6 @@ impl Plan {
         self.work.chunk_by(|a, b| a.place == b.place).map(longest).sum()
     }
 
-    /// The time kept for work at `place`.
     pub(super) fn kept_at(&self, place: WorkPlace) -> Duration {
         let here = self.work.chunk_by(|a, b| a.place == b.place);
         here.filter(|here| here[0].place == place).map(longest).sum()

@@ -65,7 +65,6 @@ impl Due {
     }
 }
 
-/// The kills in progress.
 pub(super) struct Kills {
     pub(super) running: JoinSet<Result<Arc<PodStopped>, KillError>>,
     pub(super) asked: HashMap<Id, Asked>,

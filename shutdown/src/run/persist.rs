@@ -11,7 +11,6 @@ use crate::{PodEnd, RunPhase};
 /// The shortest interval between two notes of ends, which are persisted together.
 const MIN_NOTE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the record on disk has.
 pub(super) struct RecordNotes {
     /// When to persist the ends seen since the last note.
     pub(super) due: Option<Instant>,

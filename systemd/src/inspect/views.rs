@@ -236,7 +236,6 @@ pub(super) fn flag(properties: &Properties, name: &str) -> bool {
     matches!(value(properties, name), Some(Variant::Bool(true)))
 }
 
-/// Builds the view of a slice from its properties.
 pub(super) fn slice(slice: &Properties) -> SliceView {
     let finite = |name: &str| match value(slice, name) {
         Some(Variant::U64(number)) if *number != u64::MAX => Some(*number),

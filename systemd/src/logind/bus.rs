@@ -39,7 +39,6 @@ pub(super) struct BusLogin {
     pub(super) refused: Arc<AtomicU64>,
 }
 
-/// Calls on one connection.
 pub(super) struct BusCalls {
     login: LoginProxy<'static>,
     systemd: ManagerProxy<'static>,

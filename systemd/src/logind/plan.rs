@@ -88,7 +88,6 @@ pub(super) struct LogindFacts {
     pub(super) left_over: ShutdownKind,
     /// Who requested the shutdown, once read.
     pub(super) request: Option<Arc<ShutdownRequest>>,
-    /// Whether a lock is held.
     pub(super) held: bool,
     /// Whether the login manager lists the held lock.
     pub(super) held_listed: bool,
@@ -122,7 +121,6 @@ pub(super) struct LogindFacts {
 pub(super) enum PreparingMeaning {
     /// Nothing new.
     Same,
-    /// A shutdown begins.
     Begins,
     /// The shutdown was called off.
     Ends,
@@ -194,7 +192,6 @@ impl LogindFacts {
         self.preparing && !self.gone
     }
 
-    /// Records an event.
     pub(super) fn observe(&mut self, heard: LogindEvent) {
         match heard {
             LogindEvent::Prepare { begins, kind, at } => {
@@ -225,7 +222,6 @@ impl LogindFacts {
         }
     }
 
-    /// Returns the next step, if any.
     pub(super) fn next_step(&self) -> Option<LogindStep> {
         if self.gone {
             None

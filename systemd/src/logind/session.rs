@@ -25,7 +25,6 @@ pub(crate) trait LoginManager: Send + Sync + 'static {
 /// One connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Session<C> {
-    /// Makes calls.
     pub(crate) calls: C,
     /// The events, in the order of arrival; closed with the connection.
     pub(crate) heard: mpsc::Receiver<LogindEvent>,
@@ -106,50 +105,26 @@ pub(crate) enum Listed {
 pub(crate) enum LogindCallError {
     /// There is no bus, or no login manager on it.
     #[error("there is no login manager here ({detail})")]
-    Absent {
-        /// The call.
-        call: &'static str,
-        /// What was missing.
-        detail: String,
-    },
+    Absent { call: &'static str, detail: String },
     /// A shutdown is already under way, so no lock is granted.
     #[error("{call}: refused, a shutdown is already under way")]
-    InProgress {
-        /// The call.
-        call: &'static str,
-    },
+    InProgress { call: &'static str },
     /// The login manager replied with an error.
     #[error("{call}: {detail}")]
     Refused {
-        /// The call.
         call: &'static str,
         /// The error's name and text.
         detail: String,
     },
     /// No reply arrived in time.
     #[error("{call}: no answer within {after:?}")]
-    Timeout {
-        /// The call.
-        call: &'static str,
-        /// The timeout.
-        after: Duration,
-    },
+    Timeout { call: &'static str, after: Duration },
     /// The connection broke or could not be opened.
     #[error("{call}: connection to the bus failed ({detail})")]
-    Connection {
-        /// The call.
-        call: &'static str,
-        /// The error of the connection.
-        detail: String,
-    },
+    Connection { call: &'static str, detail: String },
     /// The reply has the wrong type.
     #[error("{call}: malformed answer ({detail})")]
-    Malformed {
-        /// The call.
-        call: &'static str,
-        /// The error in the reply.
-        detail: String,
-    },
+    Malformed { call: &'static str, detail: String },
 }
 
 /// Aborts the task that reads a connection, which closes the connection.

@@ -96,7 +96,6 @@ struct Delay {
 
 /// The lock; the store may have a copy, also of one that could not be taken over.
 struct Lock {
-    /// The lock in use.
     held: Option<OwnedFd>,
     /// A lock just granted that has not been seen in the list yet.
     fresh: Option<OwnedFd>,

@@ -37,7 +37,6 @@ impl LockRecord {
         self.released_at.is_none() && self.mode == "delay" && self.inhibits("shutdown")
     }
 
-    /// Whether it inhibits `what`.
     pub(super) fn inhibits(&self, what: &str) -> bool {
         self.what.split(':').any(|part| part == what)
     }

@@ -43,7 +43,6 @@ pub(super) struct UnitSignals {
     changes: broadcast::Sender<UnitChange>,
 }
 
-/// The sender whose signals are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TrustedSender {
     /// The only peer of a connection without a bus.

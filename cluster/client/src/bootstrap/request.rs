@@ -61,7 +61,6 @@ pub(super) fn waits(name: &str) -> String {
     )
 }
 
-/// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RequestDecision {
     Pending,
@@ -69,7 +68,6 @@ pub(super) enum RequestDecision {
     Refused { how: &'static str, why: String },
 }
 
-/// What a certificate is for.
 #[derive(Clone, Copy)]
 pub(super) struct Purpose<'a> {
     signer: &'static str,

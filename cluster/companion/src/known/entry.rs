@@ -10,7 +10,6 @@ use crate::mirror::{Claim, ClaimVerdict};
 /// A pod, and what has become of it.
 #[derive(Debug)]
 pub(super) struct KnownEntry {
-    /// The newest object.
     pub(super) newest: Pod,
     /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
     /// again.

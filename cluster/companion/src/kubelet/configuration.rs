@@ -238,7 +238,6 @@ impl<T> fmt::Display for SourcedValue<T> {
     }
 }
 
-/// Where a field is.
 struct FieldPlace<'a> {
     file: &'a Path,
     line: Option<usize>,
@@ -254,7 +253,6 @@ impl FieldPlace<'_> {
     }
 }
 
-/// The number of the line with the field.
 fn line_of(tree: &YamlNode, field: &str) -> Option<usize> {
     tree.entry(field).map(|(key, _)| key.at.line)
 }

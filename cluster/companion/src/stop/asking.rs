@@ -8,7 +8,6 @@ use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::{Retries, seconds_up};
 
-/// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last eviction may take to be answered.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

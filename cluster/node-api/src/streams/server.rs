@@ -27,7 +27,6 @@ const LONGEST_REFUSAL: usize = 64 * 1024;
 const NOT_PASSED: [hyper::header::HeaderName; 5] =
     [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
 
-/// The server's answer.
 pub(super) enum ServerAnswer {
     /// The headers of the response, and the connection, which speaks another protocol from now on.
     Upgraded(HeaderMap, Upgraded),

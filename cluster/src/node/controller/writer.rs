@@ -67,7 +67,6 @@ enum WriteKind {
 
 const KINDS: usize = 5;
 
-/// The patches to write.
 #[derive(Debug, Default)]
 struct PlannedPatches {
     status: Option<Value>,

@@ -52,7 +52,6 @@ pub(super) struct Job {
 /// A status that the API has.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
-    /// The pod as it is in the API.
     pub(super) in_api: Pod,
     /// The patch that the server accepted but did not apply.
     pub(super) not_taken: Option<Value>,
@@ -61,7 +60,6 @@ pub(super) struct Told {
     pub(super) is_disputed: bool,
 }
 
-/// The result of an attempt.
 pub(super) type Outcome = Result<Told, SendFault>;
 
 /// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API

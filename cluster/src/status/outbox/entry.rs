@@ -59,10 +59,8 @@ pub(super) struct LastReported {
     pub(super) generation: Option<i64>,
 }
 
-/// The position of a pod in the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutboxPosition {
-    /// There is nothing to do.
     Idle,
     /// Its status must be on disk first.
     Keeping,
@@ -94,7 +92,6 @@ pub(super) enum SendReason {
     Silence,
     /// The server named the time.
     Asked,
-    /// Any other reason.
     Other,
 }
 

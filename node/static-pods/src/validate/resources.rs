@@ -14,7 +14,6 @@ type Amounts = BTreeMap<String, resource::Quantity>;
 
 const HUGE: &str = "hugepages-";
 
-/// The resources of a container.
 pub(super) fn container(check: &mut FieldCheck<'_>, resources: &api::ResourceRequirements) {
     let (limits, requests) = (resources.limits.as_ref(), resources.requests.as_ref());
     both(check, limits, requests, is_of_container);

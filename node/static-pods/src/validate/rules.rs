@@ -115,7 +115,6 @@ pub(super) fn path_below(check: &mut FieldCheck<'_>, key: &str, path: &str, belo
     }
 }
 
-/// Whether a part of the path is `..`.
 pub(super) fn leads_up(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }

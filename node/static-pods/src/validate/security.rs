@@ -10,7 +10,6 @@ use super::{names, rules};
 
 const NOT_WINDOWS: &str = "this is not Windows: remove it";
 const PROFILES: [&str; 3] = ["RuntimeDefault", "Localhost", "Unconfined"];
-/// The longest path.
 const MOST_PATH: usize = 4095;
 
 pub(super) fn pod(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {

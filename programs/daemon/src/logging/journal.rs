@@ -36,7 +36,6 @@ const TAKEN: [&str; 12] = [
 ];
 const TAKEN_BEGINNINGS: [&str; 4] = ["CODE_", "SYSLOG_", "OBJECT_", "COREDUMP_"];
 
-/// The sink that writes to the journal.
 #[derive(Debug)]
 pub(super) struct JournalSink {
     socket: UnixDatagram,

@@ -83,7 +83,6 @@ pub const KINDS: [LineKind; 47] = [
     repeats("reportLost", "shutdown", "25d08e4caf0c4700b76928ac888361bd"),
 ];
 
-/// Returns the kind with this name.
 pub(super) fn named(name: &str) -> Option<&'static LineKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

@@ -20,7 +20,6 @@ const MAX_VALUE_BYTES: usize = 16 * 1024;
 pub(super) struct Line {
     /// The place in the program that it comes from.
     pub(super) place: &'static Metadata<'static>,
-    /// The message.
     pub(super) text: String,
     /// The fields, in the order of the source.
     pub(super) fields: Vec<(&'static str, String)>,
@@ -31,7 +30,6 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Builds a line from an event.
     pub(super) fn of(event: &Event<'_>) -> Self {
         let mut line = Self {
             place: event.metadata(),
@@ -53,7 +51,6 @@ impl Line {
         *self.place.level()
     }
 
-    /// Returns the value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }

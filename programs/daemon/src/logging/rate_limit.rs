@@ -80,10 +80,8 @@ struct Held {
     last: Instant,
 }
 
-/// What to do with a line.
 #[derive(Debug)]
 pub(super) enum LineVerdict {
-    /// Write the line now.
     Write(Line),
     /// The line is held back until the time that [`RateLimiter::due`] returns.
     Held,

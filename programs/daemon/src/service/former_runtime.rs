@@ -15,7 +15,6 @@ use winddown_node::Configuration;
 use super::StartError;
 use super::control_loop::at_restart;
 
-/// Every runtime.
 const RUNTIMES: [RuntimeKind; 3] = [RuntimeKind::Process, RuntimeKind::Systemd, RuntimeKind::Cri];
 
 /// Returns the configuration with the runtime whose pods run, and with a warning if that is another than the configured

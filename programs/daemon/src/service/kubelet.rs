@@ -31,7 +31,6 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// How long reading the machine's processes may take.
 const PROCESSES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The service that runs the kubelet.
 #[derive(Debug)]
 pub(super) struct KubeletService {
     /// A file that is there while this agent has the service stopped, so that the next agent starts it again.
@@ -52,40 +51,28 @@ struct KubeletUnit {
 /// Why the kubelet's service could not be stopped or started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KubeletError {
-    /// The service is not running.
     #[error("no {unit} runs on this machine")]
-    NoService {
-        /// The service.
-        unit: Arc<str>,
-    },
+    NoService { unit: Arc<str> },
     /// systemd did not stop it, or did not answer.
     #[error("systemd does not stop {unit}")]
     NotStopped {
-        /// The service.
         unit: Arc<str>,
-        /// Why.
         #[source]
         source: UnitError,
     },
     /// systemd did not start it, or did not answer.
     #[error("systemd does not start {unit}; `systemctl start {unit}` starts it")]
     NotStarted {
-        /// The service.
         unit: Arc<str>,
-        /// Why.
         #[source]
         source: UnitError,
     },
     /// The service is still running after [`ENDS_WITHIN`].
     #[error("{unit} has not exited within {} s", ENDS_WITHIN.as_secs())]
-    Late {
-        /// The service.
-        unit: Arc<str>,
-    },
+    Late { unit: Arc<str> },
     /// The mark cannot be written. Without it, an agent that is killed meanwhile would leave the kubelet stopped.
     #[error("cannot write {}, by which the next agent would know to start it again", .path.display())]
     Mark {
-        /// The file.
         path: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -140,7 +127,6 @@ impl KubeletService {
         }
     }
 
-    /// Whether no process of the machine is a kubelet.
     async fn has_no_process(&self) -> bool {
         let look = self.reading.run(|()| may_run_kubelet(Path::new("/")));
         matches!(timeout(PROCESSES_TIMEOUT, look).await, Ok(Ok(Ok(false))))

@@ -10,7 +10,6 @@ use winddown_host::regular::read_first;
 const HOLDERS: [&str; 2] = ["containerd-shim", "conmon"];
 /// How it shows the first process of a machine with logind. Any other means that this is not the machine's `/proc`.
 const INIT: &str = "systemd";
-/// The longest name.
 const MAX_NAME_BYTES: u64 = 64;
 
 /// Whether a container may run on the machine with this `/proc`. Blocks.

@@ -439,7 +439,6 @@ pub(crate) fn no_group(group: &str) -> String {
     format!("controlSocketGroup: there is no group {group}")
 }
 
-/// Checks the clock.
 pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "clock",

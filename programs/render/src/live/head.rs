@@ -34,7 +34,6 @@ const SHOWN: [&str; 15] = [
     "plug-in",
     "last boot",
 ];
-/// The number of these that are always shown.
 const ALWAYS_SHOWN: usize = 5;
 
 impl Page<'_> {

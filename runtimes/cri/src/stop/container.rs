@@ -52,7 +52,6 @@ struct ContainerEnding<'a> {
     last_error: Option<CallError>,
 }
 
-/// A `StopContainer` call.
 #[derive(Clone, Copy)]
 struct StopCall {
     made_at: Instant,

@@ -33,11 +33,9 @@ const MAX_BODY: usize = 10 * 1024;
 /// not make its probe fail.
 const FOR_BODY: Duration = Duration::from_millis(100);
 
-/// The response of a server.
 #[derive(Debug, Default)]
 pub(super) struct ProbeResponse {
     pub(super) status: u16,
-    /// The location of a redirect.
     pub(super) location: Option<String>,
     /// The body of a redirect, as it was received.
     pub(super) body: String,
@@ -131,7 +129,6 @@ async fn read(response: Response<Incoming>, until: Option<Instant>) -> ProbeResp
     }
 }
 
-/// Accepts every certificate.
 #[derive(Debug)]
 struct AnyCertificate;
 

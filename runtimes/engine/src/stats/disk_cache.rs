@@ -44,7 +44,6 @@ struct PodDisk {
     is_partial: bool,
 }
 
-/// The latest measurement of a pod.
 #[derive(Debug)]
 struct Measurement {
     at: Instant,

@@ -46,7 +46,6 @@ const POD: &str = "pod-";
 /// A container's attempt: its pod, its name, its number.
 pub(super) type AttemptId = (PodUid, Arc<str>, u32);
 
-/// The cgroups of all pods.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
@@ -186,7 +185,6 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// The cgroups that an attempt has.
     pub(super) fn of_attempt(&self, (uid, name, number): &AttemptId) -> Vec<PathBuf> {
         let own = Path::new(&pod_name(uid)).join(format!("{name}.{number}"));
         let places = self.hierarchies.iter().flat_map(|hierarchy| {

@@ -19,7 +19,6 @@ use crate::programs::pod::PodEntry;
 /// How often it is looked for processes of a container whose exit is not recorded in time.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The run to watch.
 pub(crate) struct WatchedRun {
     pub(crate) name: Arc<str>,
     pub(crate) attempt: u32,

@@ -23,7 +23,6 @@ pub(crate) type Starting = pod::StartInProgress<Boot>;
 #[derive(Debug, Default)]
 pub(crate) struct Boot;
 
-/// The processes and cgroups of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunProcesses {
     /// The supervisor; none if it was gone when the agent checked.

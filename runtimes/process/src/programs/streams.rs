@@ -18,7 +18,6 @@ use winddown_shim::order::StandardInput;
 
 use super::{ProgramContext, ProgramDriver, ProgramRuntime, caused, failed};
 
-/// The open files of a command.
 #[derive(Debug, Default)]
 pub(crate) struct CommandFiles {
     /// Where its output goes; `None` discards it.

@@ -131,7 +131,6 @@ impl UnitAttempt {
         Ok(Some(Prepared { record, is_new, log, main, pod_weight }))
     }
 
-    /// Records that the unit was started.
     pub(crate) fn note_started(&self, boot_id: &str) -> Result<(), RecordError> {
         let unit =
             UnitRecord { boot_id: boot_id.to_owned(), started: true, survives: self.survives };

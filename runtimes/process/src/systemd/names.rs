@@ -26,7 +26,6 @@ pub(crate) struct UnitName {
     pub(crate) role: UnitRole,
 }
 
-/// The role of a unit for its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitRole {
     /// Runs this attempt of the container.

@@ -7,11 +7,9 @@ use k8s_openapi::api::core::v1 as k8s;
 use crate::base::lock::Mutex;
 use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, UnsupportedField};
 
-/// The resources that containers run with.
 #[derive(Debug, Default)]
 pub(super) struct GivenResources(Mutex<PodUidMap<Vec<ResizedRun>>>);
 
-/// One run of a container, and the resources it was given.
 #[derive(Debug)]
 struct ResizedRun {
     container: Arc<str>,

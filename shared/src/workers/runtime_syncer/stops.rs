@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 use crate::base::lock::Mutex;
 use crate::{PodUid, PodUidMap};
 
-/// The pods whose stop is in progress.
 #[derive(Default)]
 pub(super) struct Stops(Mutex<PodUidMap<Arc<Notify>>>);
 

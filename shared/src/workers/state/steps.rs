@@ -16,29 +16,27 @@ use crate::{Grace, Pod, PodUid, Retry, StatusOverride};
 /// returns "at once" must not occupy a CPU.
 const MIN_RECHECK_DELAY: Duration = Duration::from_millis(10);
 
-/// The outcome of a step.
 #[derive(Debug)]
 pub(in crate::workers) enum StepOutcome {
     /// The pod runs; check it again after this long, or after the resync interval.
-    Synced { again_in: Option<Duration> },
+    Synced {
+        again_in: Option<Duration>,
+    },
     /// The pod completed by itself: stop what is left of it (sidecars), then free it. Carries the
     /// status to write, if it does not follow from the containers.
     Completed(Option<StatusOverride>),
     /// A request to terminate the pod interrupted a sync.
     Interrupted,
-    /// All containers of the pod have stopped.
     Stopped(Arc<PodStopped>),
     /// A pod that only the runtime knew has stopped.
     RuntimePodStopped(Arc<PodStopped>),
     /// Everything that the pod held is freed.
     Finished,
-    /// The step failed.
     Failed(Retry),
     /// The stop failed, and the runtime would not stop the pod any more, for this reason: the pod runs on.
     Refused(Arc<str>),
 }
 
-/// What to do after a step.
 #[derive(Debug, Default)]
 pub(in crate::workers) struct Followup {
     /// The next step of the same pod; `None` ends its task.

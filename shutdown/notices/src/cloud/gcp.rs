@@ -30,7 +30,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FLAVOR: &str = "metadata-flavor";
 
-/// A value of the metadata server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetadataValue {
     /// Whether the machine is being preempted.

@@ -63,7 +63,6 @@ pub(super) enum MetadataRequestError {
     Content { path: String, why: String },
 }
 
-/// A request to a metadata service.
 pub(super) struct MetadataRequest<'a> {
     pub(super) method: Method,
     /// The path and query.

@@ -18,7 +18,6 @@ const MAX_POLL_DELAY: Duration = Duration::from_secs(10);
 /// Clocks that differ by less than this are taken to agree.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// One metadata service.
 pub(super) trait Service: Send {
     /// Fetches everything that the service announces now. Bounded in time.
     fn ask(&mut self) -> impl Future<Output = Result<Announced, MetadataRequestError>> + Send;

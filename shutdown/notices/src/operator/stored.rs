@@ -23,7 +23,6 @@ pub(super) struct Stored {
 pub(super) enum StoredWord<T> {
     /// Nothing was said, or no place took it.
     Nothing,
-    /// It was withdrawn.
     Withdrawn,
     /// It is in force.
     Content(T),

@@ -17,7 +17,6 @@ const PER_BOOT: usize = 10;
 pub(super) struct ReportName {
     /// A number that increases with every report, whatever the clock does.
     pub(super) number: u64,
-    /// The kind of run.
     pub(super) kind: RunKind,
     /// The beginning of the boot id; empty in files of older versions.
     pub(super) boot: String,
@@ -32,14 +31,12 @@ pub(super) enum RunKind {
     Shutdown,
     /// The node was drained and stayed up.
     Drain,
-    /// The run was a rehearsal.
     Drill,
 }
 
 // === impl ReportName ===
 
 impl ReportName {
-    /// Returns the file name for `report`.
     pub(super) fn of(number: u64, report: &ShutdownReport) -> String {
         let (kind, id, boot) = (RunKind::of(report.trigger), report.id(), boot(&report.boot_id));
         format!("{}{number:06}-{id}-{boot}{SUFFIX}", kind.prefix())
@@ -55,7 +52,6 @@ impl ReportName {
         Some(Self { number, kind, boot, path: path.to_owned() })
     }
 
-    /// Whether it may be a report of the boot with this id.
     pub(super) fn may_be_of(&self, boot_id: &str) -> bool {
         self.boot.is_empty() || self.boot == boot(boot_id)
     }

@@ -67,12 +67,9 @@ pub(super) struct SignalVerifier {
 /// The owner of logind's name; `None` if it has no owner.
 pub(super) type Owner = Option<OwnedUniqueName>;
 
-/// The verdict on a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum MessageVerdict {
-    /// The message is irrelevant.
     Other,
-    /// The message is a verified event.
     Believed(LogindEvent),
     /// The message looks like a signal of the login manager, but is not valid.
     Refused(&'static str),

@@ -12,7 +12,6 @@ use super::super::plan::{LogindFacts, LogindStep};
 use super::super::raise_inhibit_delay::{Raised, raise_inhibit_delay};
 use super::super::session::{Listed, LoginCalls, LogindCallError};
 
-/// The result of a step.
 pub(super) enum StepResult {
     Preparing(bool),
     Delay(Duration),

@@ -8,14 +8,12 @@ use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger}
 use super::super::marks::BarTimes;
 use super::{Escaped, Markup, sentences};
 
-/// A decision in the list.
 struct Decision {
     at: Duration,
     text: String,
     class: &'static str,
 }
 
-/// Writes the section.
 pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     super::open(out, "decisions", "Decisions");
     out.line(format_args!(

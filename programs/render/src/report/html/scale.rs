@@ -31,7 +31,6 @@ pub(super) struct Reach {
 // === impl Reach ===
 
 impl Reach {
-    /// The times of `report`.
     pub(super) fn of(report: &ShutdownReport) -> Self {
         let budget = &report.budget;
         let happened = report
@@ -51,7 +50,6 @@ impl Reach {
         self.limit > self.used.saturating_mul(MAX_LIMIT_FACTOR)
     }
 
-    /// The end of the axis.
     pub(super) fn end(self) -> Duration {
         let end = if self.is_magnified() {
             self.used.as_secs_f64() * AXIS_HEADROOM

@@ -10,7 +10,6 @@ use crate::priority;
 /// The headings, which also label the cells where the table is folded.
 const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "Outcome"];
 
-/// Writes the section.
 pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     super::open(out, "pods", "Pods");
     head(
