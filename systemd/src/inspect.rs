@@ -65,9 +65,6 @@ impl Inspector {
     }
 
     /// Queries logind's delay, its locks and whether a shutdown is under way. Starts logind if the bus can.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn login(&self) -> Result<LoginView, InspectError> {
         self.within("logind", async {
             let login = LoginProxy::builder(&self.connection)
@@ -88,9 +85,6 @@ impl Inspector {
     }
 
     /// Queries the version and state of the service manager.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn system(&self) -> Result<SystemView, InspectError> {
         self.within("systemd", async {
             let manager = self.manager().await?;
@@ -107,9 +101,6 @@ impl Inspector {
     ///
     /// Connects to systemd alone, for which no bus is needed. Asks again without an answer, for as long as `patience`: right
     /// after the restart systemd is busy. The last answer takes at most some seconds more.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn soft_rebooted_at(
         bus: &Bus,
         patience: Duration,
@@ -138,9 +129,6 @@ impl Inspector {
     }
 
     /// Queries the state of a service. A service that is not installed is no error: its load state says so.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn service(&self, name: &str) -> Result<ServiceView, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -152,9 +140,6 @@ impl Inspector {
     }
 
     /// Queries the units that are stopped only after a unit; none if it is not active, as it is not stopped then.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn stopped_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -165,9 +150,6 @@ impl Inspector {
     }
 
     /// Queries the limits that the units of a slice share; a slice without configuration has none.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn slice(&self, name: &str) -> Result<SliceView, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -179,9 +161,6 @@ impl Inspector {
 
     /// Returns how long systemd waits for all units together when it powers the machine off or reboots it past logind; `None`
     /// if there is no limit.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn limit_past_logind(&self) -> Result<Option<Duration>, InspectError> {
         self.within("systemd", async {
             let mut least = None;
@@ -196,9 +175,6 @@ impl Inspector {
     }
 
     /// Whether systemd stops the unit at every shutdown, as it does by default (`DefaultDependencies`).
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn has_default_dependencies(&self, name: &str) -> Result<bool, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -210,9 +186,6 @@ impl Inspector {
 
     /// Queries the active scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
     /// first `limit` of them with their ordering.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn scopes(
         &self,
         patterns: &[&str],
@@ -237,9 +210,6 @@ impl Inspector {
     }
 
     /// Whether the system clock is synchronised (NTP). Starts systemd-timedated if the bus can; it exits by itself.
-    ///
-    /// # Errors
-    /// See [`InspectError`].
     pub async fn clock_synchronised(&self) -> Result<bool, InspectError> {
         self.within("systemd-timedated", async {
             let clock = TimeDateProxy::builder(&self.connection)

@@ -73,17 +73,11 @@ impl Client {
     }
 
     /// Gets the current status of the node.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.get("/v1/status").await
     }
 
     /// Streams the status of the node, now and after every change: lines of [`Status`].
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn watch(&self) -> Result<AnswerLines, ClientError> {
         let answer = self.send(Method::GET, "/v1/status?watch=1", None);
         let response = self.within(CONTROL_ANSWER_TIMEOUT, answer).await?;
@@ -91,9 +85,6 @@ impl Client {
     }
 
     /// Gets the plan of a shutdown, optionally as if the node were gone in `within` (in whole seconds).
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     #[cfg(feature = "shutdown")]
     pub async fn shutdown_plan(
         &self,
@@ -108,17 +99,11 @@ impl Client {
     }
 
     /// Gets the order in which the pods would be started after a boot.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn start_plan(&self) -> Result<StartPlan, ClientError> {
         self.get("/v1/plan/start").await
     }
 
     /// Gets the free resources of the node, and what would be done for the pod of `manifest`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn preemption_plan(
         &self,
         manifest: Option<Vec<u8>>,
@@ -136,9 +121,6 @@ impl Client {
     }
 
     /// Gets the pods that would be evicted if `signal`, by default the one nearest to its threshold, were met.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     #[cfg(feature = "eviction")]
     pub async fn eviction_plan(
         &self,
@@ -151,9 +133,6 @@ impl Client {
     }
 
     /// Stops a pod; resolves when the pod is gone or the agent has stopped waiting.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn kill(
         &self,
         namespace: &str,
@@ -166,9 +145,6 @@ impl Client {
     }
 
     /// Reads the log of a container.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn log(
         &self,
         namespace: &str,
@@ -198,18 +174,12 @@ impl Client {
     }
 
     /// Lets shutdowns proceed although a pod blocks them.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ClientError> {
         let path = format!("/v1/pods/{namespace}/{name}/release");
         self.ask(Method::POST, &path, None).await
     }
 
     /// Stops the node's pods in shutdown order: lines of [`DrainEvent`](crate::api::DrainEvent).
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn drain(&self, request: &DrainRequest) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(request)?);
         let answer = self.send(Method::POST, "/v1/drain", body);
@@ -218,9 +188,6 @@ impl Client {
     }
 
     /// Announces that the node will go away: lines of [`DrainEvent`](crate::api::DrainEvent).
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn give_notice(&self, body: &NoticeBody) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(body)?);
         let answer = self.send(Method::POST, "/v1/notice", body);
@@ -229,33 +196,21 @@ impl Client {
     }
 
     /// Withdraws the notice.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn withdraw_notice(&self) -> Result<WithdrawAnswer, ClientError> {
         self.ask_for(WITHDRAW_TIMEOUT, Method::DELETE, "/v1/notice", None).await
     }
 
     /// Lists the shutdown reports that are kept.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn reports(&self) -> Result<ReportList, ClientError> {
         self.get("/v1/reports").await
     }
 
     /// Gets a report; the ID `latest` names the newest.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn report(&self, id: &str) -> Result<serde_json::Value, ClientError> {
         self.get(&format!("/v1/reports/{id}")).await
     }
 
     /// Gets the effective configuration.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn config(&self) -> Result<ConfigView, ClientError> {
         self.get("/v1/config").await
     }

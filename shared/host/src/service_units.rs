@@ -22,9 +22,6 @@ pub trait ServiceUnits: Send + Sync + 'static {
 
     /// Creates a slice whose services together have this CPU weight, 1 to 10000, relative to other
     /// slices. An existing slice gets the weight: its pod may have had another spec.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     fn make_slice(
         &self,
         slice: &str,
@@ -33,9 +30,6 @@ pub trait ServiceUnits: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
     /// Sets the CPU weight of a slice, 1 to 10000, until the next boot. The slice is loaded if it is not.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     fn weigh_slice(
         &self,
         slice: &str,
@@ -43,9 +37,6 @@ pub trait ServiceUnits: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
     /// Sends a signal. If nothing of the unit runs, this succeeds.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     fn signal(
         &self,
         unit: &str,
@@ -55,16 +46,10 @@ pub trait ServiceUnits: Send + Sync + 'static {
 
     /// Requests the stop of a service or slice: SIGTERM to the main process, SIGKILL to all after
     /// its stop timeout. One that does not exist counts as stopped.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     fn stop(&self, unit: &str) -> impl Future<Output = Result<(), UnitError>> + Send;
 
     /// Resets the failed state of a service, so that the service manager unloads it. One that does
     /// not exist, or has not failed, is left alone.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     fn forget_failure(&self, unit: &str) -> impl Future<Output = Result<(), UnitError>> + Send;
 
     /// The current state of a service; `None` if it is not loaded.

@@ -66,9 +66,6 @@ impl UnitsClient {
     }
 
     /// Starts a unit of the machine. Resolves when its start job is queued.
-    ///
-    /// # Errors
-    /// See [`UnitError`].
     pub async fn start_unit(&self, unit: &str) -> Result<(), UnitError> {
         self.call("StartUnit", unit, &(unit, "replace")).await.map(drop)
     }

@@ -293,9 +293,6 @@ impl PodLogs {
     }
 
     /// Opens the log of a container. Dropping the future gives up the search for the last lines.
-    ///
-    /// # Errors
-    /// See [`LogError`].
     pub async fn open(
         &self,
         container: LoggedContainer,
