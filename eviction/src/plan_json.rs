@@ -32,7 +32,6 @@ pub enum RankLineError {
         /// The index of the pod in the list.
         index: usize,
         /// The reason.
-        #[source]
         source: IdentityError,
     },
 }

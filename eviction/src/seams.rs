@@ -209,7 +209,6 @@ pub struct MeasureError {
     /// The operation that failed.
     pub what: String,
     /// The underlying error.
-    #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -221,7 +220,6 @@ pub struct ReclaimError {
     /// The operation that failed.
     pub what: String,
     /// The underlying error.
-    #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 

@@ -41,7 +41,6 @@ pub enum CaseError {
         /// The pod's index in the list, from 0.
         index: usize,
         /// The part that is missing.
-        #[source]
         source: IdentityError,
     },
 }

@@ -104,7 +104,6 @@ pub(super) enum DrillError {
         /// The path that could not be created or written.
         path: PathBuf,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
     /// The pods cannot be read.
@@ -113,7 +112,6 @@ pub(super) enum DrillError {
         /// The directory or manifest.
         path: PathBuf,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
     /// The shim program cannot be used.

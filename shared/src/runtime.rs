@@ -372,7 +372,6 @@ pub enum RuntimeError {
         /// What was attempted, with the container or the file it concerned.
         what: String,
         /// The cause.
-        #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
     /// The node is not ready for the pod yet, for example because it has no address. Retrying soon

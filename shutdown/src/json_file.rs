@@ -20,7 +20,6 @@ pub enum FileError {
         /// The file or directory.
         path: PathBuf,
         /// The error of the system.
-        #[source]
         source: io::Error,
     },
     /// The file's content is not what it should be.
@@ -31,7 +30,6 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// The parse error.
-        #[source]
         source: serde_json::Error,
     },
     /// The file was written by a newer agent.

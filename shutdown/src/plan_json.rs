@@ -38,7 +38,6 @@ pub enum PlanLineError {
         /// The pod's index in the list, from 0.
         index: usize,
         /// The part that is missing.
-        #[source]
         source: IdentityError,
     },
 }

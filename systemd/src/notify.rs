@@ -66,7 +66,6 @@ pub enum InheritedError {
     #[error("LISTEN_FDS, LISTEN_FDNAMES: not as sd_listen_fds(3) describes them")]
     Environment {
         /// The problem.
-        #[source]
         source: io::Error,
     },
     /// The descriptor cannot be taken over.
@@ -75,7 +74,6 @@ pub enum InheritedError {
         /// Its number.
         fd: i32,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
 }

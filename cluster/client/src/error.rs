@@ -19,7 +19,6 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: std::io::Error,
     },
     /// A file cannot be written.
@@ -30,7 +29,6 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: std::io::Error,
     },
     /// A file is not a valid kubeconfig.
@@ -51,7 +49,6 @@ pub enum CredentialsError {
         /// What is wrong, and what to do.
         problem: String,
         /// The error of the library that read it, if any.
-        #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     /// An environment variable is missing or cannot be used.

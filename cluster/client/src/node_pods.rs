@@ -43,7 +43,6 @@ pub struct RefusedRequest {
     /// What the error means for the caller.
     pub refusal: Refusal,
     /// The client's error; `None` if there was no answer in time.
-    #[source]
     pub source: Option<kube::Error>,
 }
 

@@ -37,11 +37,7 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("cannot read {}", .path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     #[error("{} has no whole {what} in it: put one there, as PEM", .path.display())]
     Pem { path: PathBuf, what: &'static str },
     #[error("{} is not a certificate authority: put the clients' CA there, as PEM", .path.display())]

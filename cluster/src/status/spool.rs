@@ -73,7 +73,6 @@ pub enum SpoolError {
         /// The file or directory.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: io::Error,
     },
     /// The record cannot be serialized as JSON.
@@ -82,7 +81,6 @@ pub enum SpoolError {
         /// The file that was to be written.
         path: PathBuf,
         /// The serialization error.
-        #[source]
         source: serde_json::Error,
     },
     /// The disk took too long. The write continues.

@@ -48,7 +48,6 @@ pub enum ThresholdError {
         /// What it was to be the signal of.
         of: ThresholdPart,
         /// The name.
-        #[source]
         source: UnknownSignal,
     },
     /// A value is not a threshold or a minimum reclaim.
@@ -59,7 +58,6 @@ pub enum ThresholdError {
         /// The signal of the entry.
         signal: Signal,
         /// The reason.
-        #[source]
         source: ValueError,
     },
     /// A grace period is not a duration.
@@ -68,7 +66,6 @@ pub enum ThresholdError {
         /// The signal of the entry.
         signal: Signal,
         /// The reason.
-        #[source]
         source: GoDurationError,
     },
     /// A grace period is negative.

@@ -19,7 +19,6 @@ pub enum ValueError {
         /// The first 40 characters of the text, with unprintable characters escaped.
         text: String,
         /// The reason.
-        #[source]
         source: QuantityError,
     },
     /// The text ends with a percent sign but is not a percentage.
@@ -30,7 +29,6 @@ pub enum ValueError {
         /// The first 40 characters of the text, with unprintable characters escaped.
         text: String,
         /// The reason; none if the number is not finite or not written in digits.
-        #[source]
         source: Option<ParseFloatError>,
     },
     /// The value is negative, zero, or more than the maximum.

@@ -132,7 +132,6 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
     /// The content is invalid. Displays every problem on a line of its own.

@@ -64,7 +64,6 @@ pub enum SocketError {
         /// The file that it concerned.
         path: PathBuf,
         /// The underlying error.
-        #[source]
         source: io::Error,
     },
 }

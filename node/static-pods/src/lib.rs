@@ -110,7 +110,6 @@ pub enum ManifestError {
         /// The file.
         path: PathBuf,
         /// The error of the system.
-        #[source]
         source: Arc<io::Error>,
     },
     /// Not a regular file, so reading it might block.

@@ -94,7 +94,6 @@ pub enum StartError {
         /// Its records.
         records: PathBuf,
         /// The error of the operating system.
-        #[source]
         source: std::io::Error,
     },
     /// The names of plug-ins or of their metrics are invalid or not unique.
@@ -115,7 +114,6 @@ pub enum StartError {
         /// The directory.
         path: PathBuf,
         /// The error of the operating system.
-        #[source]
         source: std::io::Error,
     },
     /// A directory cannot be written to.
@@ -124,7 +122,6 @@ pub enum StartError {
         /// The directory.
         path: PathBuf,
         /// Says that its file system is read-only.
-        #[source]
         source: std::io::Error,
     },
     /// The group of the control socket does not exist.

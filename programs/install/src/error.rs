@@ -223,7 +223,6 @@ pub enum HostError {
         /// The command with its arguments.
         command: String,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
     /// The command exited with an error.

@@ -28,7 +28,6 @@ pub enum CriOpenError {
         /// The directory, or the lock file in it.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: io::Error,
     },
     /// Another agent runs its pods on this container runtime.

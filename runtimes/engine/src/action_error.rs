@@ -32,7 +32,6 @@ pub enum ActionError {
         /// What prevented it.
         what: String,
         /// The cause.
-        #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
 }

@@ -131,7 +131,6 @@ pub struct RecordError {
     /// The file or directory.
     pub path: PathBuf,
     /// The error of the system.
-    #[source]
     pub source: io::Error,
 }
 

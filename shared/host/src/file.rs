@@ -30,7 +30,6 @@ pub enum ReadError {
         /// The file or directory.
         path: PathBuf,
         /// The error of the system.
-        #[source]
         source: io::Error,
     },
     /// A file has unexpected content.

@@ -23,7 +23,6 @@ pub enum UnmountError {
         /// The path of the list.
         path: PathBuf,
         /// The error.
-        #[source]
         source: io::Error,
     },
     /// Processes use the mount.
@@ -40,7 +39,6 @@ pub enum UnmountError {
         /// The mount point.
         point: PathBuf,
         /// The error.
-        #[source]
         source: io::Error,
     },
 }

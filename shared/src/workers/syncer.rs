@@ -178,7 +178,6 @@ pub struct SyncError {
     /// What failed.
     pub what: String,
     /// The cause.
-    #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     /// The row by which it is retried. A failed stop is retried as [`Retry::STOP`], whatever this says.
     pub retry: Retry,

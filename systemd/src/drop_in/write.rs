@@ -54,7 +54,6 @@ pub enum WriteError {
         /// Its path on the node.
         file: PathBuf,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
     /// Neither directory can be written to.
@@ -63,7 +62,6 @@ pub enum WriteError {
         /// The path tried last (on the node).
         file: PathBuf,
         /// The system's error.
-        #[source]
         source: io::Error,
     },
 }

@@ -32,12 +32,7 @@ pub(super) enum AskError {
     #[error("the key cannot be used")]
     Key(#[source] rcgen::Error),
     #[error("certificate signing request {name}: cannot {what} it")]
-    Api {
-        name: String,
-        what: &'static str,
-        #[source]
-        source: kube::Error,
-    },
+    Api { name: String, what: &'static str, source: kube::Error },
     #[error(
         "certificate signing request {name} was {how}: {why}; a new one follows in five minutes"
     )]

@@ -50,7 +50,6 @@ pub enum ClientError {
         /// The socket's path.
         socket: PathBuf,
         /// The underlying error.
-        #[source]
         source: io::Error,
     },
     /// The agent returned an error.
@@ -70,7 +69,6 @@ pub enum ClientError {
         /// The agent's version, or a note that it is unknown.
         agent: String,
         /// The parse error.
-        #[source]
         source: serde_json::Error,
     },
 }

@@ -55,18 +55,10 @@ pub(super) enum KubeletError {
     NoService { unit: Arc<str> },
     /// systemd did not stop it, or did not answer.
     #[error("systemd does not stop {unit}")]
-    NotStopped {
-        unit: Arc<str>,
-        #[source]
-        source: UnitError,
-    },
+    NotStopped { unit: Arc<str>, source: UnitError },
     /// systemd did not start it, or did not answer.
     #[error("systemd does not start {unit}; `systemctl start {unit}` starts it")]
-    NotStarted {
-        unit: Arc<str>,
-        #[source]
-        source: UnitError,
-    },
+    NotStarted { unit: Arc<str>, source: UnitError },
     /// The service is still running after [`ENDS_WITHIN`].
     #[error("{unit} has not exited within {} s", ENDS_WITHIN.as_secs())]
     Late { unit: Arc<str> },
@@ -75,7 +67,6 @@ pub(super) enum KubeletError {
     Mark {
         path: PathBuf,
         /// The error of the operating system.
-        #[source]
         source: io::Error,
     },
 }

@@ -32,7 +32,6 @@ pub enum OpenError {
         /// The path of the directory or file.
         path: PathBuf,
         /// The error of the system.
-        #[source]
         source: io::Error,
     },
     /// The async runtime is shutting down.

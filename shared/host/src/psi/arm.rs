@@ -73,14 +73,12 @@ pub enum Unarmed {
         /// The window.
         window: Duration,
         /// The error of the kernel.
-        #[source]
         source: io::Error,
     },
     /// It is not possible to wait on the file.
     #[error("cannot wait for pressure")]
     NoWaiting {
         /// The error of the system.
-        #[source]
         source: io::Error,
     },
 }

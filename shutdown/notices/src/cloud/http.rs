@@ -41,20 +41,11 @@ pub struct EndpointError {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MetadataRequestError {
     #[error("cannot connect to {host} port {port}; is this machine in that cloud?")]
-    Connect {
-        host: String,
-        port: u16,
-        #[source]
-        source: io::Error,
-    },
+    Connect { host: String, port: u16, source: io::Error },
     #[error("no answer to {path} within {} s", .after.as_secs())]
     TimeOut { path: String, after: Duration },
     #[error("{path} failed")]
-    Http {
-        path: String,
-        #[source]
-        source: hyper::Error,
-    },
+    Http { path: String, source: hyper::Error },
     #[error("the answer to {path} cannot be read (at most {MAX_BODY_BYTES} bytes of UTF-8)")]
     Body { path: String },
     #[error("{path} was answered with {status}{hint}")]
