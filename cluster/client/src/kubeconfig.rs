@@ -117,9 +117,6 @@ fn parse(files: &mut Files, path: &Path) -> Result<Kubeconfig, CredentialsError>
 }
 
 /// Loads a kubeconfig, and says in words for operators what is wrong with it: the parser's advise a programmer. Blocks.
-///
-/// # Errors
-/// The file cannot be read, or is not a kubeconfig.
 pub(super) fn load(path: &Path) -> Result<Kubeconfig, CredentialsError> {
     Kubeconfig::read_from(path).map_err(|error| {
         let line = match error {

@@ -238,9 +238,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Finds out whether pods that say they are mirror pods are any.
-    ///
-    /// # Errors
-    /// The container runtime cannot be queried.
     pub(super) async fn prove(&self) -> Result<(), NodeError> {
         if !self.known.has_open() {
             return Ok(());

@@ -39,9 +39,6 @@ impl PodDirectories {
 
     /// Creates the parent directories of the volume. Only their owner can enter them: a mount of
     /// the volume does not need access to its parents.
-    ///
-    /// # Errors
-    /// When they cannot be created.
     pub(crate) fn prepare(&self, volume: &Path) -> io::Result<()> {
         for above in [volume.parent().and_then(Path::parent), volume.parent()] {
             let Some(dir) = above else { continue };
@@ -54,9 +51,6 @@ impl PodDirectories {
     }
 
     /// Waits for the turn to write the files of the volume, if it is in memory.
-    ///
-    /// # Errors
-    /// As [`MemoryRoom::turn`].
     pub(crate) fn turn(&self, volume: &Path, files: &Payload) -> io::Result<Option<RoomTurn<'_>>> {
         let is_in_memory = volume.starts_with(&self.memory);
         is_in_memory.then(|| self.room.turn(&self.memory, volume, files)).transpose()
@@ -69,9 +63,6 @@ impl PodDirectories {
     }
 
     /// Removes all volumes of a pod.
-    ///
-    /// # Errors
-    /// When something cannot be removed.
     pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
         if !is_safe(uid) {
             return Ok(());

@@ -128,9 +128,6 @@ impl Reader {
     }
 
     /// Reads the pod from the API; `None` if it no longer exists.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         let pods = KubePods::new(self.client.clone(), node);
@@ -174,9 +171,6 @@ impl Reader {
 
     /// The variables of services that the pod gets: of all in its namespace at the time of the
     /// call, because a pod must not miss a service that existed before it.
-    ///
-    /// # Errors
-    /// When the services cannot be read.
     pub(crate) async fn service_variables(
         &self,
         pod: &Pod,

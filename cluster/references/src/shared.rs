@@ -273,9 +273,6 @@ impl ResolverShared {
     }
 
     /// The pod as the API has it, which is read now if only the resolved pod is known. `None` if it is gone.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(super) async fn pod(&self, uid: &PodUid) -> Result<Option<Pod>, Unread> {
         let kept = self.lock().pods.get(uid).map(|kept| kept.pod.clone());
         let Some(copy) = kept.as_ref().filter(|pod| self.places.are_in(pod)) else {

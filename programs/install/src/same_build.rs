@@ -16,9 +16,6 @@ pub const BUILD_MARK: &str =
     concat!("\u{1}winddown's program of version ", env!("CARGO_PKG_VERSION"), "\u{1}");
 
 /// Returns the version that the first mark in `program` names; `None` without a mark.
-///
-/// # Errors
-/// It cannot be read.
 pub(super) fn version_in(program: impl Read) -> io::Result<Option<String>> {
     let mut program = BufReader::new(program);
     loop {

@@ -32,9 +32,6 @@ impl<R: BufRead> InputLines<R> {
     }
 
     /// Reads the next line, including its line break; `None` at the end of the input.
-    ///
-    /// # Errors
-    /// The input cannot be read.
     pub(super) fn next_line(&mut self) -> io::Result<Option<Result<String, LineError>>> {
         let mut line = Vec::new();
         let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);

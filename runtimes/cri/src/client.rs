@@ -185,9 +185,6 @@ impl CriClient {
 
     /// `PullImage`. Has no deadline, as the kubelet's has none: a large image takes as long as it takes, and a pull that
     /// is given up begins again. It ends with the connection.
-    ///
-    /// # Errors
-    /// As [`CallError`].
     pub(crate) async fn pull_image(&self, request: api::PullImageRequest) -> Result<(), CallError> {
         let mut service = self.images.clone();
         let call = service.pull_image(request);
@@ -229,9 +226,6 @@ impl CriClient {
 
     /// `GetContainerEvents`: streams what happens to containers from now on. Has no deadline: servers in Go answer
     /// with the first event, which may be hours away.
-    ///
-    /// # Errors
-    /// As [`CallError`].
     pub(crate) async fn events(
         &self,
     ) -> Result<tonic::Streaming<api::ContainerEventResponse>, CallError> {

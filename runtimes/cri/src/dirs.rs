@@ -119,18 +119,12 @@ pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
 }
 
 /// The UIDs of the pods that have a directory. Blocks.
-///
-/// # Errors
-/// The directory of all pods cannot be read.
 pub(crate) fn uids(config: &CriConfig) -> io::Result<Vec<PodUid>> {
     Ok(names(&pods(config))?.into_iter().map(PodUid::new).collect())
 }
 
 /// The directories of the logs of the pod with this UID. Those of one whose namespace and name are not known are
 /// looked for among all. Blocks.
-///
-/// # Errors
-/// The directory of all logs cannot be read.
 pub(crate) fn logs_of_uid(
     config: &CriConfig,
     uid: &PodUid,

@@ -106,9 +106,6 @@ async fn release(
 }
 
 /// Stops the pod's sandboxes, also those whose process died: only a stop releases the network that they still hold.
-///
-/// # Errors
-/// The runtime did not answer, or refused.
 pub(super) async fn stop_sandboxes(
     context: &CriContext,
     entry: &PodEntry,
@@ -186,9 +183,6 @@ pub(super) async fn forget(
 
 /// The pods of which the runtime has nothing, as CRI-O has of none when the machine has booted, and of which their
 /// directories are left.
-///
-/// # Errors
-/// The directories cannot be read.
 pub(super) async fn forgotten(context: &Arc<CriContext>) -> Result<Vec<RuntimePod>, RuntimeError> {
     let config = context.config.clone();
     let what = format!("cannot read {}", dirs::pods(&config).display());
@@ -227,9 +221,6 @@ pub(super) fn prune(context: &Arc<CriContext>, entry: &Arc<PodEntry>) {
 }
 
 /// Removes one dead run of a container, with its log.
-///
-/// # Errors
-/// The runtime did not answer, or refused.
 pub(super) async fn remove_run(
     context: &CriContext,
     entry: &PodEntry,

@@ -52,9 +52,6 @@ struct Program {
 impl Handlers {
     /// Whether a container of this runtime type is an ordinary process; without a type, one in a sandbox of this
     /// handler. One of which neither is known is not.
-    ///
-    /// # Errors
-    /// The runtime was asked and did not answer.
     pub(super) async fn is_plain(
         &self,
         context: &CriContext,

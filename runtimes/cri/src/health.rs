@@ -57,9 +57,6 @@ impl CriHealth {
 }
 
 /// Asks for the runtime's name if it is not known yet: published container IDs start with it.
-///
-/// # Errors
-/// The runtime did not answer.
 pub(super) async fn know_name(context: &CriContext) -> Result<(), CallError> {
     if context.health.borrow().version.is_empty() {
         let version = version(context).await?;
@@ -69,9 +66,6 @@ pub(super) async fn know_name(context: &CriContext) -> Result<(), CallError> {
 }
 
 /// The runtime's name and version.
-///
-/// # Errors
-/// It did not answer.
 pub(super) async fn version(context: &CriContext) -> Result<String, CallError> {
     let asked = api::VersionRequest { version: "v1".to_owned() };
     let answer = context.client.version(asked).await?;

@@ -92,9 +92,6 @@ fn through(place: &impl AsRawFd) -> String {
 }
 
 /// Whether something is mounted at `path` itself.
-///
-/// # Errors
-/// The mount table cannot be read.
 pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let text = kernel::read("/proc/self/mountinfo")?;
     Ok(mounts(&text).any(|mount| mount.point == path))

@@ -99,9 +99,6 @@ pub(super) async fn after_sandboxes_of_others(
 }
 
 /// The same for the containers of this name.
-///
-/// # Errors
-/// The runtime did not answer.
 pub(super) async fn after_containers_of_others(
     context: &CriContext,
     pod: &Pod,

@@ -219,9 +219,6 @@ fn runtime_handler(pod: &Pod) -> String {
 
 impl RuntimeCgroupDriver {
     /// The driver as configured, or as reported by the runtime; `None` if it does not report one.
-    ///
-    /// # Errors
-    /// The runtime did not answer.
     pub(super) async fn get(
         &self,
         context: &CriContext,

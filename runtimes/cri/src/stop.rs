@@ -85,9 +85,6 @@ pub(super) async fn started(entry: &PodEntry, after: Duration) -> Result<(), Run
 }
 
 /// Lists the pod's containers if they are not known for sure, and stops those that are obsolete.
-///
-/// # Errors
-/// The runtime did not answer.
 pub(super) async fn know_what_runs(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,

@@ -136,9 +136,6 @@ impl DirectoryTree {
     }
 
     /// The metadata of the tree's own directory.
-    ///
-    /// # Errors
-    /// The kernel refused.
     pub(super) fn stat(&self) -> io::Result<Stat> {
         Ok(fstat(&self.root)?)
     }

@@ -92,17 +92,11 @@ pub(super) fn prepare_run(
 }
 
 /// Removes the hosts file of an earlier sandbox, which had other addresses.
-///
-/// # Errors
-/// The file cannot be removed.
 pub(super) fn remove_hosts(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeError> {
     remove_file(config, &dirs::hosts(config, uid))
 }
 
 /// Writes the pod's hosts file: for a pod on the node's network a copy of the node's, otherwise its own.
-///
-/// # Errors
-/// The file cannot be written.
 pub(super) fn write_hosts(
     config: &CriConfig,
     pod: &Pod,

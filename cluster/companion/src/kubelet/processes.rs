@@ -109,9 +109,6 @@ pub fn kubelets(root: &Path) -> io::Result<NamedKubelets> {
 
 /// The service of the running kubelet, if that is its main process: systemd started it. In a service of the usual name, it
 /// may have been started by way of a script.
-///
-/// # Errors
-/// As [`named`].
 pub(super) fn own_service(root: &Path) -> io::Result<Option<String>> {
     let is_own = |found: &KubeletCandidate, unit: &str| {
         let parent = parent_and_start(root, found.process.pid).0;

@@ -172,9 +172,6 @@ impl KubeletService {
     }
 
     /// Starts the service if this agent or an earlier one stopped it.
-    ///
-    /// # Errors
-    /// systemd refused or did not answer.
     pub(super) async fn start(&self) -> Result<(), KubeletError> {
         if !self.mark.exists() {
             return Ok(());

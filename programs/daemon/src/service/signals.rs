@@ -14,9 +14,6 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Installs the handlers. Before that, the signals terminate the process.
-    ///
-    /// # Errors
-    /// The handlers cannot be installed.
     pub(super) fn listen() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })

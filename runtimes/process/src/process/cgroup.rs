@@ -129,9 +129,6 @@ impl Cgroups {
     }
 
     /// Creates the cgroups of one attempt, one in each hierarchy, and sets its limits.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(crate) fn make(
         &self,
         pod: &Pod,

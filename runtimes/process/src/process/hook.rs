@@ -23,9 +23,6 @@ use crate::programs::config::{ProcessConfig, SHIM};
 
 /// Runs a command like one of the container, in its cgroups, and resolves with its exit code. Dropping the future kills
 /// the command.
-///
-/// # Errors
-/// The command cannot be run.
 pub(crate) async fn exec(
     context: &Arc<Context>,
     (pod, container): (&Pod, &str),

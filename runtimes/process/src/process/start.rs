@@ -295,9 +295,6 @@ fn first_line(report: &mut File, within: Duration) -> io::Result<String> {
 }
 
 /// Whether a process holds the attempt's lock, i.e. whether its supervisor runs.
-///
-/// # Errors
-/// The lock cannot be checked.
 pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
     let lock = match regular::open(&dir.join(record::SUPERVISOR)) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

@@ -21,9 +21,6 @@ pub(crate) struct FoundProgramPod<A> {
 }
 
 /// Reads all pods on disk, and those of the attempts that are `running`; `look` reads the directory of an attempt. Blocks.
-///
-/// # Errors
-/// A directory cannot be read, or `look` failed.
 pub(crate) fn find<A>(
     config: &ProcessConfig,
     running: impl IntoIterator<Item = (PodUid, Arc<str>, u32)>,

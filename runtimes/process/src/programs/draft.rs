@@ -21,9 +21,6 @@ pub(crate) struct AttemptDraft {
 
 impl AttemptDraft {
     /// Drafts the attempt `number` of a container, after this backoff; none if the pod has no such container.
-    ///
-    /// # Errors
-    /// See [`launch::order`].
     pub(crate) fn new<D>(
         context: &ProgramContext<D>,
         pod: &Pod,
@@ -48,9 +45,6 @@ impl AttemptDraft {
     }
 
     /// Creates the parent directories of the attempt's own, and writes the pod's record.
-    ///
-    /// # Errors
-    /// The disk cannot be written.
     pub(crate) fn make_room<D>(
         &self,
         context: &ProgramContext<D>,
@@ -67,9 +61,6 @@ impl AttemptDraft {
 
     /// Writes the attempt to its existing directory, calling `last` to write the part that makes it complete, so that
     /// it survives whatever happens next. If anything fails, the attempt is withdrawn.
-    ///
-    /// # Errors
-    /// The disk cannot be written.
     pub(crate) fn write(
         &self,
         last: impl FnOnce() -> Result<(), RecordError>,

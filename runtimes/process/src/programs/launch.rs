@@ -67,9 +67,6 @@ pub(crate) fn command<D>(
 }
 
 /// Returns the whole order for one attempt.
-///
-/// # Errors
-/// See [`command`].
 pub(crate) fn order<D>(
     context: &ProgramContext<D>,
     pod: &Pod,

@@ -33,9 +33,6 @@ pub(crate) struct FoundAttempt {
 }
 
 /// Reads the records of all pods on disk. Blocks.
-///
-/// # Errors
-/// A directory or a record cannot be read.
 pub(crate) fn find(
     config: &ProcessConfig,
 ) -> Result<Vec<FoundProgramPod<FoundAttempt>>, OpenError> {

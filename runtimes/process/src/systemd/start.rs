@@ -31,9 +31,6 @@ pub(super) async fn settle<U>(context: &Context<U>, entry: &PodEntry) -> Result<
 }
 
 /// Starts an attempt. Resolves when it runs.
-///
-/// # Errors
-/// The service manager refuses or does not answer.
 pub(super) async fn start<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     starting: &Starting,
