@@ -26,7 +26,7 @@ pub enum ColorChoice {
 /// Standard output and standard error, with their capabilities.
 ///
 /// Results go to standard output, progress and errors to standard error, so that a pipe gets only
-/// results.
+/// results. What prints results fails if standard output cannot be written to.
 pub struct Output {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
@@ -95,18 +95,12 @@ impl Output {
     }
 
     /// Prints a text for people, with commands that can be typed.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn text(&mut self, text: &str) -> Result<(), CommandError> {
         let text = self.typed(text);
         self.bytes(text.as_bytes())
     }
 
     /// Prints one line of a text for people.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn line(&mut self, line: &str) -> Result<(), CommandError> {
         self.text(&format!("{line}\n"))
     }
@@ -122,18 +116,12 @@ impl Output {
     }
 
     /// Prints bytes as they are.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
         written.context("the answer cannot be written").map_err(CommandError::from)
     }
 
     /// Prints a value as indented JSON.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         let mut text = winddown_control::json::pretty(value).map_err(anyhow::Error::new)?;
         text.push(b'\n');
@@ -141,9 +129,6 @@ impl Output {
     }
 
     /// Prints a value as one line of JSON.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         let mut text = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
         text.push(b'\n');
@@ -151,9 +136,6 @@ impl Output {
     }
 
     /// Prints a value as YAML, with the same fields as [`json`](Self::json), in alphabetical order.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn yaml(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         let json = winddown_control::json::line(value).map_err(anyhow::Error::new)?;
         let value: serde_json::Value = serde_json::from_slice(&json).map_err(anyhow::Error::new)?;
@@ -161,9 +143,6 @@ impl Output {
     }
 
     /// Prints a value as one YAML document of several.
-    ///
-    /// # Errors
-    /// Standard output cannot be written to.
     pub fn yaml_document(&mut self, value: &impl Serialize) -> Result<(), CommandError> {
         self.bytes(b"---\n")?;
         self.yaml(value)
