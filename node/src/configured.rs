@@ -8,9 +8,7 @@ use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
 use winddown_host::{AllocatableConfig, Capacity, ThresholdValue, UsagePaths};
-use winddown_shared::{
-    Allocatable, Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain,
-};
+use winddown_shared::{Allocatable, Inhibitor, Mutex, ResourceName, WallTime, error_chain};
 use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
 use crate::{Eviction, Preemption, Settings, SettingsSource, Shutdown};
@@ -201,17 +199,10 @@ fn shutdown_policy(config: &Config) -> Policy {
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {
-    let amount = |(name, text): (&String, &String)| {
-        let name = ResourceName::from(&**name);
-        let quantity = text.parse::<Quantity>().unwrap_or(Quantity::ZERO);
-        let amount = match name {
-            ResourceName::Cpu => quantity.milli_value(),
-            _ => quantity.value(),
-        };
-        (name, amount)
-    };
-    quantities.iter().map(amount).collect()
+    let amounts: Allocatable = quantities.iter().map(|(name, text)| (&**name, &**text)).collect();
+    amounts.iter().map(|(name, amount)| (name.clone(), amount)).collect()
 }
+
 /// The shutdown policy that a configuration describes.
 ///
 /// The configuration was validated when it was read. Periods that the policy rejects all the same are logged, and
