@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use winddown_host::{Mount, kernel, mounts, regular};
+use winddown_host::{Mount, if_exists, kernel, mounts, regular};
 use winddown_shared::PodUid;
 
 use super::local_node::NodeError;
@@ -141,12 +141,9 @@ impl KubeletRoot {
 
     fn claims(&self) -> Result<Vec<Claim>, NodeError> {
         let path = self.root.join(CLAIMS);
-        let text = match read(&path) {
-            Ok(text) => text,
-            // A kubelet that supports claims creates the file when it starts.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(unread(&path, &error)),
-        };
+        // A kubelet that supports claims creates the file when it starts.
+        let read = if_exists(read(&path)).map_err(|error| unread(&path, &error))?;
+        let Some(text) = read else { return Ok(Vec::new()) };
         claims(&text).map_err(|why| NodeError::because(format!("{}: {why}", path.display())))
     }
 }

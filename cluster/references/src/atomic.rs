@@ -21,6 +21,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use winddown_host::if_exists;
 use winddown_shared::WallTime;
 
 use super::payload::{File, Payload};
@@ -239,10 +240,7 @@ fn remove(path: &Path) -> io::Result<()> {
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_exists(removed).map(drop)
 }
 
 #[cfg(test)]

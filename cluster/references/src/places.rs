@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_host::if_exists;
 use winddown_shared::{Pod, PodUid};
 
 use super::needs;
@@ -68,10 +69,7 @@ impl PodDirectories {
             return Ok(());
         }
         for root in [&self.disk, &self.memory] {
-            match fs::remove_dir_all(root.join(uid)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            if_exists(fs::remove_dir_all(root.join(uid)))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
-use winddown_host::Watch;
+use winddown_host::{Watch, if_exists};
 use winddown_shared::error_chain;
 
 /// The listening socket. Its file is removed on drop, unless it was replaced.
@@ -109,11 +109,9 @@ impl ControlSocket {
     /// # Errors
     /// It cannot be looked at or renamed.
     pub fn make_way(path: &Path) -> io::Result<Option<PathBuf>> {
-        match std::fs::symlink_metadata(path) {
-            Ok(facts) if !facts.file_type().is_socket() => {}
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let facts = if_exists(std::fs::symlink_metadata(path))?;
+        if facts.is_none_or(|facts| facts.file_type().is_socket()) {
+            return Ok(None);
         }
         let beside = |count: u32| {
             let mut name = path.as_os_str().to_owned();
@@ -291,13 +289,9 @@ fn lock(path: &Path) -> Result<File, SocketError> {
 
 /// Refuses to replace the socket of a live program that does not use the lock file.
 async fn refuse_if_alive(path: &Path) -> Result<(), SocketError> {
-    let facts = match std::fs::symlink_metadata(path) {
-        Ok(facts) => facts,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => {
-            return Err(SocketError::Io { step: "look at", path: path.to_owned(), source });
-        }
-    };
+    let unseen = |source| SocketError::Io { step: "look at", path: path.to_owned(), source };
+    let facts = if_exists(std::fs::symlink_metadata(path)).map_err(unseen)?;
+    let Some(facts) = facts else { return Ok(()) };
     if !facts.file_type().is_socket() {
         return Err(SocketError::NotASocket { path: path.to_owned() });
     }

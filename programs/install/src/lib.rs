@@ -57,7 +57,7 @@ use record::{InstallRecord, InstalledEntry};
 use tree::{FoundPath, Tree};
 
 use winddown_config::{Config, ENABLE_AND_RESTART, Mode, ShutdownSettings};
-use winddown_host::{Trusted, path_word, regular};
+use winddown_host::{Trusted, if_exists, path_word, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
 /// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.
@@ -408,11 +408,8 @@ fn stop_budget(shutdown: &ShutdownSettings) -> Duration {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
-    match regular::read(path, regular::MAX_CONFIGURATION_BYTES) {
-        Ok(existing) => Ok(Some(existing)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(InstallError::file("read", path)(error)),
-    }
+    let read = if_exists(regular::read(path, regular::MAX_CONFIGURATION_BYTES));
+    read.map_err(InstallError::file("read", path))
 }
 
 /// Notes how the configuration that is there differs from the one beside the kubelet.

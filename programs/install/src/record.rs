@@ -2,14 +2,13 @@
 //! ones, and an uninstall removes exactly its own.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use winddown_host::regular;
 
 use super::assets::{PACKAGED_PROGRAMS, PROGRAMS};
 use super::error::InstallError;
+use super::read_if_there;
 use super::tree::Tree;
 
 /// The path of the record, below the root.
@@ -52,11 +51,7 @@ impl InstalledEntry {
 impl InstallRecord {
     pub(super) fn load(tree: &Tree) -> Result<Self, InstallError> {
         let path = tree.resolve(RECORD)?;
-        let text = match regular::read(&path, regular::MAX_CONFIGURATION_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(InstallError::file("read", path)(error)),
-        };
+        let Some(text) = read_if_there(&path)? else { return Ok(Self::default()) };
         let mut record: Self = serde_json::from_slice(&text)
             .map_err(|source| InstallError::Record { path, source })?;
         // A package that was installed later now owns the programs.

@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use winddown_host::regular;
+use winddown_host::{if_exists, regular};
 
 use super::assets::{PACKAGED_UNIT, UNIT};
 use super::error::InstallError;
@@ -141,7 +141,7 @@ impl Tree {
         let path = self.resolve(path)?;
         let new = beside(&path, ".", ".winddown-new");
         let mut put = || -> io::Result<()> {
-            remove_if_there(&new)?;
+            if_exists(fs::remove_file(&new))?;
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
             io::copy(content, &mut file)?;
@@ -191,7 +191,7 @@ impl Tree {
         let path = self.resolve(path)?;
         let new = beside(&path, ".", ".winddown-new");
         let make = || -> io::Result<()> {
-            remove_if_there(&new)?;
+            if_exists(fs::remove_file(&new))?;
             symlink(target, &new)?;
             fs::rename(&new, &path)?;
             sync_parent(&path)
@@ -201,7 +201,8 @@ impl Tree {
 
     pub(super) fn remove(&self, path: &str) -> Result<(), InstallError> {
         let path = self.resolve(path)?;
-        remove_if_there(&path).map_err(InstallError::file("remove", path))
+        let removed = if_exists(fs::remove_file(&path));
+        removed.map(drop).map_err(InstallError::file("remove", path))
     }
 
     /// Removes a directory if it is empty. Returns whether it no longer exists.
@@ -224,12 +225,9 @@ impl Tree {
     /// exists. A mount point is emptied but kept. A symbolic link is left alone.
     pub(super) fn remove_all(&self, path: &str) -> Result<bool, InstallError> {
         let resolved = self.resolve(path)?;
-        match winddown_host::removal::contents(&resolved) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(InstallError::file("remove", resolved)(e))
-            }
-            _ => self.remove_if_empty(path),
-        }
+        let removed = if_exists(winddown_host::removal::contents(&resolved));
+        removed.map_err(InstallError::file("remove", resolved))?;
+        self.remove_if_empty(path)
     }
 
     /// Returns an error if something is mounted below the directory, because the mounted files are not ours.
@@ -249,11 +247,7 @@ impl Tree {
     pub(super) fn names_in(&self, path: &str) -> Result<Vec<OsString>, InstallError> {
         let path = self.resolve(path)?;
         let read = || -> io::Result<Vec<OsString>> {
-            let entries = match fs::read_dir(&path) {
-                Ok(entries) => entries,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(e) => return Err(e),
-            };
+            let Some(entries) = if_exists(fs::read_dir(&path))? else { return Ok(Vec::new()) };
             let mut names = entries.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>()?;
             names.sort();
             Ok(names)
@@ -303,13 +297,6 @@ fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(after);
     path.with_file_name(name)
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

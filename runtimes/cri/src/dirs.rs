@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use winddown_engine::disk_notes::{NotedRun, RunNote};
 use winddown_engine::files;
+use winddown_host::if_exists;
 use winddown_shared::{Pod, PodUid};
 
 use super::config::CriConfig;
@@ -141,10 +142,7 @@ pub(crate) fn logs_of_uid(
 
 /// The names in a directory; none if it does not exist.
 fn names(directory: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let Some(entries) = if_exists(fs::read_dir(directory))? else { return Ok(Vec::new()) };
     let mut names = Vec::new();
     for entry in entries {
         names.extend(entry?.file_name().into_string());

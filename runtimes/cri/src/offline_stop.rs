@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::{files, stopping};
-use winddown_host::{cgroup_named, cgroups_of, kernel, machine};
+use winddown_host::{cgroup_named, cgroups_of, if_exists, kernel, machine};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, WallTime};
 
 use super::config::CriConfig;
@@ -226,10 +226,8 @@ fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
 
 /// What is in a directory; nothing if it does not exist.
 fn listed(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
-    }
+    let entries = if_exists(fs::read_dir(directory))?.into_iter().flatten();
+    entries.map(|entry| Ok(entry?.path())).collect()
 }
 
 fn file_name(path: &Path) -> Option<String> {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
 use rustix::process::Gid;
 use winddown_engine::disk_notes::RunNote;
-use winddown_host::{mount_table, regular, removal};
+use winddown_host::{if_exists, mount_table, regular, removal};
 use winddown_shared::{Pod, PodUid, ResourceName, RuntimeError};
 
 use super::config::CriConfig;
@@ -153,10 +153,9 @@ pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&[u8]>
 
 /// The node's hosts file, whose bytes are copied as they are; nothing if there is none.
 fn nodes_hosts(path: &Path) -> Result<Vec<u8>, RuntimeError> {
-    match regular::read(path, MAX_HOSTS_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read.map_err(|e| caused(format!("cannot read {}", path.display()), e)),
-    }
+    let read = if_exists(regular::read(path, MAX_HOSTS_BYTES))
+        .map_err(|e| caused(format!("cannot read {}", path.display()), e))?;
+    Ok(read.unwrap_or_default())
 }
 
 fn empty_dir(
@@ -253,12 +252,9 @@ fn write(base: &Path, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> 
 /// Removes a file of a pod, if it exists.
 fn remove_file(config: &CriConfig, path: &Path) -> Result<(), RuntimeError> {
     let pods = dirs::pods(config);
-    match regular::remove_below(&pods, path.strip_prefix(&pods).unwrap_or(path)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(caused(format!("cannot remove {}", path.display()), e))
-        }
-        _ => Ok(()),
-    }
+    let removed = regular::remove_below(&pods, path.strip_prefix(&pods).unwrap_or(path));
+    let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
+    if_exists(removed).map(drop).map_err(cannot)
 }
 
 /// Removes the pod's directory and everything in it. Nothing may be mounted below it.
@@ -284,10 +280,8 @@ pub(super) fn remove_all(proc_root: &Path, base: &Path, path: &Path) -> Result<(
         );
         return Err(failed(what));
     }
-    match removal::tree_below(base, path.strip_prefix(base).unwrap_or(path)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot(e)),
-        _ => Ok(()),
-    }
+    let removed = removal::tree_below(base, path.strip_prefix(base).unwrap_or(path));
+    if_exists(removed).map(drop).map_err(cannot)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::time::Instant;
-use winddown_host::{CgroupMemoryEvents, kernel};
+use winddown_host::{CgroupMemoryEvents, if_exists, kernel};
 use winddown_shared::Retry;
 
 use crate::procfs::Process;
@@ -78,10 +78,7 @@ pub fn remove(dir: &Path) -> io::Result<()> {
     for below in below(dir)? {
         remove(&below)?;
     }
-    match fs::remove_dir(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
+    if_exists(fs::remove_dir(dir)).map(drop)
 }
 
 /// Whether the kernel killed a process in one of these cgroups because it ran out of memory.

@@ -52,6 +52,7 @@ mod free_space;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_names;
+mod if_exists;
 mod inotify;
 pub mod kernel;
 mod local_node;
@@ -94,6 +95,7 @@ pub use file::{ReadError, Roots};
 pub use file_place::FilePlace;
 pub use free_space::FreeSpace;
 pub use host_names::{HostNames, addresses_of_host};
+pub use if_exists::if_exists;
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::{OneThread, WorkLost};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use winddown_host::{Durability, regular, replace};
+use winddown_host::{Durability, if_exists, regular, replace};
 
 /// How long to wait for the disk.
 const DISK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,11 +38,8 @@ impl KeptFile {
 
     /// Reads the content, or `None` if the file does not exist. Blocks on the file system.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
-        let bytes = match regular::read_first(&self.path, MAX_FILE_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let read = if_exists(regular::read_first(&self.path, MAX_FILE_BYTES))?;
+        let Some(bytes) = read else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
     }
 
@@ -103,10 +100,9 @@ fn write(file: &Path, content: &impl Serialize) -> io::Result<()> {
 }
 
 fn remove(file: &Path) -> io::Result<()> {
-    match std::fs::remove_file(file) {
-        Ok(()) => sync(file.parent().unwrap_or(Path::new("."))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+    match if_exists(std::fs::remove_file(file))? {
+        Some(()) => sync(file.parent().unwrap_or(Path::new("."))),
+        None => Ok(()),
     }
 }
 

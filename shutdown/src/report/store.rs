@@ -8,7 +8,7 @@ use super::{ReportSink, ShutdownReport};
 use crate::RunRecord;
 use crate::json_file::{FileError, JsonFile};
 use names::{ReportName, RunKind, outdated};
-use winddown_host::{Durability, remove_drafts, replace_private};
+use winddown_host::{Durability, if_exists, remove_drafts, replace_private};
 use winddown_shared::error_chain;
 
 mod names;
@@ -235,11 +235,8 @@ impl ReportStore {
     }
 
     fn entries(&self) -> Result<impl Iterator<Item = PathBuf>, FileError> {
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => Some(entries),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(FileError::io("read", &self.directory)(error)),
-        };
+        let entries = if_exists(fs::read_dir(&self.directory));
+        let entries = entries.map_err(FileError::io("read", &self.directory))?;
         Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())))
     }
 

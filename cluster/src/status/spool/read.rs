@@ -1,9 +1,9 @@
 //! Reads a spool's directory after a restart.
 
-use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use winddown_host::if_exists;
 use winddown_shared::error_chain;
 
 use super::file::{BAD, MAX_RECORD_BYTES, RECORD, RecordEnvelope, is_left_over};
@@ -16,13 +16,9 @@ const MOST_BAD: usize = 16;
 pub(super) fn all<R: DeserializeOwned>(
     inner: &SpoolShared,
 ) -> Result<Vec<StoredRecord<R>>, SpoolError> {
-    let names = match inner.disk.list(&inner.directory) {
-        Ok(names) => names,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => {
-            return Err(SpoolError::Io { what: "read", path: inner.directory.clone(), source });
-        }
-    };
+    let unread = |source| SpoolError::Io { what: "read", path: inner.directory.clone(), source };
+    let listed = if_exists(inner.disk.list(&inner.directory)).map_err(unread)?;
+    let Some(names) = listed else { return Ok(Vec::new()) };
     let mut bad = names.iter().filter(|name| name.ends_with(BAD)).count();
     let mut records = Vec::new();
     for name in &names {
@@ -60,11 +56,8 @@ fn one<R: DeserializeOwned>(
     inner: &SpoolShared,
     path: &Path,
 ) -> Result<Option<StoredRecord<R>>, Box<dyn std::error::Error>> {
-    let bytes = match inner.disk.read(path, MAX_RECORD_BYTES) {
-        // It was removed meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read?,
-    };
+    // It may have been removed meanwhile.
+    let Some(bytes) = if_exists(inner.disk.read(path, MAX_RECORD_BYTES))? else { return Ok(None) };
     let RecordEnvelope { uid, at, record, .. } = RecordEnvelope::parse(&bytes)?;
     Ok(Some(StoredRecord { uid, at, record }))
 }

@@ -17,7 +17,7 @@ use crate::facts::{
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportList;
-use winddown_host::FreeSpace;
+use winddown_host::{FreeSpace, if_exists};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.
@@ -182,15 +182,11 @@ pub(super) fn unreported(
 /// Reads the list of reports; where no agent has made their directory, there are none.
 fn listed(state: &Path) -> std::io::Result<ReportList> {
     let directory = reports::directory(state);
-    match fs::metadata(&directory) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(ReportList::default());
-        }
-        Err(error) => return Err(error),
+    match if_exists(fs::metadata(&directory))? {
+        Some(_) => reports::list(&ReportStore::new(directory)),
+        None => Ok(ReportList::default()),
     }
-    reports::list(&ReportStore::new(directory))
-        .map_err(|error| std::io::Error::other(error.to_string()))
+    .map_err(|error| std::io::Error::other(error.to_string()))
 }
 
 /// The commands that shut the machine down, with the paths that their links lead to.

@@ -1,9 +1,8 @@
 //! The number of the first run of a container that the runtime knows. It may have forgotten earlier runs, as CRI-O does
 //! when the machine boots; then it would append to their logs if the numbers began at 0 again.
 
-use std::io;
-
 use winddown_engine::files;
+use winddown_host::if_exists;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
@@ -24,10 +23,9 @@ pub(super) async fn of(
 fn after_logs(config: &CriConfig, pod: &Pod, container: &str) -> Result<u32, RuntimeError> {
     let logs = dirs::logs_of(config, pod);
     let directory = logs.join(container);
-    let mut runs = match files::logged_runs(&directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        read => read.map_err(|e| caused(format!("cannot read {}", directory.display()), e))?,
-    };
+    let runs = if_exists(files::logged_runs(&directory))
+        .map_err(|e| caused(format!("cannot read {}", directory.display()), e))?;
+    let mut runs = runs.unwrap_or_default();
     let Some(newest) = runs.pop() else { return Ok(0) };
     for run in runs {
         garbage::remove_files(config, pod.uid(), &logs, (container, run));

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::{self, refused_or_ignored};
 use winddown_engine::{log_links, stopping, sync};
-use winddown_host::{PodFiles, mount_table, removal};
+use winddown_host::{PodFiles, if_exists, mount_table, removal};
 use winddown_shared::{
     Freed, Garbage, Grace, MemoryFigure, NodeEnding, Pod, PodRuntimeStatus, PodStats, PodStopped,
     PodUid, Recorder, Runtime, RuntimeError, RuntimePlaces, RuntimePod, SyncedPod,
@@ -175,7 +175,7 @@ fn unsupported_here<D: ProgramDriver>(
 /// Removes a directory or a file. A supervisor or a watcher may still write into it (the final records of an attempt),
 /// so the removal is retried: each writes at most once more.
 fn remove_all(path: &Path) -> Result<(), RuntimeError> {
-    use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    use std::io::ErrorKind::DirectoryNotEmpty;
     let mut result = removal::tree(path);
     for _ in 0..REMOVAL_TRIES {
         match &result {
@@ -183,10 +183,6 @@ fn remove_all(path: &Path) -> Result<(), RuntimeError> {
             _ => break,
         }
     }
-    match result {
-        Err(e) if e.kind() != NotFound => {
-            Err(caused(format!("cannot remove {}", path.display()), e))
-        }
-        _ => Ok(()),
-    }
+    let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
+    if_exists(result).map(drop).map_err(cannot)
 }

@@ -1,10 +1,10 @@
 //! Reads the memory that is reserved for huge pages.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::file::{self, ReadError, Roots};
+use crate::if_exists;
 
 /// Returns the sizes in bytes of the huge pages that the kernel supports, whether or not it has any. Empty on a kernel
 /// without huge pages.
@@ -28,13 +28,10 @@ pub(super) fn set_aside(roots: &Roots) -> Result<BTreeMap<i64, i64>, ReadError> 
 /// Returns the size in bytes and the directory of each kind of huge page.
 fn folders(sys: &Path) -> Result<Vec<(i64, PathBuf)>, ReadError> {
     let folder = sys.join("kernel/mm/hugepages");
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(ReadError::unreadable(&folder, error)),
-    };
+    let entries = if_exists(std::fs::read_dir(&folder));
+    let entries = entries.map_err(|error| ReadError::unreadable(&folder, error))?;
     let mut found = Vec::new();
-    for entry in entries {
+    for entry in entries.into_iter().flatten() {
         let entry = entry.map_err(|error| ReadError::unreadable(&folder, error))?;
         let name = entry.file_name();
         let Some(kibibytes) = name.to_str().and_then(page_kibibytes) else { continue };
