@@ -1,7 +1,7 @@
 //! The pods bound to this node: a source of pods, which removes them from the API when they have terminated.
 //!
 //! [`PodController`] is the driver. Its decisions are pure functions: which difference matters
-//! (`equality`), what a pod needs next (`plan`), what is left of a grace period (`deletion`).
+//! (`winddown_api_client::equality`), what a pod needs next (`plan`), what is left of a grace period (`deletion`).
 //!
 //! A pod is identified by its UID. Decisions depend on what the node reports, never on the status in the
 //! API. A running pod is stopped only after the API has said that this very pod is gone or being deleted,
@@ -31,4 +31,3 @@ pub use judgement::{Judge, Judgement, NodeAdmission, RefusedPods, Resize, Suppor
 pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};
-pub use winddown_api_client::equality;

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use winddown_api_client::equality::is_terminal;
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodRef, PodUid};
 
 use super::object::hash_of;
 use super::references::api_reference;
-use crate::pods::equality::is_terminal;
 
 /// A mirror pod as the API has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use winddown_api_client::equality::same_amount;
 
 use super::conditions::{agree, find, of, stamp};
 use super::desired::NodeFacts;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, address_key, is_reserved};
-use crate::pods::equality::same_amount;
 
 /// The patch of labels and annotations.
 pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {

@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use winddown_api_client::equality::{self, is_terminal};
 use winddown_shared::{
     DesiredPods, Mutex, Pod, PodUid, PodUidMap, Rejection, WallTime, instant_after, seconds_up,
 };
 
 use super::deletion::DeletionGrace;
-use super::equality::{self, is_terminal};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Decides the next action for a pod.
 
-use super::equality::{is_terminal, is_up_to_date};
+use winddown_api_client::equality::{is_terminal, is_up_to_date};
+
 use super::known::{ApiPresence, KnownPod};
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
+use winddown_api_client::equality;
 use winddown_api_client::node_pods::PodApi;
 use winddown_shared::status::is_terminal;
 use winddown_shared::{Pod, PodUid, Rejection, error_chain, instant_after};
 
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
-use super::equality;
 use super::judgement::Judgement;
 use super::known::{ApiPresence, GivenPod, KnownPod};
 use super::next_step::{PodAction, PodView, next_step};

@@ -7,13 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodRef, PodUid, PodUidMap};
+use winddown_api_client::equality::is_terminal;
+use winddown_shared::{Backoff, Pod, PodRef, PodUid, PodUidMap};
 
 use super::attempt::{Job, Outcome, SendFault, Told};
 use super::entry::{Class, LastReported, OutboxEntry, OutboxPosition, SendReason};
 use super::{SpooledStatus, StatusUpdate};
-use crate::pods::equality::is_terminal;
-use winddown_shared::Backoff;
 
 mod contact;
 

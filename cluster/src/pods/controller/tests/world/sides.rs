@@ -10,13 +10,13 @@ use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{sleep, sleep_until};
+use winddown_api_client::equality::is_up_to_date;
 use winddown_shared::{
     Grace, Pod, PodRef, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod,
     SyncedPod,
 };
 
 use super::{Answer, Container, State, World};
-use crate::pods::equality::is_up_to_date;
 use crate::pods::{KeepPods, PrepareError, StatusSide};
 use crate::status::StatusUpdate;
 use winddown_api_client::node_pods::{PodApi, PodStream, RefusedRequest};
