@@ -47,7 +47,7 @@ async fn addresses(
     name: &str,
     look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> io::Result<Vec<SocketAddr>> {
-    let found = NAMES.addresses(name, |name| {
+    let found = NAMES.addresses(name, name, |name| {
         let found = look_up(name)?;
         LAST.lock().insert(name.to_owned(), found.clone());
         Ok(found)

@@ -54,6 +54,7 @@ pub(super) async fn run(
     grace: Duration,
 ) -> HookEnd {
     let within = grace.saturating_sub(signal_time(grace));
+    let asker = &*container.pod_sandbox_id;
     let Some((action, pod)) = action(client, container, &hook).await else {
         return HookEnd::DidNotRun;
     };
@@ -67,9 +68,10 @@ pub(super) async fn run(
         Action::Exec(command) => return exec(client, container, command, within).await,
         Action::Http(request) => {
             let until = instant_after(Instant::now(), within);
-            timeout_at(until, async { request.ask(&pod, program, until).await.map(drop) }).await
+            timeout_at(until, async { request.ask(asker, &pod, program, until).await.map(drop) })
+                .await
         }
-        Action::Tcp(endpoint) => timeout(within, endpoint.connect(&pod)).await,
+        Action::Tcp(endpoint) => timeout(within, endpoint.connect(asker, &pod)).await,
     };
     let Err(error) = ran.unwrap_or(Err(ActionError::Timeout)) else { return HookEnd::Ran };
     let ((pod, name), why) = (labels::title(&container.labels), error.output());

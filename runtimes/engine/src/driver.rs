@@ -145,14 +145,16 @@ pub(crate) async fn act<D: Driver>(
 ) -> Result<Option<String>, ActionError> {
     // The address may have become known, or be another, since the last time.
     let pod = || driver.probe_host(&entry.lock());
-    let until = instant_after(Instant::now(), limit);
+    let (asker, until) = (entry.uid().as_str(), instant_after(Instant::now(), limit));
     let asked = async {
         match action {
             Action::Sleep(length) => tokio::time::sleep(*length).await,
-            Action::Http(get) => return get.ask(&pod(), &driver.pods().program(), until).await,
-            Action::Tcp(endpoint) => endpoint.connect(&pod()).await?,
+            Action::Http(get) => {
+                return get.ask(asker, &pod(), &driver.pods().program(), until).await;
+            }
+            Action::Tcp(endpoint) => endpoint.connect(asker, &pod()).await?,
             Action::Grpc { endpoint, service } => {
-                let (_, server) = endpoint.open(&pod()).await?;
+                let (_, server) = endpoint.open(asker, &pod()).await?;
                 driver.ask_grpc(&format!("http://{}", server.authority()), service).await?;
             }
             Action::Exec(_) => {}

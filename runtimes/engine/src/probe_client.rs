@@ -106,12 +106,14 @@ impl ProbeEndpoint {
         Self { named: named.filter(|host| !host.is_empty()).map(str::to_owned), port }
     }
 
-    /// Connects to the named host, or else to `pod`. Resolves with the server that was found too.
+    /// Connects to the named host, or else to `pod`, for the pod with the key `asker`. Resolves with the server that was
+    /// found too.
     ///
     /// # Errors
     /// Nothing listens there. Or nothing was asked: the pod's address is not known, or other names are looked up.
     pub(crate) async fn open(
         &self,
+        asker: &str,
         pod: &ProbeHost,
     ) -> Result<(TcpStream, ProbeServer), ActionError> {
         let server = |host| ProbeServer { host, port: self.port };
@@ -127,22 +129,23 @@ impl ProbeEndpoint {
                 return Err(ActionError::unasked("the pod's address is not known"));
             }
         };
-        match (first.open().await, second) {
+        match (first.open(asker).await, second) {
             (Ok(stream), _) => Ok((stream, first)),
             (Err(error), None) => Err(error),
-            (Err(error), Some(second)) => match second.open().await {
+            (Err(error), Some(second)) => match second.open(asker).await {
                 Ok(stream) => Ok((stream, second)),
                 Err(_) => Err(error),
             },
         }
     }
 
-    /// Connects to the named host, or else to `pod`, and closes the connection.
+    /// Connects to the named host, or else to `pod`, and closes the connection. `asker` is a key of the pod's own: one pod's
+    /// names do not keep others from looking up theirs.
     ///
     /// # Errors
     /// Nothing listens there. Or nothing was asked: the pod's address is not known, or other names are looked up.
-    pub async fn connect(&self, pod: &ProbeHost) -> Result<(), ActionError> {
-        self.open(pod).await.map(drop)
+    pub async fn connect(&self, asker: &str, pod: &ProbeHost) -> Result<(), ActionError> {
+        self.open(asker, pod).await.map(drop)
     }
 }
 
@@ -154,8 +157,8 @@ impl ProbeServer {
         }
     }
 
-    async fn open(&self) -> Result<TcpStream, ActionError> {
-        NAMES.connect(&self.host, self.port).await.map_err(|error| match error.kind() {
+    async fn open(&self, asker: &str) -> Result<TcpStream, ActionError> {
+        NAMES.connect(asker, &self.host, self.port).await.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => ActionError::unasked(error.to_string()),
             _ => ActionError::NoAnswer(error),
         })
@@ -184,22 +187,23 @@ impl HttpGet {
     /// names, or else to `pod`. A status from 200 to 299 is a success, and each is for a hook. A redirect is followed as
     /// long as it names the same host; any other redirect is a success too, with the kubelet's warning. A hook's server
     /// that speaks HTTP where HTTPS is expected is asked over HTTP. The body of a success is read as far as the kubelet
-    /// reads it, `until` then; a hook does without.
+    /// reads it, `until` then; a hook does without. `asker` is as for [`ProbeEndpoint::connect`].
     ///
     /// # Errors
     /// Another status, too many redirects, no HTTP, no listener. Or it says nothing about the container: the request in
     /// the spec cannot be sent, the pod's address is not known, or the body of a success did not come.
     pub async fn ask(
         &self,
+        asker: &str,
         pod: &ProbeHost,
         program: &str,
         until: Instant,
     ) -> Result<Option<String>, ActionError> {
         if !self.is_hook {
-            return self.send(pod, &probe_user_agent(program), Some(until)).await;
+            return self.send((asker, pod), &probe_user_agent(program), Some(until)).await;
         }
         let user_agent = format!("kube-lifecycle/{program}");
-        match self.send(pod, &user_agent, None).await {
+        match self.send((asker, pod), &user_agent, None).await {
             Err(ActionError::NoAnswer(error)) if self.is_tls && is_no_tls(&error) => {
                 tracing::warn!(
                     port = self.endpoint.port,
@@ -209,7 +213,7 @@ impl HttpGet {
                 if let Ok((_, headers)) = &mut plain.request {
                     headers.remove(AUTHORIZATION);
                 }
-                plain.send(pod, &user_agent, None).await
+                plain.send((asker, pod), &user_agent, None).await
             }
             sent => sent,
         }
@@ -217,20 +221,20 @@ impl HttpGet {
 
     async fn send(
         &self,
-        pod: &ProbeHost,
+        (asker, pod): (&str, &ProbeHost),
         user_agent: &str,
         until: Option<Instant>,
     ) -> Result<Option<String>, ActionError> {
         let (path, headers) = self.request.as_ref().map_err(ActionError::unasked)?;
-        let (stream, server) = self.endpoint.open(pod).await?;
+        let (stream, server) = self.endpoint.open(asker, pod).await?;
         let to = To { server, is_tls: self.is_tls, path: path.clone() };
-        self.follow(stream, to, (headers, user_agent), until).await
+        self.follow((asker, stream), to, (headers, user_agent), until).await
     }
 
     /// Sends the request on a connection, and follows redirects.
     async fn follow(
         &self,
-        mut stream: TcpStream,
+        (asker, mut stream): (&str, TcpStream),
         mut to: To,
         (headers, user_agent): (&HeaderMap, &str),
         until: Option<Instant>,
@@ -256,7 +260,7 @@ impl HttpGet {
             };
             match next.filter(|next| next.server.host == asked.host) {
                 Some(next) => {
-                    stream = next.server.open().await?;
+                    stream = next.server.open(asker).await?;
                     to = next;
                 }
                 None => {
@@ -519,8 +523,8 @@ mod tests {
             let hangs = tokio::task::spawn_blocking(move || gate.recv().is_ok());
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
-            let endpoint = ProbeEndpoint::at(Some("localhost"), port);
-            let connected = endpoint.connect(&ProbeHost::Unknown);
+            let endpoint = ProbeEndpoint::at(Some("127.1"), port);
+            let connected = endpoint.connect("pod", &ProbeHost::Unknown);
             let connected = tokio::time::timeout_at(until(), connected).await;
             drop(go);
             hangs.await.unwrap();
@@ -597,7 +601,7 @@ mod tests {
             stream.read_to_end(&mut seen).await.unwrap();
             String::from_utf8(seen).unwrap()
         });
-        let result = get.ask(pod, PROGRAM, until()).await;
+        let result = get.ask("pod", pod, PROGRAM, until()).await;
         // A request that failed may have made no connection.
         let seen = if result.is_ok() { serving.await.unwrap() } else { String::new() };
         (result, seen)
@@ -662,7 +666,7 @@ mod tests {
         };
         let get = get(json!({"port": port, "path": path, "scheme": scheme}));
         tokio::select! {
-            outcome = get.ask(&ProbeHost::Node(None), PROGRAM, until()) => outcome.map_err(|error| error.output()),
+            outcome = get.ask("pod", &ProbeHost::Node(None), PROGRAM, until()) => outcome.map_err(|error| error.output()),
             () = serving => unreachable!(),
         }
     }
@@ -682,7 +686,8 @@ mod tests {
             let (stream, _) = listener.accept().await.unwrap();
             answer(stream, &[("/", "503 No\r\n\r\n")]).await;
         };
-        let (asked, ()) = tokio::join!(hook.ask(&ProbeHost::Node(None), PROGRAM, until()), serve);
+        let (asked, ()) =
+            tokio::join!(hook.ask("pod", &ProbeHost::Node(None), PROGRAM, until()), serve);
         assert_eq!(asked.unwrap(), None);
     }
 
@@ -704,8 +709,8 @@ mod tests {
         };
         let both = async {
             let pod = ProbeHost::Node(None);
-            probe.ask(&pod, PROGRAM, until()).await.unwrap_err();
-            probe.clone().of_hook().ask(&pod, PROGRAM, until()).await
+            probe.ask("pod", &pod, PROGRAM, until()).await.unwrap_err();
+            probe.clone().of_hook().ask("pod", &pod, PROGRAM, until()).await
         };
         tokio::select! {
             asked = both => assert_eq!(asked.unwrap(), None),
@@ -792,7 +797,7 @@ mod tests {
             let listener = tokio::net::TcpListener::bind((listens, 0)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let socket = serde_json::from_value(json!({"port": port, "host": host})).unwrap();
-            ProbeEndpoint::of(&socket, &container()).unwrap().connect(&pod).await.unwrap();
+            ProbeEndpoint::of(&socket, &container()).unwrap().connect("pod", &pod).await.unwrap();
             listener.accept().await.unwrap();
         }
     }
@@ -804,10 +809,13 @@ mod tests {
         let endpoint = ProbeEndpoint::at(None, port);
         let (pod, request) = (ProbeHost::Unknown, get(json!({"port": port})));
         for (what, outcome) in [
-            ("tcpSocket", endpoint.connect(&pod).await),
-            ("grpc", endpoint.open(&pod).await.map(drop)),
-            ("httpGet", request.ask(&pod, PROGRAM, until()).await.map(drop)),
-            ("a hook", request.clone().of_hook().ask(&pod, PROGRAM, until()).await.map(drop)),
+            ("tcpSocket", endpoint.connect("pod", &pod).await),
+            ("grpc", endpoint.open("pod", &pod).await.map(drop)),
+            ("httpGet", request.ask("pod", &pod, PROGRAM, until()).await.map(drop)),
+            (
+                "a hook",
+                request.clone().of_hook().ask("pod", &pod, PROGRAM, until()).await.map(drop),
+            ),
         ] {
             assert!(matches!(outcome, Err(ActionError::Unasked { .. })), "{what}: {outcome:?}");
         }

@@ -1,7 +1,7 @@
 //! Addresses of host names.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,14 +15,22 @@ use winddown_shared::Mutex;
 const TURN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Looks up names on a few threads of its own: a name server that does not answer holds a thread for tens of seconds, and
-/// no asker can take a lookup back. Simultaneous lookups of a name are one.
+/// no asker can take a lookup back. Simultaneous lookups of a name are one. An asker has one thread at a time: no pod takes
+/// all of them with names that such servers are asked for.
 #[derive(Debug)]
 pub struct HostNames {
     turns: Semaphore,
-    running: Mutex<Vec<(String, Lookup)>>,
+    running: Mutex<Vec<Lookup>>,
 }
 
-type Lookup = watch::Receiver<Option<Arc<io::Result<Vec<SocketAddr>>>>>;
+#[derive(Debug)]
+struct Lookup {
+    asker: String,
+    name: String,
+    found: Found,
+}
+
+type Found = watch::Receiver<Option<Arc<io::Result<Vec<SocketAddr>>>>>;
 
 // === impl HostNames ===
 
@@ -33,26 +41,24 @@ impl HostNames {
     }
 
     /// Returns the addresses of `name`, with port 0: what `look_up` finds, usually [`addresses_of_host`], or what a lookup
-    /// finds that runs already. Cancel-safe: a lookup that has begun continues.
+    /// finds that runs already. An address and `localhost` need no lookup. Cancel-safe: a lookup that has begun continues.
     ///
     /// # Errors
-    /// The name has no addresses. Or all threads are taken, and stay so for half a second (`WouldBlock`).
+    /// The name has no addresses. Or all threads, or the asker's, are taken, and stay so for half a second (`WouldBlock`).
     pub async fn addresses(
         &'static self,
+        asker: &str,
         name: &str,
         look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
     ) -> io::Result<Vec<SocketAddr>> {
-        let mut lookup = match self.running(name) {
-            Some(lookup) => lookup,
-            None => {
-                let turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await;
-                let turn = turn.ok().and_then(Result::ok).ok_or_else(|| {
-                    let text = "too many names of hosts are being looked up";
-                    io::Error::new(io::ErrorKind::WouldBlock, text)
-                })?;
-                self.begin(name, turn, look_up)?
-            }
-        };
+        if let Some(known) = known(name) {
+            return Ok(known);
+        }
+        let lookup = timeout(TURN_TIMEOUT, self.lookup(asker, name, look_up)).await;
+        let mut lookup = lookup.unwrap_or_else(|_| {
+            let text = "too many names of hosts are being looked up";
+            Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+        })?;
         let found = lookup.wait_for(Option::is_some).await.map_err(io::Error::other)?;
         match found.as_deref() {
             Some(Ok(addresses)) => Ok(addresses.clone()),
@@ -64,49 +70,81 @@ impl HostNames {
     /// Connects to `host`, an address or a name, at `port`. Cancel-safe.
     ///
     /// # Errors
-    /// Nothing listens there, or the name has no addresses. Or all threads are taken, so that nothing was asked
-    /// (`WouldBlock`).
-    pub async fn connect(&'static self, host: &str, port: u16) -> io::Result<TcpStream> {
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return TcpStream::connect((ip, port)).await;
-        }
-        let mut addresses = self.addresses(host, addresses_of_host).await?;
+    /// Nothing listens there, or the name has no addresses. Or all threads, or the asker's, are taken, so that nothing
+    /// was asked (`WouldBlock`).
+    pub async fn connect(
+        &'static self,
+        asker: &str,
+        host: &str,
+        port: u16,
+    ) -> io::Result<TcpStream> {
+        let mut addresses = self.addresses(asker, host, addresses_of_host).await?;
         addresses.iter_mut().for_each(|address| address.set_port(port));
         TcpStream::connect(&*addresses).await
     }
 
-    fn running(&self, name: &str) -> Option<Lookup> {
-        let mut running = self.running.lock();
-        running.retain(|(_, lookup)| is_running(lookup));
-        running.iter().find(|(own, _)| own == name).map(|(_, lookup)| lookup.clone())
+    /// Returns the lookup of `name` that runs, or begins one as soon as the asker has no other and a thread is free.
+    async fn lookup(
+        &'static self,
+        asker: &str,
+        name: &str,
+        look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> io::Result<Found> {
+        loop {
+            if let Some(same) = self.running(|one| one.name == name) {
+                return Ok(same);
+            }
+            if let Some(mut own) = self.running(|one| one.asker == asker) {
+                // An error is its end too: its thread has panicked.
+                let _ = own.wait_for(Option::is_some).await;
+                continue;
+            }
+            let turn = self.turns.acquire().await.map_err(io::Error::other)?;
+            let mut running = self.running.lock();
+            let in_the_way = |one: &Lookup| one.name == name || one.asker == asker;
+            if !running.iter().any(|one| in_the_way(one) && is_running(&one.found)) {
+                let found = begin(name, turn, look_up)?;
+                let (asker, name) = (asker.to_owned(), name.to_owned());
+                running.push(Lookup { asker, name, found: found.clone() });
+                return Ok(found);
+            }
+        }
     }
 
-    fn begin(
-        &'static self,
-        name: &str,
-        turn: SemaphorePermit<'static>,
-        look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
-    ) -> io::Result<Lookup> {
-        let (found, lookup) = watch::channel(None);
+    fn running(&self, is_it: impl Fn(&Lookup) -> bool) -> Option<Found> {
         let mut running = self.running.lock();
-        let same = running.iter().find(|(own, it)| own == name && is_running(it));
-        if let Some((_, same)) = same {
-            return Ok(same.clone());
-        }
-        let own = name.to_owned();
-        thread::Builder::new().name("host-name".to_owned()).spawn(move || {
-            let answer = look_up(&own);
-            drop(turn);
-            found.send_replace(Some(Arc::new(answer)));
-        })?;
-        running.push((name.to_owned(), lookup.clone()));
-        Ok(lookup)
+        running.retain(|one| is_running(&one.found));
+        running.iter().find(|one| is_it(one)).map(|one| one.found.clone())
     }
 }
 
+/// Has a thread look up `name`.
+fn begin(
+    name: &str,
+    turn: SemaphorePermit<'static>,
+    look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+) -> io::Result<Found> {
+    let (answer, found) = watch::channel(None);
+    let name = name.to_owned();
+    thread::Builder::new().name("host-name".to_owned()).spawn(move || {
+        let addresses = look_up(&name);
+        drop(turn);
+        answer.send_replace(Some(Arc::new(addresses)));
+    })?;
+    Ok(found)
+}
+
 /// Whether it has no answer yet, and its thread has not panicked. One with an answer may be older than the question.
-fn is_running(lookup: &Lookup) -> bool {
+fn is_running(lookup: &Found) -> bool {
     lookup.borrow().is_none() && lookup.has_changed().is_ok()
+}
+
+/// The addresses of an address, and of `localhost`, which no name server is to be asked for (RFC 6761).
+fn known(name: &str) -> Option<Vec<SocketAddr>> {
+    if name.strip_suffix('.').unwrap_or(name).eq_ignore_ascii_case("localhost") {
+        return Some(vec![(Ipv6Addr::LOCALHOST, 0).into(), (Ipv4Addr::LOCALHOST, 0).into()]);
+    }
+    name.parse::<IpAddr>().ok().map(|ip| vec![(ip, 0).into()])
 }
 
 /// Returns the addresses that the system knows for `name`. Blocking, for as long as the name server takes.
@@ -136,7 +174,7 @@ mod tests {
         let gate = Arc::new(std::sync::Mutex::new(gate));
         let ask = || {
             let gate = Arc::clone(&gate);
-            names.addresses("a.test", move |name| {
+            names.addresses("pod", "a.test", move |name| {
                 assert_eq!(name, "a.test");
                 ASKED.fetch_add(1, Ordering::Relaxed);
                 let _ = gate.lock().unwrap().recv();
@@ -161,17 +199,51 @@ mod tests {
         let names = names(1);
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = server.local_addr().unwrap().port();
-        for host in ["127.0.0.1", "localhost"] {
-            let (reached, asked) = tokio::join!(names.connect(host, port), server.accept());
+        // The last one is looked up, and needs no name server.
+        for host in ["127.0.0.1", "localhost", "LocalHost.", "127.1"] {
+            let (reached, asked) = tokio::join!(names.connect("pod", host, port), server.accept());
             assert_eq!(reached.unwrap().local_addr().unwrap(), asked.unwrap().1, "{host}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_whose_names_hang_keeps_no_other_pod_from_a_thread() {
+        let names = names(2);
+        let (go, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(std::sync::Mutex::new(gate));
+        let hung: Vec<_> = (0..10)
+            .map(|count| {
+                let gate = Arc::clone(&gate);
+                tokio::spawn(async move {
+                    let hangs = move |_: &str| {
+                        let _ = gate.lock().unwrap().recv();
+                        Err(io::ErrorKind::NotFound.into())
+                    };
+                    names.addresses("hostile", &format!("{count}.test"), hangs).await.unwrap_err()
+                })
+            })
+            .collect();
+        tokio::time::sleep(TURN_TIMEOUT * 2).await;
+        let there = vec![SocketAddr::from(([192, 0, 2, 1], 0))];
+        let answer = there.clone();
+        let found = names.addresses("other", "a.test", move |_| Ok(answer)).await;
+        assert_eq!(found.unwrap(), there);
+        for host in ["localhost", "::1"] {
+            assert!(names.addresses("hostile", host, |_| unreachable!()).await.is_ok(), "{host}");
+        }
+        drop(go);
+        let mut kinds = Vec::new();
+        for one in hung {
+            kinds.push(one.await.unwrap().kind());
+        }
+        assert_eq!(kinds.iter().filter(|kind| **kind == io::ErrorKind::NotFound).count(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_gets_no_thread_in_time_is_an_error_and_is_not_looked_up_later() {
         let names = names(1);
         let (go, gate) = mpsc::channel::<()>();
-        let slow = names.addresses("slow.test", move |_| {
+        let slow = names.addresses("slow", "slow.test", move |_| {
             let _ = gate.recv();
             Err(io::ErrorKind::NotFound.into())
         });
@@ -179,12 +251,12 @@ mod tests {
         assert!(timeout(Duration::ZERO, &mut slow).await.is_err());
         for count in 0..100 {
             let name = format!("{count}.test");
-            let other = names.addresses(&name, |_| unreachable!("it has been given up"));
+            let other = names.addresses("other", &name, |_| unreachable!("it has been given up"));
             assert_eq!(other.await.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
         drop(go);
         assert_eq!(slow.await.unwrap_err().kind(), io::ErrorKind::NotFound);
-        let found = names.addresses("localhost", addresses_of_host).await.unwrap();
+        let found = names.addresses("other", "127.1", addresses_of_host).await.unwrap();
         assert!(found.iter().all(|address| address.ip().is_loopback()), "{found:?}");
     }
 }

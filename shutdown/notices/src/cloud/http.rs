@@ -126,7 +126,8 @@ impl Endpoint {
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {
-        NAMES.connect(self.host.trim_matches(['[', ']']), self.port).await
+        let host = self.host.trim_matches(['[', ']']);
+        NAMES.connect(host, host, self.port).await
     }
 
     fn http(
@@ -225,7 +226,7 @@ mod tests {
             let disk = tokio::task::spawn_blocking(move || gate.recv());
             let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let port = server.local_addr().expect("an address").port();
-            let endpoint: Endpoint = format!("http://localhost:{port}").parse().expect("a name");
+            let endpoint: Endpoint = format!("http://127.1:{port}").parse().expect("a name");
             let within = Duration::from_secs(5);
             let request = MetadataRequest { method: Method::GET, path: "/", headers: &[], within };
             tokio::select! {
