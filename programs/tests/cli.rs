@@ -3,7 +3,9 @@
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers here are tests, too")]
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -190,6 +192,28 @@ fn a_rehearsal_that_nohup_started_goes_on_when_its_terminal_is_closed() {
     let output = hung_up("--ignore-signal=HUP", pods("true").path());
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");
+}
+
+#[test]
+fn a_rehearsal_as_root_of_manifests_that_others_may_write_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (pods, file) = (pods("true"), "a.yaml");
+    let refused = |path: &str, mode, fix: &str| {
+        let path = pods.path().join(path);
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("changed");
+        for named in [pods.path().to_owned(), pods.path().join(file)] {
+            let output = run(&["drill", named.to_str().expect("a path")]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{error}");
+            let said = "every user may write to it, so no pod from there is run as root";
+            assert!(error.contains(said) && error.contains(fix), "{error}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("changed");
+    };
+    refused("", 0o777, &format!("chmod go-w {}\n", pods.path().display()));
+    refused(file, 0o666, &format!("chmod go-w {}/{file}\n", pods.path().display()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_host::{OthersMayWrite, beat};
+use winddown_host::{OthersMayWrite, Trusted, beat, others_may_write_besides};
 use winddown_shared::{Mutex, display::clean};
 use winddown_shared::{WallClock, error_chain};
 
@@ -124,7 +124,8 @@ impl ManifestDirectory {
             let unsettled = scanner.scan(&closed, now, wall);
             let empty = scanner.until_empty(wall).unwrap_or(Duration::MAX);
             // A directory that cannot be listed is reported as a problem anyway.
-            let others = others_may_write(scanner.directory()).unwrap_or_default();
+            let others =
+                others_may_write(&Trusted::default(), scanner.directory()).unwrap_or_default();
             (attached, unsettled, empty, scanner.desired(wall), others)
         });
         let done = match tokio::time::timeout(SLOW_SCAN, &mut work).await {
@@ -193,13 +194,13 @@ impl ManifestDirectory {
     }
 }
 
-/// Finds what users other than root and the agent's own may write: the directory, what leads to it, and each manifest in
-/// it. Blocking.
+/// Finds what users other than root, this process's own and `trusted` may write: the directory, what leads to it, and each
+/// manifest in it. Blocking.
 ///
 /// # Errors
 /// The directory, or what leads to it, cannot be looked at.
-pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
-    let look = |path: &Path| winddown_host::others_may_write(Path::new("/"), path);
+pub fn others_may_write(trusted: &Trusted, directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
+    let look = |path: &Path| others_may_write_besides(trusted, Path::new("/"), path);
     let directory = std::path::absolute(directory)?;
     let mut found = look(&directory)?;
     let mut entries = std::fs::read_dir(&directory)?
@@ -211,7 +212,7 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
         // The way to all but a link is the directory's.
         let others = match kind.is_symlink() {
             true => look(&directory.join(name)),
-            false => winddown_host::others_may_write(&directory, Path::new(&name)),
+            false => others_may_write_besides(trusted, &directory, Path::new(&name)),
         };
         // What cannot be looked at cannot be read either, and that is reported.
         for one in others.unwrap_or_default() {
@@ -255,7 +256,7 @@ mod tests {
         symlink("../real/b.yaml", pods.join("b.yaml")).unwrap();
         [&pods, &real].into_iter().for_each(|dir| mode(dir, 0o755));
         let said = || {
-            let found = others_may_write(&pods).unwrap();
+            let found = others_may_write(&Trusted::default(), &pods).unwrap();
             let line = |one: &OthersMayWrite| one.to_string().replace(dir.to_str().unwrap(), "");
             found.iter().map(line).collect::<Vec<_>>()
         };
@@ -268,6 +269,6 @@ mod tests {
         let every = "every user may write to it";
         let wanted = ["/pods", "/pods/a.yaml", "/real"].map(|path| format!("{path}: {every}"));
         assert_eq!(said(), wanted);
-        assert!(others_may_write(&dir.join("none")).is_err());
+        assert!(others_may_write(&Trusted::default(), &dir.join("none")).is_err());
     }
 }

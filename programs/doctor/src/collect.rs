@@ -25,7 +25,7 @@ use winddown_companion::kubelet::processes::{self, KubeletProcess};
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
-use winddown_host::OthersMayWrite;
+use winddown_host::{OthersMayWrite, Trusted};
 use winddown_node::{policy_of, trusted_paths};
 
 /// The node to observe, and how.
@@ -399,6 +399,7 @@ async fn others_may_write(place: &ObservedNode, pods: Option<&Path>) -> Fact<Vec
         return Fact::not_live();
     };
     blocking(place.patience, "the manifests", move || match winddown_static_pods::others_may_write(
+        &Trusted::default(),
         &pods,
     ) {
         Ok(found) => Fact::Known(found),
