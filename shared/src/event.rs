@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::base::critical::panic_text;
 use crate::{
-    ContainerExit, KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride,
+    ContainerExit, EndCause, KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride,
 };
 
 pub(crate) mod of_pod;
@@ -238,7 +238,9 @@ pub enum Event {
         container: Arc<str>,
         /// How it exited.
         exit: Box<ContainerExit>,
-        /// The last line that says why: the failure of its probe, or else of its termination message or output.
+        /// The probe or the hook that ended it by failing, if one did.
+        failed: Option<EndCause>,
+        /// The last line that says why: of what that said, or else of its termination message or output.
         last_line: Option<Arc<str>>,
         /// The delay before it is restarted; `None` if it is not.
         again_in: Option<Duration>,

@@ -476,8 +476,7 @@ pub trait PodKiller: Send + Sync + 'static {
     /// request the same pod again and again, and no other. Pods in no source are not included.
     fn non_terminating_pods(&self) -> Vec<Pod>;
 
-    /// Waits until a stopped pod holds nothing on the host any more (sandbox, cgroup, mounts), at
-    /// most until `deadline`.
+    /// Waits until a stopped pod holds nothing on the host any more (sandbox, cgroup, mounts), at most until `deadline`.
     ///
     /// Returns the mount points that remain at that time; an empty list means released. If the
     /// mounts cannot be determined, the only entry is `unknown: ` and the cause. An unknown pod

@@ -108,9 +108,10 @@ impl Page<'_> {
         if let Some(last) = &container.last_state {
             self.exited(&last.terminated);
         }
-        if let Some(line) = status.last_line(pod, &container.name) {
-            self.field(4, "Last Line", line);
-        }
+        let (check, line) =
+            (status.failed_check(pod, &container.name), status.last_line(pod, &container.name));
+        self.field(4, "Failed", check.unwrap_or_default());
+        self.field(4, "Last Line", line.unwrap_or_default());
         self.field(4, "Ready", if container.ready { "True" } else { "False" });
         self.field(4, "Restart Count", &container.restarts.to_string());
         self.field(4, "Log", &container.log);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{ContainerExit, Event, PodRef};
+use winddown_shared::{ContainerExit, EndCause, Event, PodRef};
 
 use crate::container_plan::{ContainerRule, Restart};
 use crate::driver::{Driver, Entry};
@@ -20,8 +20,8 @@ struct UnreportedExit {
     container: Arc<str>,
     exit: ContainerExit,
     log: PathBuf,
-    /// The probe or the hook that failed, so that the container was stopped.
-    failure: Option<Arc<str>>,
+    /// The probe or the hook that failed, so that the container was stopped, and why it failed.
+    failure: Option<(EndCause, Option<Arc<str>>)>,
     again_in: Option<Duration>,
 }
 
@@ -32,12 +32,19 @@ pub(crate) fn of_exits<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, rules: &[Co
     let driver = Arc::clone(driver);
     tokio::spawn(async move {
         for UnreportedExit { pod, container, exit, log, failure, again_in } in exits {
-            let last_line = match failure.or_else(|| last_line(&exit.message)) {
-                Some(line) => Some(line),
-                None => driver.pods().last_lines.of(log).await,
+            let (failed, last_line) = match (failure, last_line(&exit.message)) {
+                (Some((failed, output)), _) => (Some(failed), output),
+                (None, None) => (None, driver.pods().last_lines.of(log).await),
+                (None, line) => (None, line),
             };
-            let exit = Box::new(exit);
-            recorder.record(&Event::ContainerExited { pod, container, exit, last_line, again_in });
+            recorder.record(&Event::ContainerExited {
+                pod,
+                container,
+                exit: Box::new(exit),
+                failed,
+                last_line,
+                again_in,
+            });
         }
     });
 }
@@ -68,7 +75,7 @@ fn unreported<D: Driver>(
             container: Arc::clone(&container.name),
             exit: end.exit.clone(),
             log: logs.join(files::run_log(&container.name, run.attempt)),
-            failure: run.probe_state.failure().map(Into::into),
+            failure: run.probe_state.failure(),
             again_in: restart.applies_to(exit_code).then_some(wait),
         });
     }

@@ -171,14 +171,14 @@ impl ProbeState {
         before != *self
     }
 
-    /// The kubelet's text for the probe or the hook because of which the run is restarted.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let what = match self.failing? {
-            EndCause::Probe(kind) => format!("{} probe", kind.as_str()),
-            EndCause::PostStart => "PostStartHook".to_owned(),
-            EndCause::Pod | EndCause::Changed => return None,
-        };
-        Some(format!("{what} failed: {}", self.output.as_deref().unwrap_or_default()))
+    /// The probe or the hook because of which the run is restarted, and why that failed.
+    pub(crate) fn failure(&self) -> Option<(EndCause, Option<Arc<str>>)> {
+        match self.failing? {
+            failed @ (EndCause::Probe(_) | EndCause::PostStart) => {
+                Some((failed, self.output.clone()))
+            }
+            EndCause::Pod | EndCause::Changed => None,
+        }
     }
 
     /// The run's state for the plan. `is_outdated`: it has to be replaced in any case.

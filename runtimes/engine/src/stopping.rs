@@ -144,8 +144,8 @@ async fn stop_one_to_restart<D: Driver>(
     };
     if why != EndCause::Pod {
         let (pod, text) = (pod::title(entry), why.text(name));
-        match failure {
-            Some(failure) => tracing::info!(%pod, "{text} (pod {pod}): {failure}"),
+        match failure.and_then(|(_, output)| output) {
+            Some(output) => tracing::info!(%pod, "{text} (pod {pod}): {output:?}"),
             None => tracing::info!(%pod, "{text} (pod {pod})"),
         }
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::{ContainerKind, PodRef};
 
-/// Something that the kubelet reports as a Kubernetes Event. It is not a decision, so it is in no
-/// log line and no report.
+/// Something that the kubelet reports as a Kubernetes Event. It is no decision, so no log line and no report has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {
     /// The pod.

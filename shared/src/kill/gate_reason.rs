@@ -4,8 +4,7 @@ use std::fmt;
 
 /// One owner's reason to admit no pods and, if it terminates pods, to show running ones as not ready.
 ///
-/// Each owner adds and removes only its own reason: a gate closed for two reasons stays closed when
-/// one of them is removed.
+/// Each owner adds and removes only its own reason: a gate closed for two stays closed when one of them is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GateReason {

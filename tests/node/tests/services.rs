@@ -177,7 +177,7 @@ async fn a_service_that_fails_again_and_again_is_named_with_its_cause_and_its_ou
     let is_named = async || said("winddown status").await.contains("CrashLoopBackOff");
     node.wait_until("the pod to be in a crash loop", SOON, is_named).await?;
     let (status, doctor) = (said("winddown status").await, said("winddown doctor").await);
-    let cause = "container main exited with code 3 (Error): no such database";
+    let cause = r#"container main exited with code 3 (Error): "no such database""#;
     for (text, line) in [
         (&status, format!("! default/db-winddown-node does not stay up: {cause}")),
         (&status, "`winddown describe default/db-winddown-node` shows more".to_owned()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{duration, pod_count};
-use winddown_shared::{Event, PodRef, ResourceName, WallTime, seconds_up};
+use winddown_shared::{EndCause, Event, PodRef, ResourceName, WallTime, seconds_up};
 
 mod pressure;
 
@@ -83,7 +83,8 @@ impl Decision {
 
     /// Describes the exit of a container.
     fn container_exited(&mut self, event: &Event) {
-        let Event::ContainerExited { pod, container, exit, last_line, again_in } = event else {
+        let Event::ContainerExited { pod, container, exit, failed, last_line, again_in } = event
+        else {
             return;
         };
         let mut text =
@@ -91,13 +92,13 @@ impl Decision {
         if let Some(wait) = again_in {
             text += &restarts_in(*wait);
         }
-        if let Some(line) = last_line {
-            text += &format!(": {line}");
-        }
+        let check = failed.and_then(check);
+        text += &why_exited(check.as_deref(), last_line.as_deref());
         self.pod("containerExited", pod, &text);
         self.field("container", &**container)
             .field("exitCode", exit.exit_code)
             .field("reason", &*exit.reason)
+            .field("check", check)
             .field("lastLine", last_line.as_deref());
     }
 
@@ -277,6 +278,22 @@ impl Decision {
         self.fields.insert(name.to_owned(), value.into());
         self
     }
+}
+
+/// The probe or the hook that ends a container by failing, in words.
+fn check(failed: EndCause) -> Option<String> {
+    match failed {
+        EndCause::Probe(kind) => Some(format!("{} probe", kind.as_str().to_lowercase())),
+        EndCause::PostStart => Some("postStart hook".to_owned()),
+        EndCause::Pod | EndCause::Changed => None,
+    }
+}
+
+/// Why a container exited, after the words on how. The line is quoted: whoever wrote it could write as the agent does.
+pub(super) fn why_exited(check: Option<&str>, line: Option<&str>) -> String {
+    let check = check.map(|check| format!(": {check} failed")).unwrap_or_default();
+    let line = line.map(|line| format!(": {line:?}")).unwrap_or_default();
+    check + &line
 }
 
 /// When a container that exited is restarted, in words.

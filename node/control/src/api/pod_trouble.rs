@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::decision::why_exited;
 use super::{ContainerStatus, Decision, ExitedRun, PodState, PodStatus, Status};
 
 /// Reasons with which containers normally wait.
@@ -19,17 +20,10 @@ pub struct PodTrouble<'s> {
     /// The container that has it; `None` if it is the whole pod.
     pub container: Option<&'s ContainerStatus>,
     /// What ended the container by failing, for people: `startup probe`. `None` if it exited by itself.
-    pub check: Option<&'static str>,
-    /// The cause, for people. What others wrote in it is as they wrote it.
+    pub check: Option<&'s str>,
+    /// The cause, for people. What the container wrote is quoted; names and errors in it are as others wrote them.
     pub cause: String,
 }
-
-/// How a line begins with which a failed probe or hook explains an exit, and what that is for people.
-const CHECKS: [(&str, &str); 3] = [
-    ("Startup probe failed: ", "startup probe"),
-    ("Liveness probe failed: ", "liveness probe"),
-    ("PostStartHook failed: ", "postStart hook"),
-];
 
 /// Kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +46,25 @@ impl Status {
         self.waiting(pod).or_else(|| self.failed(pod)).or_else(|| self.failed_call(pod))
     }
 
-    /// The last line that says why the container exited, if one of the last decisions has it.
+    /// The last line that says why the container exited, if one of the last decisions has it, as the container or the
+    /// probe wrote it.
     pub fn last_line(&self, pod: &PodStatus, container: &str) -> Option<&str> {
+        self.of_exit(pod, container, "lastLine")
+    }
+
+    /// The probe or the hook that ended the container by failing, for people, if one of the last decisions has it.
+    pub fn failed_check(&self, pod: &PodStatus, container: &str) -> Option<&str> {
+        self.of_exit(pod, container, "check")
+    }
+
+    /// A field of the last decision on an exit of the container.
+    fn of_exit(&self, pod: &PodStatus, container: &str, field: &str) -> Option<&str> {
         let of_container = |decision: &&Decision| {
             decision.kind == "containerExited"
                 && is_about(decision, pod)
                 && decision.fields.get("container").is_some_and(|name| name == container)
         };
-        self.decisions.iter().rev().find(of_container)?.fields.get("lastLine")?.as_str()
+        self.decisions.iter().rev().find(of_container)?.fields.get(field)?.as_str()
     }
 
     /// A container that waits for another reason than usual.
@@ -106,10 +111,8 @@ impl Status {
         pod: &PodStatus,
         container: &ContainerStatus,
         run: &ExitedRun,
-    ) -> (Option<&'static str>, String) {
-        let last_line = self.last_line(pod, &container.name);
-        let by = |line: &str| CHECKS.iter().find(|(start, _)| line.starts_with(start));
-        let check = last_line.and_then(by).map(|(_, name)| *name);
+    ) -> (Option<&str>, String) {
+        let check = self.failed_check(pod, &container.name);
         let mut text = format!("container {} exited with code {}", container.name, run.exit_code);
         // Writing to a String cannot fail.
         let _ = match run.reason.as_str() {
@@ -119,13 +122,14 @@ impl Status {
         let message = run.message.lines().rev().map(str::trim).find(|line| !line.is_empty());
         // The reason why it was terminated says more than its own message.
         let message = message.filter(|_| check.is_none());
-        if let Some(line) = message.or(last_line) {
-            let end = line.char_indices().nth(SHOWN_OF_LINE);
-            let _ = match end {
-                Some((end, _)) => write!(text, ": {}…", &line[..end]),
-                None => write!(text, ": {line}"),
-            };
-        }
+        let line = message.or_else(|| self.last_line(pod, &container.name)).map(|line| match line
+            .char_indices()
+            .nth(SHOWN_OF_LINE)
+        {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        });
+        text += &why_exited(check, line.as_deref());
         (check, text)
     }
 
@@ -163,6 +167,7 @@ fn is_about(decision: &Decision, pod: &PodStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use winddown_shared::{ContainerExit, Event, PodRef, PodUid};
 
     use super::*;
 
@@ -215,7 +220,10 @@ mod tests {
                 "Running",
                 &looping,
                 &exited,
-                Some((Loops, "container main exited with code 3 (Error): cannot bind port 80")),
+                Some((
+                    Loops,
+                    r#"container main exited with code 3 (Error): "cannot bind port 80""#,
+                )),
             ),
             (
                 "Running",
@@ -249,24 +257,46 @@ mod tests {
             "name": "main", "state": "waiting", "reason": "CrashLoopBackOff",
             "lastState": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "bye"}},
         });
-        for (line, check, shown) in [
-            (
-                "Startup probe failed: no answer",
-                Some("startup probe"),
-                "Startup probe failed: no answer",
-            ),
-            ("Liveness probe failed: no", Some("liveness probe"), "Liveness probe failed: no"),
-            ("PostStartHook failed: no", Some("postStart hook"), "PostStartHook failed: no"),
-            ("bye", None, "bye"),
+        for (check, line, shown) in [
+            (Some("startup probe"), Some("no answer"), r#"startup probe failed: "no answer""#),
+            (Some("postStart hook"), None, "postStart hook failed"),
+            (None, Some("ignored"), r#""bye""#),
         ] {
             let exited = json!([{
                 "kind": "containerExited", "pod": "shop/web", "text": "",
-                "fields": {"container": "main", "lastLine": line},
+                "fields": {"container": "main", "check": check, "lastLine": line},
             }]);
             let status = status(pod("Running", &looping), exited);
             let found = status.trouble(&status.pods[0]).unwrap();
             let cause = format!("container main exited with code 0 (Completed): {shown}");
             assert_eq!((found.check, found.cause), (check, cause));
+        }
+    }
+
+    #[test]
+    fn what_a_container_wrote_last_is_quoted_and_taken_for_no_failed_probe() {
+        let written = "Liveness probe failed: a\" (log: /tmp/x)\r\u{1b}[2Kwinddown: all is well";
+        let event = Event::ContainerExited {
+            pod: PodRef { namespace: "shop".into(), name: "web".into(), uid: PodUid::new("u") },
+            container: "main".into(),
+            exit: Box::new(ContainerExit::new(1)),
+            failed: None,
+            last_line: Some(written.into()),
+            again_in: None,
+        };
+        let told = Decision::of("2026-01-01T00:00:00Z".parse().unwrap(), &event);
+        let quoted =
+            r#": "Liveness probe failed: a\" (log: /tmp/x)\r\u{1b}[2Kwinddown: all is well""#;
+        assert!(told.text.ends_with(quoted), "{}", told.text);
+        let ended = json!({"name": "main", "state": "exited", "exitCode": 1});
+        for message in ["", &format!("first\n{written}")] {
+            let mut ended = ended.clone();
+            ended["message"] = json!(message);
+            let status = status(pod("Failed", &ended), json!([told]));
+            let found = status.trouble(&status.pods[0]).unwrap();
+            assert_eq!(found.check, None);
+            assert!(found.cause.ends_with(quoted), "{}", found.cause);
+            assert_eq!(status.last_line(&status.pods[0], "main"), Some(written));
         }
     }
 
@@ -277,7 +307,7 @@ mod tests {
             "message": format!("first\n{}", "é".repeat(2048))});
         let status = status(pod("Failed", &ended), json!([]));
         let cause = status.trouble(&status.pods[0]).unwrap().cause;
-        let wanted = format!("container main exited with code 1: {}…", "é".repeat(200));
+        let wanted = format!("container main exited with code 1: \"{}…\"", "é".repeat(200));
         assert_eq!(cause, wanted);
     }
 

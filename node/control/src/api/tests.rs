@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
-use winddown_shared::{ContainerExit, Event, KillReason, Pod, PodRef, ResourceName};
+use winddown_shared::{
+    ContainerExit, EndCause, Event, KillReason, Pod, PodRef, ProbeKind, ResourceName,
+};
 
 use super::{
     Check, Decision, DrainEvent, ErrorBody, ErrorCode, Health, LockState, PodState, Status,
@@ -134,22 +136,24 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 pod: label.clone(),
                 container: "main".into(),
                 exit: Box::new(exit(3, "Error")),
+                failed: None,
                 last_line: Some("cannot bind port 80".into()),
                 again_in: Some(10 * second),
             },
             "containerExited",
-            "shop/web container main exited with code 3 (Error), restarting in 10s: cannot bind port 80",
+            r#"shop/web container main exited with code 3 (Error), restarting in 10s: "cannot bind port 80""#,
         ),
         (
             Event::ContainerExited {
                 pod: label.clone(),
                 container: "main".into(),
                 exit: Box::new(exit(0, "Completed")),
+                failed: Some(EndCause::Probe(ProbeKind::Liveness)),
                 last_line: None,
                 again_in: None,
             },
             "containerExited",
-            "shop/web container main exited with code 0 (Completed)",
+            "shop/web container main exited with code 0 (Completed): liveness probe failed",
         ),
         (
             Event::SyncFailed {

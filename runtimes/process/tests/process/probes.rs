@@ -30,8 +30,8 @@ impl Recorder for Told {
             Event::Pod(PodEvent { what: PodEventKind::ProbeErrored { error, .. }, .. }) => {
                 self.0.lock().push(format!("not asked: {error}"));
             }
-            Event::ContainerExited { last_line, .. } => {
-                self.0.lock().push(last_line.as_deref().unwrap_or_default().to_owned());
+            Event::ContainerExited { failed, last_line, .. } => {
+                self.0.lock().push(format!("{failed:?} {last_line:?}"));
             }
             _ => {}
         }
@@ -117,7 +117,7 @@ async fn a_container_whose_post_start_hook_fails_is_restarted() {
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && c[0].started).await;
     assert!(seen[0].ready);
     eventually("the exit was reported", || !told.0.lock().is_empty()).await;
-    assert_eq!(*told.0.lock(), ["PostStartHook failed: no table"]);
+    assert_eq!(*told.0.lock(), ["Some(PostStart) Some(\"no table\")"]);
     stop(&runtime, &pod, 5000).await;
     bed.nothing_left().await;
 }

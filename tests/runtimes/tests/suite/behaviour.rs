@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use winddown_cri::{CgroupDriver, CriRuntime, PodSlices};
 use winddown_host::service_units::UnitError;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::{Recorder, Runtime as _, RuntimeError, error_chain};
+use winddown_shared::{EndCause, ProbeKind, Recorder, Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{
     Act, POLITE, STUBBORN, clean, eventually, exit_of, forget, is_running, pod, run, secs, stop,
@@ -204,8 +204,9 @@ async fn a_liveness_probe_that_fails_has_the_container_started_again() {
     let pod = pod("web", &json!({"containers": [main]}));
     sync_until(&runtime, &pod, |c| c[0].restart_count >= 1 && is_running(&c[0])).await;
     eventually("the exit is reported", || !reported.0.lock().unwrap().is_empty()).await;
-    let why = reported.0.lock().unwrap()[0].2.clone().unwrap_or_default();
-    assert!(why.starts_with("Liveness probe failed: "), "{why}");
+    let (_, _, failed, line, _) = reported.0.lock().unwrap()[0].clone();
+    assert_eq!(failed, Some(EndCause::Probe(ProbeKind::Liveness)));
+    assert!(line.is_some(), "the probe said something");
     stop(&runtime, &pod, 5).await;
     // To the next agent, what only was restarted has crashed.
     eventually("the stop is noted", || !requests(stage.dir()).is_empty()).await;

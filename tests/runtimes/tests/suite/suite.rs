@@ -151,8 +151,8 @@ pub(crate) async fn an_end_that_was_asked_for_is_no_crash<S: Stage>(stage: &S) {
     }
 }
 
-/// An exit that was reported: container, exit code, last line, and whether it is restarted.
-pub(crate) type ReportedExit = (String, i32, Option<String>, bool);
+/// An exit that was reported: container, exit code, what failed, last line, and whether it is restarted.
+pub(crate) type ReportedExit = (String, i32, Option<EndCause>, Option<String>, bool);
 
 /// The exits that were reported.
 #[derive(Default)]
@@ -160,11 +160,12 @@ pub(crate) struct ReportedExits(pub(crate) Mutex<Vec<ReportedExit>>);
 
 impl Recorder for ReportedExits {
     fn record(&self, event: &Event) {
-        let Event::ContainerExited { container, exit, last_line, again_in, .. } = event else {
+        let Event::ContainerExited { container, exit, failed, last_line, again_in, .. } = event
+        else {
             return;
         };
         let last_line = last_line.as_deref().map(str::to_owned);
-        let exit = (container.to_string(), exit.exit_code, last_line, again_in.is_some());
+        let exit = (container.to_string(), exit.exit_code, *failed, last_line, again_in.is_some());
         self.0.lock().unwrap().push(exit);
     }
 }
@@ -257,7 +258,7 @@ pub(crate) async fn a_container_that_exits_by_itself_is_reported_once_with_its_l
     stage.hears(&web).await;
     stop(&runtime, &web, 20).await;
     let last_line = stage.logs().map(|_| "up".to_owned());
-    assert_eq!(*reported.0.lock().unwrap(), [("main".to_owned(), 3, last_line, false)]);
+    assert_eq!(*reported.0.lock().unwrap(), [("main".to_owned(), 3, None, last_line, false)]);
 }
 
 pub(crate) async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {

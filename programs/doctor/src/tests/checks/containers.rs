@@ -85,7 +85,8 @@ fn a_container_that_exits_again_and_again_is_named_with_its_cause_and_its_log() 
     known(&mut facts.agent).pods = vec![running(), pod];
     let found = finding(&facts, "crash-loop").unwrap();
     assert_eq!(found.severity, Warning);
-    let seen = "shop/web: container main exited with code 3 (Error): no port (log: /var/log/1.log)";
+    let seen =
+        r#"shop/web: container main exited with code 3 (Error): "no port" (log: /var/log/1.log)"#;
     assert_eq!(found.evidence, [seen]);
     assert_eq!(found.title, "1 pod has a container that exits again and again");
 }
