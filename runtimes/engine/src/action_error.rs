@@ -55,7 +55,8 @@ impl ActionError {
                  executable"
             ),
             (_, "") => format!("exit code {code}"),
-            (_, output) => format!("exit code {code}: {output}"),
+            // Quoted: it could read like a text of ours.
+            (_, output) => format!("exit code {code}: {output:?}"),
         };
         Self::Failed { command: command.join(" "), how, output }
     }
@@ -84,12 +85,12 @@ mod tests {
             "/bin/flush all: exit code 128, without output: check that the container has this program and \
              that it is executable"
         );
-        assert_eq!(told(127, b"sh: no\n"), "/bin/flush all: exit code 127: sh: no");
+        assert_eq!(told(127, b"sh: no\n"), "/bin/flush all: exit code 127: \"sh: no\"");
         assert_eq!(told(1, b""), "/bin/flush all: exit code 1");
         // The verdict usually stands at the beginning.
         let long = [b"FAIL: replica 3 lags\n", "and more ".repeat(500).as_bytes()].concat();
         let told = told(1, &long);
-        let begun = "/bin/flush all: exit code 1: FAIL: replica 3 lags\nand more ";
+        let begun = r#"/bin/flush all: exit code 1: "FAIL: replica 3 lags\nand more "#;
         assert!(told.len() < 1100 && told.starts_with(begun), "{told}");
     }
 }

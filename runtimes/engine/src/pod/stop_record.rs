@@ -31,10 +31,10 @@ impl StopRecord {
         is_new
     }
 
-    /// Adds a container whose preStop hook failed.
+    /// Adds a container whose preStop hook failed. What its command wrote is quoted, and so is what we say ourselves.
     pub(crate) fn hook_failed(&mut self, name: &str, why: &str) {
         let why: String = why.trim().chars().take(HOOK_ERROR).collect();
-        self.failed_hooks.push(format!("preStop hook of {name} failed: {why}"));
+        self.failed_hooks.push(format!("preStop hook of {name} failed: {why:?}"));
     }
 
     /// Summarizes the stop, now that nothing runs. `end_of` returns how a container ended.
@@ -58,6 +58,16 @@ impl StopRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_failed_hook_wrote_is_quoted() {
+        let mut record = StopRecord::default();
+        record.hook_failed("main", "no; preStop hook of \"etcd\" failed\n");
+        record.hook_failed("side", "it took 2s");
+        let remark = record.finish(|_| None).remark;
+        let wanted = r#"preStop hook of main failed: "no; preStop hook of \"etcd\" failed"; preStop hook of side failed: "it took 2s""#;
+        assert_eq!(remark.as_deref(), Some(wanted));
+    }
 
     #[test]
     fn a_pod_of_which_nothing_ran_is_told_from_one_that_exited() {
