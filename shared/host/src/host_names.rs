@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -15,11 +15,13 @@ use winddown_shared::Mutex;
 const TURN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Looks up names on a few threads of its own: a name server that does not answer holds a thread for tens of seconds, and
-/// no asker can take a lookup back. Simultaneous lookups of a name are one. An asker has one thread at a time: no pod takes
-/// all of them with names that such servers are asked for.
+/// no asker can take a lookup back. Simultaneous lookups of a name are one. An asker has half of the threads at a time: no
+/// pod takes all of them with names that such servers are asked for.
 #[derive(Debug)]
 pub struct HostNames {
     turns: Semaphore,
+    /// How many lookups of one asker run at the same time.
+    of_one: usize,
     running: Mutex<Vec<Lookup>>,
 }
 
@@ -37,14 +39,15 @@ type Found = watch::Receiver<Option<Arc<io::Result<Vec<SocketAddr>>>>>;
 impl HostNames {
     /// Looks up at most `threads` names at the same time.
     pub const fn new(threads: usize) -> Self {
-        Self { turns: Semaphore::const_new(threads), running: Mutex::new(Vec::new()) }
+        let of_one = threads.div_ceil(2);
+        Self { turns: Semaphore::const_new(threads), of_one, running: Mutex::new(Vec::new()) }
     }
 
     /// Returns the addresses of `name`, with port 0: what `look_up` finds, usually [`addresses_of_host`], or what a lookup
     /// finds that runs already. An address and `localhost` need no lookup. Cancel-safe: a lookup that has begun continues.
     ///
     /// # Errors
-    /// The name has no addresses. Or all threads, or the asker's, are taken, and stay so for half a second (`WouldBlock`).
+    /// The name has no addresses. Or all threads, or the asker's half, are taken, and stay so for half a second (`WouldBlock`).
     pub async fn addresses(
         &'static self,
         asker: &str,
@@ -56,7 +59,7 @@ impl HostNames {
         }
         let lookup = timeout(TURN_TIMEOUT, self.lookup(asker, name, look_up)).await;
         let mut lookup = lookup.unwrap_or_else(|_| {
-            let text = "too many names of hosts are being looked up";
+            let text = "too many host names are being looked up";
             Err(io::Error::new(io::ErrorKind::WouldBlock, text))
         })?;
         let found = lookup.wait_for(Option::is_some).await.map_err(io::Error::other)?;
@@ -70,8 +73,8 @@ impl HostNames {
     /// Connects to `host`, an address or a name, at `port`. Cancel-safe.
     ///
     /// # Errors
-    /// Nothing listens there, or the name has no addresses. Or all threads, or the asker's, are taken, so that nothing
-    /// was asked (`WouldBlock`).
+    /// Nothing listens there, or the name has no addresses. Or all threads, or the asker's half, are taken, so that
+    /// nothing was asked (`WouldBlock`).
     pub async fn connect(
         &'static self,
         asker: &str,
@@ -83,7 +86,7 @@ impl HostNames {
         TcpStream::connect(&*addresses).await
     }
 
-    /// Returns the lookup of `name` that runs, or begins one as soon as the asker has no other and a thread is free.
+    /// Returns the lookup of `name` that runs, or begins one as soon as a thread is free, and not all of the asker's are taken.
     async fn lookup(
         &'static self,
         asker: &str,
@@ -91,18 +94,22 @@ impl HostNames {
         look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
     ) -> io::Result<Found> {
         loop {
-            if let Some(same) = self.running(|one| one.name == name) {
-                return Ok(same);
-            }
-            if let Some(mut own) = self.running(|one| one.asker == asker) {
-                // An error is its end too: its thread has panicked.
+            let own = {
+                let running = self.running();
+                if let Some(same) = running.iter().find(|one| one.name == name) {
+                    return Ok(same.found.clone());
+                }
+                self.in_the_way(&running, asker)
+            };
+            if let Some(mut own) = own {
+                // An error is an end too: its thread has panicked.
                 let _ = own.wait_for(Option::is_some).await;
                 continue;
             }
             let turn = self.turns.acquire().await.map_err(io::Error::other)?;
-            let mut running = self.running.lock();
-            let in_the_way = |one: &Lookup| one.name == name || one.asker == asker;
-            if !running.iter().any(|one| in_the_way(one) && is_running(&one.found)) {
+            let mut running = self.running();
+            let has_begun = running.iter().any(|one| one.name == name);
+            if !has_begun && self.in_the_way(&running, asker).is_none() {
                 let found = begin(name, turn, look_up)?;
                 let (asker, name) = (asker.to_owned(), name.to_owned());
                 running.push(Lookup { asker, name, found: found.clone() });
@@ -111,10 +118,18 @@ impl HostNames {
         }
     }
 
-    fn running(&self, is_it: impl Fn(&Lookup) -> bool) -> Option<Found> {
+    /// The lookups that run.
+    fn running(&self) -> MutexGuard<'_, Vec<Lookup>> {
         let mut running = self.running.lock();
         running.retain(|one| is_running(&one.found));
-        running.iter().find(|one| is_it(one)).map(|one| one.found.clone())
+        running
+    }
+
+    /// The asker's latest, if it has as many as it may have: those before it are likelier to hang.
+    fn in_the_way(&self, running: &[Lookup], asker: &str) -> Option<Found> {
+        let mut own = running.iter().filter(|one| one.asker == asker);
+        let is_full = own.clone().count() >= self.of_one;
+        own.next_back().filter(|_| is_full).map(|one| one.found.clone())
     }
 }
 
