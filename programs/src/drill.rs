@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_companion::kubelet::{self, below};
 use winddown_host::machine::wall_clock;
-use winddown_host::{OthersMayWrite, path_word};
+use winddown_host::path_word;
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
@@ -140,9 +140,6 @@ pub(super) enum DrillError {
         /// The directory or manifest.
         pods: PathBuf,
     },
-    /// Others than root, and who runs this command as root, decide what it would run.
-    #[error("{}, so no pod from there is run as root", clean(&.0.to_string()))]
-    OthersMayWrite(OthersMayWrite),
     /// The configuration switches graceful shutdown off.
     #[error("the configuration switches graceful shutdown off (shutdownGracePeriod: 0s)")]
     Disabled,
@@ -172,10 +169,6 @@ impl DrillError {
             Self::RunsAlready { pods } => format!(
                 "`winddown plan shutdown` shows what a shutdown would do; where it does no harm: `winddown drill --twice {}`",
                 path_word(pods)
-            ),
-            Self::OthersMayWrite(found) => format!(
-                "copy the manifests into a directory that only root can write; to accept it as it is: {}",
-                found.fix_command()
             ),
             Self::Disabled => "name another with --config, or set shutdownGracePeriod".into(),
             _ => String::new(),
@@ -240,8 +233,8 @@ async fn hold(
         tell(say, &format!("state and logs are kept in {}", kept.display()), out)?;
     }
     let pods = pods_directory(args.pods.as_deref(), &root)?;
-    if rustix::process::geteuid().is_root() {
-        refuse_if_others_may_write(&pods)?;
+    if args.pods.is_some() && rustix::process::geteuid().is_root() {
+        warn_if_others_may_write(&pods, out)?;
     }
     let policy = policy_of(&config.shutdown);
     if !policy.is_enabled() {
@@ -482,12 +475,16 @@ fn files(path: &Path) -> Vec<(u64, u64)> {
     }
 }
 
-/// Refuses manifests that others than root, and who runs this command, may write: each can run any program. The agent only
-/// warns of its own, whose pods have to run.
-fn refuse_if_others_may_write(pods: &Path) -> Result<(), DrillError> {
+/// Warns of manifests that someone other than root and the user who runs this command may write: each can run any program as
+/// root.
+fn warn_if_others_may_write(pods: &Path, out: &mut Output) -> Result<(), DrillError> {
     let found = winddown_static_pods::others_may_write(&winddown_install::caller(), pods);
     let found = found.map_err(|source| DrillError::Pods { path: pods.to_owned(), source })?;
-    found.into_iter().next().map_or(Ok(()), |first| Err(DrillError::OthersMayWrite(first)))
+    if let Some(first) = found.first() {
+        let found = first.to_string();
+        out.progress(&format!("warning: {}, and the pods run as root", clean(&found)));
+    }
+    Ok(())
 }
 
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.
