@@ -92,10 +92,10 @@ impl Ready {
 
 impl Ready {
     /// The exit code of a pidfd's process as Kubernetes shows it (128 + signal if killed by a signal), even if the
-    /// process is not our child; none until its parent has reaped it, and always none on Linux 6.13 and 6.14.
+    /// process is not our child; none until its parent has reaped it.
     ///
     /// # Errors
-    /// The descriptor is not a pidfd, or the kernel does not support the query (before Linux 6.13).
+    /// The descriptor is not a pidfd, or the kernel does not support the query, or knows no process of it any more (before Linux 6.15).
     pub fn exit_code(&self) -> io::Result<Option<i32>> {
         // One that its parent reaps meanwhile is not found (`ESRCH`), though its code is there by then.
         let info = self.info().or_else(|_| self.info())?;
