@@ -75,7 +75,7 @@ pub(super) async fn run(
     };
     let Err(error) = ran.unwrap_or(Err(ActionError::Timeout)) else { return HookEnd::Ran };
     let ((pod, name), why) = (labels::title(&container.labels), error.output());
-    tracing::warn!(pod, container = name, "preStop hook: {why:?}");
+    tracing::warn!(pod, container = name, "the preStop hook failed: {why:?}");
     match error {
         ActionError::Unasked { .. } => HookEnd::DidNotRun,
         ActionError::Failed { .. } | ActionError::Timeout | ActionError::NoAnswer(_) => {
@@ -126,7 +126,7 @@ async fn exec(
             true
         }
         Err(error) => {
-            tracing::warn!(pod, container = name, "preStop hook: {error}");
+            tracing::warn!(pod, container = name, "the preStop hook failed: {error}");
             error.is_deadline_of_the_runtime()
         }
     };

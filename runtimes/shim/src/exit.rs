@@ -125,8 +125,11 @@ pub fn reason(exit_code: i32, is_out_of_memory: impl FnOnce() -> bool) -> &'stat
 pub fn written_message(path: &Path) -> String {
     let (pods, name) = regular::split(path, MESSAGE_NAMES);
     let mut bytes = Vec::new();
-    let read = regular::open_below(pods, name)
-        .and_then(|file| file.take(MAX_MESSAGE).read_to_end(&mut bytes));
+    let read = regular::open_below(pods, name).and_then(|file| match file.metadata()?.len() {
+        // Without CAP_FOWNER, the first read of a file waits where the disk is busy.
+        0 => Ok(0),
+        _ => file.take(MAX_MESSAGE).read_to_end(&mut bytes),
+    });
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
