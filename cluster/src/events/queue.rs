@@ -43,6 +43,7 @@ pub(super) struct Queued {
     pub(super) at: WallTime,
     /// When it happened, by tokio's clock: for decisions.
     pub(super) since: Instant,
+    /// A sequence number.
     pub(super) number: u64,
 }
 

@@ -27,6 +27,7 @@ pub(in crate::workers) enum StepOutcome {
     Completed(Option<StatusOverride>),
     /// A request to terminate the pod interrupted a sync.
     Interrupted,
+    /// All containers of the pod have stopped.
     Stopped(Arc<PodStopped>),
     /// A pod that only the runtime knew has stopped.
     RuntimePodStopped(Arc<PodStopped>),
