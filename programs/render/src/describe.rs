@@ -110,7 +110,7 @@ impl Page<'_> {
         }
         let (check, line) =
             (status.failed_check(pod, &container.name), status.last_line(pod, &container.name));
-        self.field(4, "Failed", check.unwrap_or_default());
+        self.field(4, "Failed Check", check.unwrap_or_default());
         self.field(4, "Last Line", line.unwrap_or_default());
         self.field(4, "Ready", if container.ready { "True" } else { "False" });
         self.field(4, "Restart Count", &container.restarts.to_string());
