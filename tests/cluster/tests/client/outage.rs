@@ -53,16 +53,20 @@ async fn a_server_that_is_silent_is_left_with_all_its_connections() {
         let after = match timeout(patience, list(&connection)).await {
             Err(_) => {
                 assert!(is_callers);
-                "within 8s"
+                patience
             }
             Ok(answer) => {
                 let error = answer.unwrap_err();
                 assert!(matches!(cause(&error), RequestError::Silent { .. }), "{error:?}");
-                "within 6s"
+                silence
             }
         };
         let why = text(&connection.health().borrow().state);
-        assert!(why.contains(after), "{why}");
+        // A busy machine notes it later.
+        let said =
+            why.split_once("no answer from ").and_then(|(_, rest)| rest.split_once(" within "));
+        let seconds = said.and_then(|(_, time)| time.strip_suffix('s')?.parse().ok());
+        assert!(seconds.is_some_and(|seconds: u64| seconds >= after.as_secs()), "{why}");
 
         let before = scene.server.connections();
         list(&connection).await.unwrap();
