@@ -17,6 +17,10 @@ use crate::scenario::TestResult;
 
 pub use sample::Sample;
 
+/// After this, a pod that was preempted or evicted comes back as soon as the first time: the agent keeps it away for longer
+/// each time, up to five minutes, unless it was left alone for ten.
+const FORGIVEN: Duration = Duration::from_secs(11 * 60);
+
 /// How long a node is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
@@ -81,12 +85,19 @@ pub async fn soak(
     let Some(mut stage) = Stage::set(test, runtime).await? else { return Ok(None) };
     let (mut rng, mut deeds) = (SeededRng::new(seed), deeds.to_vec());
     let mut firsts: Vec<(Deed, Seen)> = Vec::new();
+    let mut sent_away: Vec<(Deed, Instant)> = Vec::new();
     let (mut done, mut differences, mut early) = (0, Vec::new(), None);
     let begun = Instant::now();
     loop {
-        let round = Instant::now();
         rng.shuffle(&mut deeds);
         for &deed in &deeds {
+            if matches!(deed, Deed::Preemption | Deed::Eviction) {
+                if sent_away.iter().any(|(one, at)| *one == deed && at.elapsed() < FORGIVEN) {
+                    continue;
+                }
+                sent_away.retain(|(one, _)| *one != deed);
+                sent_away.push((deed, Instant::now()));
+            }
             let seen = stage.play(deed, None).await?;
             stage.is_asked().await?;
             let first = firsts.iter().find(|(other, _)| *other == deed);
@@ -105,7 +116,7 @@ pub async fn soak(
         if !is_over && (early.is_some() || begun.elapsed() < times.settled) {
             continue;
         }
-        let sample = Sample::take(&stage, round).await?;
+        let sample = Sample::take(&mut stage).await?;
         let Some(early) = &early else {
             early = Some(sample);
             continue;

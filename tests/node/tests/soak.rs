@@ -7,7 +7,7 @@ use winddown_node_tests::scenario::TestResult;
 use winddown_node_tests::soak::{Times, soak};
 
 /// Each is done twice, with a look at the agent after each time.
-const DEEDS: [Deed; 3] = [Deed::Removal, Deed::Notice, Deed::Preemption];
+const DEEDS: [Deed; 3] = [Deed::Removal, Deed::Notice, Deed::Drain];
 
 #[tokio::test]
 async fn an_agent_takes_no_more_after_pods_have_come_and_gone() -> TestResult {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::restarts::Stage;
+use crate::restarts::{Deed, Stage};
 use crate::scenario::TestResult;
 use crate::usage;
 
@@ -28,7 +28,7 @@ pub struct Sample {
     pub threads: usize,
     /// Files of the agent in `/run/winddown` and `/var/lib/winddown` but its reports, of which it keeps so many.
     pub files: usize,
-    /// The lines that it logged since the round before began, in which each deed was done once.
+    /// The lines that it logs when two pods are removed and come back.
     pub lines: usize,
     /// How often it was woken in a second.
     pub wake_ups: f64,
@@ -37,9 +37,12 @@ pub struct Sample {
 // === impl Sample ===
 
 impl Sample {
-    /// Looks at the agent of a node that is at rest. Its last round began at `round`.
-    pub(super) async fn take(stage: &Stage, round: Instant) -> TestResult<Self> {
-        let lines = stage.lines_since(round).await?;
+    /// Looks at the agent of a node that is at rest.
+    pub(super) async fn take(stage: &mut Stage) -> TestResult<Self> {
+        sleep(Duration::from_secs(2)).await;
+        let begun = Instant::now();
+        stage.play(Deed::Removal, None).await?;
+        let lines = stage.lines_since(begun).await?;
         sleep(REST).await;
         let pid = stage.agent_on_the_host().await?;
         let mut watch = usage::Watch::new(vec![pid]);
@@ -68,7 +71,7 @@ impl Sample {
             ("descriptors", self.descriptors.to_string()),
             ("threads", self.threads.to_string()),
             ("files, but reports", self.files.to_string()),
-            ("log lines of a round", self.lines.to_string()),
+            ("log lines of a removal", self.lines.to_string()),
             ("wake-ups in a second", format!("{:.2}", self.wake_ups)),
         ]
     }
@@ -114,7 +117,7 @@ mod tests {
             (Sample { descriptors: 43, ..early }, "descriptors: 40, then 43"),
             (Sample { threads: 6, ..early }, "threads: 4, then 6"),
             (Sample { files: 60, ..early }, "files, but reports: 30, then 60"),
-            (Sample { lines: 150, ..early }, "log lines of a round: 100, then 150"),
+            (Sample { lines: 150, ..early }, "log lines of a removal: 100, then 150"),
             (Sample { wake_ups: 2.0, ..early }, "wake-ups in a second: 1.00, then 2.00"),
         ];
         for (late, said) in grown {
