@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Dir, fstat, readlinkat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use tokio::time::timeout;
-use winddown_host::{PodFiles, regular};
+use winddown_host::{PodFiles, if_exists, regular};
 use winddown_shared::{PodUid, error_chain};
 
 use crate::driver::{Driver, Entry};
@@ -159,10 +159,7 @@ fn is_dead(directory: &OwnedFd, name: &str) -> bool {
 
 /// Removes the link of this name, if it exists.
 fn remove(directory: &OwnedFd, name: &str) -> io::Result<()> {
-    match unlinkat(directory, name, AtFlags::empty()) {
-        Err(error) if error != Errno::NOENT => Err(error.into()),
-        _ => Ok(()),
-    }
+    if_exists(unlinkat(directory, name, AtFlags::empty()).map_err(io::Error::from)).map(drop)
 }
 
 // === impl LogLink ===
