@@ -30,6 +30,7 @@ pub mod crio;
 pub mod document;
 mod image;
 mod installation;
+mod interrupt;
 mod journal;
 pub mod kubelet;
 mod node;
@@ -53,6 +54,7 @@ pub use base::{
 pub use bridge::Bridge;
 pub use containerd::SYSTEMD_CGROUPS;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
+pub use interrupt::unless_interrupted;
 pub use journal::JournalEntry;
 pub use node::{Dialer, Disk, Node, NodeError, Output, Process, error_chain};
 pub use pods::{

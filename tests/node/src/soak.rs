@@ -82,49 +82,86 @@ pub async fn soak(
     seed: u64,
     mut told: impl FnMut(Deed, &[String]),
 ) -> TestResult<Option<Soak>> {
-    let Some(mut stage) = Stage::set(test, runtime).await? else { return Ok(None) };
-    let (mut rng, mut deeds) = (SeededRng::new(seed), deeds.to_vec());
-    let mut firsts: Vec<(Deed, Seen)> = Vec::new();
-    let mut sent_away: Vec<(Deed, Instant)> = Vec::new();
-    let (mut done, mut differences, mut early) = (0, Vec::new(), None);
+    let Some(stage) = Stage::set(test, runtime).await? else { return Ok(None) };
+    let (rng, deeds) = (SeededRng::new(seed), deeds.to_vec());
+    let mut play = Play { stage, runtime, rng, deeds, past: vec![], done: 0, differences: vec![] };
     let begun = Instant::now();
-    loop {
-        rng.shuffle(&mut deeds);
-        for &deed in &deeds {
-            if matches!(deed, Deed::Preemption | Deed::Eviction) {
-                if sent_away.iter().any(|(one, at)| *one == deed && at.elapsed() < FORGIVEN) {
-                    continue;
+    play.rounds(begun + times.settled, &mut told).await?;
+    let early = Sample::take(&mut play.stage).await?;
+    play.rounds(begun + times.long, &mut told).await?;
+    let late = Sample::take(&mut play.stage).await?;
+    if late.pid != early.pid {
+        return Err(format!("another agent runs: {early:?}, {late:?}").into());
+    }
+    let Play { done, differences, .. } = play;
+    Ok(Some(Soak { deeds: done, took: begun.elapsed(), differences, early, late }))
+}
+
+/// The deeds on a node.
+struct Play {
+    stage: Stage,
+    runtime: Runtime,
+    rng: SeededRng,
+    deeds: Vec<Deed>,
+    past: Vec<PastDeed>,
+    done: usize,
+    differences: Vec<String>,
+}
+
+/// A deed that was done.
+struct PastDeed {
+    deed: Deed,
+    /// What was seen of it the first time.
+    first: Seen,
+    /// When it last began.
+    last: Instant,
+}
+
+// === impl Play ===
+
+impl Play {
+    /// Does all deeds, again and again until then, but at least once.
+    async fn rounds(
+        &mut self,
+        until: Instant,
+        told: &mut impl FnMut(Deed, &[String]),
+    ) -> TestResult {
+        loop {
+            self.rng.shuffle(&mut self.deeds);
+            for deed in self.deeds.clone() {
+                if self.is_due(deed) {
+                    self.play(deed, told).await?;
                 }
-                sent_away.retain(|(one, _)| *one != deed);
-                sent_away.push((deed, Instant::now()));
             }
-            let seen = stage.play(deed, None).await?;
-            stage.is_asked().await?;
-            let first = firsts.iter().find(|(other, _)| *other == deed);
-            let found = first.map(|(_, first)| judge(first, &seen)).unwrap_or_default();
-            told(deed, &found);
-            differences.extend(found.into_iter().map(|line| format!("{deed}: {line}")));
-            if first.is_none() {
-                firsts.push((deed, seen));
+            if self.runtime == Runtime::Containerd {
+                self.stage.restarts_the_runtime().await?;
             }
-            done += 1;
+            if Instant::now() >= until {
+                return Ok(());
+            }
         }
-        if runtime == Runtime::Containerd {
-            stage.restarts_the_runtime().await?;
-        }
-        let is_over = early.is_some() && begun.elapsed() >= times.long;
-        if !is_over && (early.is_some() || begun.elapsed() < times.settled) {
-            continue;
-        }
-        let sample = Sample::take(&mut stage).await?;
-        let Some(early) = &early else {
-            early = Some(sample);
-            continue;
+    }
+
+    fn is_due(&self, deed: Deed) -> bool {
+        let sends_away = matches!(deed, Deed::Preemption | Deed::Eviction);
+        let is_recent = |past: &PastDeed| past.deed == deed && past.last.elapsed() < FORGIVEN;
+        !(sends_away && self.past.iter().any(is_recent))
+    }
+
+    async fn play(&mut self, deed: Deed, told: &mut impl FnMut(Deed, &[String])) -> TestResult {
+        let last = Instant::now();
+        let seen = self.stage.play(deed, None).await?;
+        self.stage.is_asked().await?;
+        self.done += 1;
+        let Some(past) = self.past.iter_mut().find(|past| past.deed == deed) else {
+            told(deed, &[]);
+            self.past.push(PastDeed { deed, first: seen, last });
+            return Ok(());
         };
-        if sample.pid != early.pid {
-            return Err(format!("another agent runs: {early:?}, {sample:?}").into());
-        }
-        let (early, took) = (early.clone(), begun.elapsed());
-        return Ok(Some(Soak { deeds: done, took, differences, early, late: sample }));
+        past.last = last;
+        let found = judge(&past.first, &seen);
+        told(deed, &found);
+        self.differences.extend(found.into_iter().map(|line| format!("{deed}: {line}")));
+        Ok(())
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use winddown_node_tests::{Base, Flavour, JournalEntry, Node, error_chain, programs};
+use winddown_node_tests::{
+    Base, Flavour, JournalEntry, Node, error_chain, programs, unless_interrupted,
+};
 
 /// How long the pods may take to start. The slowest example has an init container.
 const START: Duration = Duration::from_secs(60);
@@ -21,12 +23,7 @@ const POWER_OFF: Duration = Duration::from_secs(120);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Even after an interrupt, the node and its files are removed.
-    let ended = tokio::select! {
-        ended = demo() => ended,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-    };
-    match ended {
+    match unless_interrupted(demo()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("demo-node: {}", error_chain(&*error)));

@@ -12,19 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use futures_util::future::join_all;
-use winddown_node_tests::SeededRng;
 use winddown_node_tests::restarts::{Deed, Round, Runtime, run, table};
+use winddown_node_tests::{SeededRng, unless_interrupted};
 
 const USAGE: &str = "usage: restarts [ROUNDS] [--seed SEED] [--runtime process|systemd|cri] [--deed DEED]... [--logs FOLDER]";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Even after an interrupt, the nodes and their files are removed.
-    let ended = tokio::select! {
-        ended = restarts() => ended,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-    };
-    match ended {
+    match unless_interrupted(restarts()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

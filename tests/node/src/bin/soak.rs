@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use winddown_node_tests::SeededRng;
 use winddown_node_tests::restarts::{Deed, Runtime};
 use winddown_node_tests::soak::{Times, soak};
+use winddown_node_tests::{SeededRng, unless_interrupted};
 
 const USAGE: &str = "usage: soak [HOURS] [--seed SEED] [--runtime process|systemd|cri]";
 /// The first part of the time, up to ten minutes, is the agent's to settle.
@@ -17,12 +17,7 @@ const SETTLED: Duration = Duration::from_secs(600);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Even after an interrupt, the nodes and their files are removed.
-    let ended = tokio::select! {
-        ended = soaks() => ended,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-    };
-    match ended {
+    match unless_interrupted(soaks()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
