@@ -57,7 +57,8 @@ use start::ClusterWork;
 pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
 /// The workers terminate the pods of the API server as at a shutdown.
-const UNASKED_BUDGETS: &str = "disruption budgets are not asked: `kubectl drain` of this node does";
+const UNASKED_BUDGETS: &str =
+    "disruption budgets are not asked: to have them asked, drain the node with kubectl";
 
 /// The plug-in that joins a node to a cluster.
 #[derive(Debug)]

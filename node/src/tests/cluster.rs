@@ -91,7 +91,7 @@ async fn a_drain_of_the_apis_pods_says_that_no_disruption_budget_is_asked() {
     m.bind("web");
     m.until_phase("web", "Running").await;
     let [warning] = &warnings().await[..] else { panic!("one warning") };
-    assert!(warning.contains("budgets are not asked") && warning.contains("kubectl drain"));
+    assert!(warning.contains("budgets are not asked") && warning.contains("with kubectl"));
     agent.stop().await;
 }
 

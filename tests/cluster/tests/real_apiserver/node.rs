@@ -186,7 +186,9 @@ async fn what_is_ours_is_kept_right_and_what_is_not_ours_is_left_alone() {
     life.facts.send_modify(|facts| {
         facts.labels = [("example.com/new".to_owned(), "1".to_owned())].into();
         facts.addresses.truncate(1);
+        facts.labels.insert("node-restriction.kubernetes.io/ours".to_owned(), "1".to_owned());
         facts.capacity.insert("example.com/ours".into(), Quantity("1".into()));
+        // Only a node that is registered gets them.
         facts.taints = vec![taint("example.com/other")];
     });
     life.until("labels, addresses and resources", |node| {
@@ -199,10 +201,11 @@ async fn what_is_ours_is_kept_right_and_what_is_not_ours_is_left_alone() {
     .await;
     let mut state = life.handle.state();
     let refused = timeout(LONG, state.wait_for(|state| state.refused.is_some())).await;
-    assert!(refused.unwrap().unwrap().refused.as_deref().unwrap().contains("taints"));
+    let refused = refused.unwrap().unwrap().refused.clone().unwrap();
+    let without = "without the labels node-restriction.kubernetes.io/ours: ";
+    assert!(refused.starts_with(without), "{refused}");
     life.facts.send_modify(|facts| {
         facts.capacity.remove("example.com/ours");
-        facts.taints = vec![taint("example.com/ours")];
     });
     life.until("ours is gone", |node| node["status"]["capacity"].get("example.com/ours").is_none())
         .await;
@@ -211,6 +214,8 @@ async fn what_is_ours_is_kept_right_and_what_is_not_ours_is_left_alone() {
     assert_eq!(node["metadata"]["annotations"]["theirs"], "1");
     assert_eq!(node["status"]["capacity"]["example.com/theirs"], "3");
     assert_eq!(condition(&node, "Theirs")["status"], "True");
+    let taints = node["spec"]["taints"].as_array().unwrap();
+    assert!(taints.iter().any(|taint| taint["key"] == "example.com/ours"), "{taints:?}");
     life.stop.cancel();
 }
 
