@@ -185,29 +185,34 @@ impl LogLink {
         link_name(&self.prefix, &self.id)
     }
 
-    /// Makes it, in place of those of the container's earlier runs whose logs are gone. Blocks.
+    /// Makes it, in place of those of the container's earlier runs whose logs are gone, and of a dead one of its name. Blocks.
     fn make(&self) -> io::Result<()> {
         let (directory, own) = (open(&self.links)?, self.name());
         if target(&directory, &own).as_ref() == Ok(&self.log) {
             return Ok(());
         }
         // The links of all pods are in it: only one that is made for a container's restart is worth reading them.
-        let all = if self.is_of_first_run { Vec::new() } else { names(&directory)? };
-        for name in all.iter().filter(|name| self.is_of_earlier_run(&directory, name)) {
+        let all = if self.is_of_first_run { vec![own.clone()] } else { names(&directory)? };
+        for name in all.iter().filter(|name| self.is_replaced(&directory, name)) {
             remove(&directory, name)?;
         }
         Ok(symlinkat(&self.log, &directory, own)?)
     }
 
     /// Whether it is the link of an earlier run of the container: without a log, or with the same name, because that is cut.
-    fn is_of_earlier_run(&self, directory: &OwnedFd, name: &str) -> bool {
+    /// A cut name may be a namesake's too, whose link goes when it is dead.
+    fn is_replaced(&self, directory: &OwnedFd, name: &str) -> bool {
         let prefix = link_name(&self.prefix, "");
         if !name.starts_with(prefix.trim_end_matches(SUFFIX)) {
             return false;
         }
         let Ok(target) = target(directory, name) else { return false };
         let is_of_container = target != self.log && target.parent() == self.log.parent();
-        is_of_container && (name == self.name() || is_dead(directory, name))
+        match (is_of_container, name == self.name()) {
+            (true, true) => true,
+            (false, false) => false,
+            (true, false) | (false, true) => is_dead(directory, name),
+        }
     }
 }
 

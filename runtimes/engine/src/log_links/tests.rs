@@ -149,6 +149,21 @@ fn what_has_the_name_of_a_link_and_is_somebody_elses_is_left() {
     assert_eq!(fs::read_link(&path).unwrap(), dir.path());
 }
 
+/// Without the id in them, names are those of a namesake's links too, such as a static pod's that has been written anew.
+#[test]
+fn the_first_link_of_a_pod_replaces_one_that_has_its_cut_name_unless_that_leads_to_a_log() {
+    let (dir, mut link) = scene();
+    link.prefix = prefix(("shop", &"p".repeat(240)), "main");
+    link.is_of_first_run = true;
+    let (path, other) = (link.links.join(link.name()), dir.path().join("other.log"));
+    symlink(&other, &path).unwrap();
+    fs::write(&other, "").unwrap();
+    assert_eq!(link.make().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    fs::remove_file(&other).unwrap();
+    link.make().unwrap();
+    assert_eq!(fs::read_link(path).unwrap(), link.log);
+}
+
 #[test]
 fn links_are_made_where_a_link_of_roots_leads_and_not_in_a_directory_of_somebody_else() {
     let (dir, mut link) = scene();
