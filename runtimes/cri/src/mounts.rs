@@ -8,9 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
-use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
-use winddown_host::{kernel, mounts, regular};
+use winddown_host::{if_exists, kernel, mounts, regular};
 
 use super::tree::{Bounds, DirectoryTree, NewDirectory, SET_GROUP_ID, change_mode};
 
@@ -155,11 +154,9 @@ fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
 /// Removes a target of the wrong kind: a file cannot be mounted on a directory, nor a directory on a file. A link is
 /// neither.
 fn remove_if_other(parent: &OwnedFd, name: &OsStr, is_dir: bool) -> io::Result<()> {
-    let found = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(()),
-        found => FileType::from_raw_mode(found?.st_mode),
-    };
-    match (found, is_dir) {
+    let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
+    let Some(found) = if_exists(found)? else { return Ok(()) };
+    match (FileType::from_raw_mode(found.st_mode), is_dir) {
         (FileType::Directory, true) | (FileType::RegularFile, false) => Ok(()),
         (FileType::Directory, false) => Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?),
         _ => Ok(unlinkat(parent, name, AtFlags::empty())?),

@@ -156,12 +156,12 @@ fn running(config: &CriConfig, uid: &PodUid) -> (Vec<FoundContainer>, Option<io:
 /// Reads a note; none if it is gone, or from before this boot: notes are not synced, so a crash of the machine, which ends
 /// the containers, may leave anything.
 fn read(config: &CriConfig, file: &Path) -> io::Result<Option<Note>> {
-    let error = match files::read_note(file) {
-        Ok(json) => match serde_json::from_slice(&json) {
+    let error = match if_exists(files::read_note(file)) {
+        Ok(None) => return Ok(None),
+        Ok(Some(json)) => match serde_json::from_slice(&json) {
             Ok(note) => return Ok(Some(note)),
             Err(error) => io::Error::from(error),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => error,
     };
     match is_of_earlier_boot(config, file) {

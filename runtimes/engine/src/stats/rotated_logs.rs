@@ -1,11 +1,12 @@
 //! Removes rotated logs to free space.
 
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Dir, FileType, statat, unlinkat};
-use rustix::io::Errno;
+use winddown_host::if_exists;
 use winddown_shared::{Freed, RuntimeError};
 
 use super::PodDirs;
@@ -45,7 +46,7 @@ fn remove(dirs: &[PathBuf]) -> Result<Freed, RuntimeError> {
 }
 
 /// Removes the file if it is a rotated log.
-fn remove_turned(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<Freed> {
+fn remove_turned(directory: &OwnedFd, name: &CStr) -> io::Result<Freed> {
     if !name.to_str().is_ok_and(is_turned) {
         return Ok(Freed::default());
     }
@@ -57,10 +58,7 @@ fn remove_turned(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<Freed> 
         let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
         Ok(Freed::new(1, blocks.saturating_mul(512)))
     });
-    match removed {
-        Err(Errno::NOENT) => Ok(Freed::default()),
-        removed => removed,
-    }
+    if_exists(removed.map_err(io::Error::from)).map(Option::unwrap_or_default)
 }
 
 /// Whether the name is `ATTEMPT.log.NUMBER`.

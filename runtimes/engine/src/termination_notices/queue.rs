@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::oneshot;
-use winddown_host::{Durability, replace};
+use winddown_host::{Durability, if_exists, replace};
 use winddown_shared::{Mutex, PodUid, error_chain};
 
 use super::FILE;
@@ -124,14 +124,14 @@ impl NoticeJob {
             Deed::Withdraw => fs::remove_file(&path),
             Deed::Remove => fs::remove_dir_all(&self.dir),
         };
-        match done {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+        match if_exists(done) {
+            Err(error) => {
                 let path = path.display();
                 tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's termination notice");
                 self.done.clear();
                 !matches!(self.deed, Deed::Remove)
             }
-            _ => false,
+            Ok(_) => false,
         }
     }
 }
