@@ -49,7 +49,7 @@ fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_
     for part in [
         "Name:               exits-n1\n",
         "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    3\n",
-        "    Last Line:      no such database\n",
+        "    Last Line:      \"no such database\"\n",
         "  Grace:            30s\n",
         "container main exited with code 3 (Error)",
     ] {

@@ -6,7 +6,7 @@ use winddown_control::api::{
     ContainerStatus, ExitedRun, PodStatus, RejectedPod, ShutdownPlan, Status,
 };
 use winddown_shared::WallTime;
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::{clean, quoted, seconds};
 
 use super::plan::group_title;
 use super::priority_of;
@@ -70,6 +70,13 @@ impl Page<'_> {
         }
     }
 
+    /// Adds a field with what a container wrote.
+    fn written(&mut self, indent: usize, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.field(indent, name, &quoted(value));
+        }
+    }
+
     fn pod(&mut self, status: &Status, pod: &PodStatus) {
         self.field(0, "Name", &pod.name);
         self.field(0, "Namespace", &pod.namespace);
@@ -99,7 +106,10 @@ impl Page<'_> {
         };
         self.field(4, "State", state);
         self.field(6, "Reason", &container.reason);
-        self.field(6, "Message", &container.message);
+        match state {
+            "Terminated" => self.written(6, "Message", &container.message),
+            _ => self.field(6, "Message", &container.message),
+        }
         if let Some(code) = container.exit_code {
             self.field(6, "Exit Code", &code.to_string());
         }
@@ -111,7 +121,7 @@ impl Page<'_> {
         let (check, line) =
             (status.failed_check(pod, &container.name), status.last_line(pod, &container.name));
         self.field(4, "Failed Check", check.unwrap_or_default());
-        self.field(4, "Last Line", line.unwrap_or_default());
+        self.written(4, "Last Line", line.unwrap_or_default());
         self.field(4, "Ready", if container.ready { "True" } else { "False" });
         self.field(4, "Restart Count", &container.restarts.to_string());
         self.field(4, "Log", &container.log);
@@ -120,7 +130,7 @@ impl Page<'_> {
     fn exited(&mut self, run: &ExitedRun) {
         self.field(4, "Last State", "Terminated");
         self.field(6, "Reason", &run.reason);
-        self.field(6, "Message", &run.message);
+        self.written(6, "Message", &run.message);
         self.field(6, "Exit Code", &run.exit_code.to_string());
         self.field(6, "Started", &self.time(run.started_at));
         self.field(6, "Finished", &self.time(run.finished_at));

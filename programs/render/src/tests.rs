@@ -8,9 +8,9 @@ use unicode_width::UnicodeWidthStr;
 use super::{Column, Table, View, changes, fit, status, wrap};
 use fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use winddown_control::api::{
-    ApiState, ApiStatus, ClosedBy, ClusterStatus, ContainerStatus, DrainStatus, ExitedRun,
-    LastState, LockState, NoticeStatus, PodState, Protection, ProtectionReason, ProtectionState,
-    RejectedPod, Status, TerminatedBy,
+    ApiState, ApiStatus, ClosedBy, ClusterStatus, ContainerStatus, Decision, DrainStatus,
+    ExitedRun, LastState, LockState, NoticeStatus, PodState, PodStatus, Protection,
+    ProtectionReason, ProtectionState, RejectedPod, ShutdownPlan, Status, TerminatedBy,
 };
 
 #[test]
@@ -75,6 +75,35 @@ fn waiting(reason: &str) -> ContainerStatus {
         reason: reason.to_owned(),
         ..ContainerStatus::default()
     }
+}
+
+#[test]
+fn describe_quotes_what_a_container_wrote_so_that_it_forges_no_field() {
+    let written = "no\"\r\n\x1b[2K    Ready:          True";
+    let mut main = waiting("CrashLoopBackOff");
+    let last = main.last_state.get_or_insert_default();
+    last.terminated.message = written.to_owned();
+    let done = ContainerStatus {
+        state: "exited".to_owned(),
+        message: written.to_owned(),
+        ..ContainerStatus::default()
+    };
+    let mut node = five_pods();
+    let web = PodStatus { containers: vec![main, done], ..pod("default", "web", 0) };
+    node.decisions = vec![Decision {
+        kind: "containerExited".to_owned(),
+        pod: "default/web".to_owned(),
+        fields: [("container", "main"), ("lastLine", written)]
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .into(),
+        ..Decision::default()
+    }];
+    let text = crate::describe(&node, &web, &ShutdownPlan::default(), &View::default());
+    let quoted = r#""no\"\r\n\u{1b}[2K    Ready:          True""#;
+    for name in ["    Last Line:      ", "      Message:      "] {
+        assert!(text.contains(&format!("{name}{quoted}\n")), "{name}: {text}");
+    }
+    assert_eq!(text.matches(quoted).count(), 3, "{text}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use winddown_engine::action::Action;
 use winddown_engine::action_error::ActionError;
 use winddown_engine::probe_client::ProbeHost;
 use winddown_host::host_addresses;
+use winddown_shared::display::quoted;
 use winddown_shared::instant_after;
 
 use super::api::Container;
@@ -75,7 +76,7 @@ pub(super) async fn run(
     };
     let Err(error) = ran.unwrap_or(Err(ActionError::Timeout)) else { return HookEnd::Ran };
     let ((pod, name), why) = (labels::title(&container.labels), error.output());
-    tracing::warn!(pod, container = name, "the preStop hook failed: {why:?}");
+    tracing::warn!(pod, container = name, "the preStop hook failed: {}", quoted(&why));
     match error {
         ActionError::Unasked { .. } => HookEnd::DidNotRun,
         ActionError::Failed { .. } | ActionError::Timeout | ActionError::NoAnswer(_) => {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use winddown_shared::display::quoted;
 use winddown_shared::error_chain;
 
 /// The most of a command's output that an error shows, in bytes: its beginning, about as much as an event holds.
@@ -55,8 +56,7 @@ impl ActionError {
                  executable"
             ),
             (_, "") => format!("exit code {code}"),
-            // Quoted: it could read like a text of ours.
-            (_, output) => format!("exit code {code}: {output:?}"),
+            (_, output) => format!("exit code {code}: {}", quoted(output)),
         };
         Self::Failed { command: command.join(" "), how, output }
     }

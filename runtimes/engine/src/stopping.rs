@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use winddown_shared::display::quoted;
 use winddown_shared::{
     ContainerExit, ContainerKind, EndCause, Grace, Pod, PodEventKind, PodStopped, ProbeKind,
     RuntimeError, StoppedContainer, WallTime, error_chain,
@@ -145,7 +146,7 @@ async fn stop_one_to_restart<D: Driver>(
     if why != EndCause::Pod {
         let (pod, text) = (pod::title(entry), why.text(name));
         match failure.and_then(|(_, output)| output) {
-            Some(output) => tracing::info!(%pod, "{text} (pod {pod}): {output:?}"),
+            Some(output) => tracing::info!(%pod, "{text} (pod {pod}): {}", quoted(&output)),
             None => tracing::info!(%pod, "{text} (pod {pod})"),
         }
     }

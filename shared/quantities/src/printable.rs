@@ -19,6 +19,11 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     })
 }
 
+/// Quotes what a container wrote, on one line: without the quotation marks it could read like the agent's own words.
+pub fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
 /// Returns `text` with the `escape` of each character that is not safe to print, in whatever notation the text is in.
 pub fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     // Most text is plain, for which bytes suffice.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::display::{duration, pod_count};
+use winddown_shared::display::{duration, pod_count, quoted};
 use winddown_shared::{EndCause, Event, PodRef, ResourceName, WallTime, seconds_up};
 
 mod pressure;
@@ -289,10 +289,10 @@ fn check(failed: EndCause) -> Option<String> {
     }
 }
 
-/// Why a container exited, after the words on how. The line is quoted: whoever wrote it could write as the agent does.
+/// Why a container exited, after the words on how.
 pub(super) fn why_exited(check: Option<&str>, line: Option<&str>) -> String {
     let check = check.map(|check| format!(": {check} failed")).unwrap_or_default();
-    let line = line.map(|line| format!(": {line:?}")).unwrap_or_default();
+    let line = line.map(|line| format!(": {}", quoted(line))).unwrap_or_default();
     check + &line
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use winddown_shared::display::quoted;
 use winddown_shared::{PodStopped, StoppedContainer};
 
 /// The containers that ran when a stop began; kept so that a second stop reports the same.
@@ -34,7 +35,7 @@ impl StopRecord {
     /// Adds a container whose preStop hook failed. What its command wrote is quoted, and so is what we say ourselves.
     pub(crate) fn hook_failed(&mut self, name: &str, why: &str) {
         let why: String = why.trim().chars().take(HOOK_ERROR).collect();
-        self.failed_hooks.push(format!("preStop hook of {name} failed: {why:?}"));
+        self.failed_hooks.push(format!("preStop hook of {name} failed: {}", quoted(&why)));
     }
 
     /// Summarizes the stop, now that nothing runs. `end_of` returns how a container ended.
