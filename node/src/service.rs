@@ -7,10 +7,9 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use winddown_control::HealthApi as _;
-use winddown_host::service_units::WayDown;
 use winddown_host::{PodFiles, beat};
 use winddown_shared::critical::{self, TaskFailure};
-use winddown_shared::{Runtime, error_chain};
+use winddown_shared::{Runtime, WayDown, error_chain};
 use winddown_systemd::{InhibitorConfig, Notifier, shutdown_in_progress};
 
 use crate::{Node, Product, ShutdownHandle};

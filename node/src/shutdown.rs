@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use winddown_host::OneThread;
-use winddown_host::service_units::WayDown;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
-    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownWork, WallTime, error_chain,
+    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownWork, WallTime, WayDown,
+    error_chain,
 };
 // The rest of what an agent needs for it.
 pub use winddown_shutdown::*;
@@ -55,7 +56,7 @@ pub struct ShutdownHandle {
     end_pods: Arc<OnceLock<EndPods>>,
 }
 
-type EndPods = Box<dyn Fn(Option<WayDown>) -> BoxFuture<'static, ()> + Send + Sync>;
+type EndPods = Box<dyn Fn(Option<WayDown>, Instant) -> BoxFuture<'static, ()> + Send + Sync>;
 type AwaitsApiServer = Box<dyn Fn() -> bool + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
@@ -233,8 +234,9 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             let _ = joined.offered.set(Offered { work, objection, drain_remark });
             joined.start();
             let ends = Arc::clone(&joined);
-            let _ = end_pods
-                .set(Box::new(move |way| Box::pin(Arc::clone(&ends).end_at_unit_stop(way))));
+            let _ = end_pods.set(Box::new(move |way, at| {
+                Box::pin(Arc::clone(&ends).end_at_unit_stop(way, at))
+            }));
         });
     }
 }
@@ -333,13 +335,15 @@ impl ShutdownHandle {
     /// and for `way` no longer than for that. Resumes a run that an earlier agent of this boot did not finish. Does nothing
     /// before the node has started.
     pub async fn end_pods_if_going_down(&self, way: impl Future<Output = Option<WayDown>>) {
+        // systemd has asked for the stop by now, and may take seconds to say how the machine goes down.
+        let since = Instant::now();
         let Some(end_pods) = self.end_pods.get() else { return };
         let announced = self.inhibitor.state().borrow().preparing;
         let way = match announced {
             true => tokio::select! {
                 biased;
                 way = way => way,
-                () = end_pods(None) => return,
+                () = end_pods(None, since) => return,
             },
             false => way.await,
         };
@@ -349,7 +353,7 @@ impl ShutdownHandle {
             tracing::info!("the agent stops, and asks no pod to terminate");
             return;
         }
-        end_pods(way).await;
+        end_pods(way, since).await;
     }
 }
 

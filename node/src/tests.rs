@@ -18,10 +18,9 @@ use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_host::UsagePaths;
-use winddown_host::service_units::WayDown;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime,
+    CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime, WayDown,
 };
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
@@ -34,6 +33,8 @@ use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods};
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
 use winddown_static_pods::DesiredManifests;
+
+const POWER_OFF: WayDown = WayDown { kind: ShutdownKind::PowerOff, limit: None };
 
 struct Bench {
     node: Node<FakeRuntime>,
@@ -199,7 +200,7 @@ impl Bench {
     /// The same, and the service manager waits no longer than this.
     fn stop_unit_within(&self, limit: Option<Duration>) -> tokio::task::JoinHandle<()> {
         let shutdown = self.shutdown.clone();
-        let way = std::future::ready(Some(WayDown { kind: ShutdownKind::PowerOff, limit }));
+        let way = std::future::ready(Some(WayDown { limit, ..POWER_OFF }));
         tokio::spawn(async move { shutdown.end_pods_if_going_down(way).await })
     }
 

@@ -77,7 +77,7 @@ pub use runtime::stats::{
 pub use runtime::{PodRuntimeStatus, Runtime, RuntimeError, SyncedPod, UnsupportedField};
 pub use shutdown::inhibitor::{
     Inhibitor, InhibitorState, LockState, MachineState, ScheduledShutdown, ShutdownBlock,
-    ShutdownKind, ShutdownRequest,
+    ShutdownKind, ShutdownRequest, WayDown,
 };
 pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;

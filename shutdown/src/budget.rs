@@ -25,7 +25,8 @@ pub struct Budget {
     pub pods: Duration,
     /// The time kept back after that.
     pub reserve: Duration,
-    /// The login manager's limit (`InhibitDelayMaxSec`), if known.
+    /// Until when the login manager (`InhibitDelayMaxSec`) or the service manager waits, counted from the run's start, if
+    /// known.
     pub delay: Option<Duration>,
 }
 

@@ -316,7 +316,7 @@ impl<K: EndingPods> ShutdownController<K> {
     ) -> Transition {
         match self.resume_decision(&record, signal) {
             ResumeDecision::Undecided(until) => {
-                self.ask_machine(&record, signals).await;
+                self.ask_machine(&record, self.start_of(&record), signals).await;
                 match self.resume_decision(&record, &signals.current()) {
                     ResumeDecision::Undecided(_) => {
                         Transition::Wait(Stage::Carried(record), Some(until))
@@ -374,21 +374,25 @@ impl<K: EndingPods> ShutdownController<K> {
         self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(GateReason::Shutdown, true);
         self.parts.progress.found(&record, &self.parts.policy.borrow());
-        signals.restore_notice(&record, self.start_of(&record));
-        self.ask_machine(&record, signals).await;
+        let started = self.start_of(&record);
+        signals.restore_notice(&record, started);
+        self.ask_machine(&record, started, signals).await;
         Stage::Carried(Box::new(record))
     }
 
-    /// Asks the service manager whether the machine is going down, unless that is known already.
-    async fn ask_machine(&self, record: &RunRecord, signals: &mut ShutdownSignals) {
+    /// Asks the service manager whether the machine is going down, and how long it waits, unless that is known already.
+    async fn ask_machine(
+        &self,
+        record: &RunRecord,
+        started: Instant,
+        signals: &mut ShutdownSignals,
+    ) {
         let signal = signals.current();
-        if !signal.ends_the_node() && signal.machine == MachineState::Unknown {
+        if signal.unit_stop.is_none() && signal.machine == MachineState::Unknown {
             // As the run was told: what is configured now is for the next.
             let budget = record.budget();
-            let announced = Duration::from_millis(record.login_since_ms.unwrap_or_default());
-            let delay = budget.delay.map(|delay| announced.saturating_add(delay));
-            let delay = delay.unwrap_or(budget.pods + budget.reserve);
-            signals.found(self.parts.inhibitor.machine().await, self.start_of(record), delay);
+            let delay = budget.delay.unwrap_or(budget.pods + budget.reserve);
+            signals.found(self.parts.inhibitor.machine().await, started, delay);
         }
     }
 
@@ -423,8 +427,9 @@ impl<K: EndingPods> ShutdownController<K> {
         self.follow_reasons(signal);
         let epoch = signal.login.preparing.then_some(signal.login.epoch);
         if epoch.is_some() {
-            let delay = signal.delay(signal.since(Instant::now()), Duration::ZERO);
-            let budget = Budget::new(&self.parts.policy.borrow(), delay);
+            let limit = signal.time_limit(signal.since(Instant::now()), Duration::ZERO);
+            let limit = limit.map(|limit| limit.until);
+            let budget = Budget::new(&self.parts.policy.borrow(), limit);
             self.keep_before_release(budget.reserve).await;
             self.parts.inhibitor.release().await;
         }

@@ -117,7 +117,8 @@ impl Journal {
     pub(crate) fn set_context(&mut self, context: &RunContext) {
         self.login_since = context.login_since;
         self.header.node_action = context.kind;
-        self.header.budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());
+        let budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());
+        self.header.budget = BudgetReport { delayed_by: context.delayed_by, ..budget };
         if let Some(request) = &context.request {
             self.header.requested_by = RequestReport::of(request, self.clock.now());
         }

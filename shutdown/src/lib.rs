@@ -140,9 +140,9 @@ pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use record::{RecordFile, RecordStore, RunPhase, RunRecord};
 pub use report::units;
 pub use report::{
-    BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
-    OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Tone,
-    Trigger, WorkOutcome, WorkReport, last_boot,
+    BootMark, BudgetReport, DelayedBy, Evidence, GroupReport, LastBoot, Listing, NoticeReport,
+    Outcome, OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport,
+    Tone, Trigger, WorkOutcome, WorkReport, last_boot,
 };
 pub use role::{ROLE_LABEL, Role, is_driver};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

@@ -279,6 +279,7 @@ impl RunRecord {
     pub(crate) fn context(&self) -> RunContext {
         RunContext {
             budget: self.budget(),
+            delayed_by: self.report.budget.delayed_by,
             delay_set_by: self.report.budget.delay_set_by.as_deref().map(Into::into),
             kind: self.kind(),
             request: None,

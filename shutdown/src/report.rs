@@ -162,13 +162,28 @@ pub struct BudgetReport {
     /// The time kept back for the end.
     #[serde(rename = "reserveSeconds", with = "Seconds")]
     pub reserve: Duration,
-    /// The login manager's limit, if known.
+    /// Until when the node waits for the agent, counted from the start, if known.
     #[serde(rename = "delaySeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The file that set that limit, if it is less than what was requested.
+    /// Who waits until then.
+    #[serde(default, skip_serializing_if = "DelayedBy::is_login_manager")]
+    pub delayed_by: DelayedBy,
+    /// What set that limit, if it is less than what was requested: a file, or systemd's `JobTimeoutSec` of a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_set_by: Option<String>,
+}
+
+/// Who waits for the agent while the node goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum DelayedBy {
+    /// The login manager, for the inhibitor lock.
+    #[default]
+    LoginManager,
+    /// The service manager, for the stop of the agent's unit.
+    ServiceManager,
 }
 
 /// The part of a report that is known before the pods are stopped.
@@ -251,12 +266,37 @@ impl BudgetReport {
     /// Creates the report of `budget`.
     pub fn new(budget: Budget, delay_set_by: Option<&str>) -> Self {
         let Budget { requested, pods, reserve, delay } = budget;
-        Self { requested, pods, reserve, delay, delay_set_by: delay_set_by.map(Into::into) }
+        let (delayed_by, delay_set_by) = (DelayedBy::default(), delay_set_by.map(Into::into));
+        Self { requested, pods, reserve, delay, delayed_by, delay_set_by }
     }
 
     /// Whether the pods got less than the policy asks for.
     pub fn is_short(&self) -> bool {
         self.pods < self.requested
+    }
+}
+
+// === impl DelayedBy ===
+
+impl DelayedBy {
+    /// Who that is, in texts for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::LoginManager => "the login manager",
+            Self::ServiceManager => "systemd",
+        }
+    }
+
+    /// The end of its patience, in pictures.
+    pub fn limit(self) -> &'static str {
+        match self {
+            Self::LoginManager => "logind's limit",
+            Self::ServiceManager => "systemd's limit",
+        }
+    }
+
+    fn is_login_manager(&self) -> bool {
+        *self == Self::LoginManager
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{InhibitorState, ShutdownKind};
+use winddown_shared::{InhibitorState, ShutdownKind, WayDown};
 
 /// The machine goes down, and the service manager stops the agent's unit. Nothing calls that off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct UnitStop {
     pub since: Instant,
     /// How long the service manager waits for the agent.
     pub delay: Duration,
+    /// Whether that is less than the agent wants, because the way down has a limit.
+    pub is_limited: bool,
     /// Whether the login manager had announced the shutdown. It waits no more, and the stop is part of its shutdown;
     /// otherwise the stop is one of its own.
     pub is_announced: bool,
@@ -28,10 +30,29 @@ impl UnitStop {
     /// Counts as a shutdown of its own, which no login manager has.
     pub(crate) const EPOCH: u64 = u64::MAX;
 
+    /// The stop, at `since`, of an agent that wants this long, on this `way` down.
+    pub fn new(way: WayDown, since: Instant, wanted: Duration, is_announced: bool) -> Self {
+        let delay = way.limit.map_or(wanted, |limit| Self::delay_of(limit, wanted));
+        Self { kind: way.kind, since, delay, is_limited: delay < wanted, is_announced }
+    }
+
     /// How long a service manager that waits for all units together no longer than `limit` waits for an agent that wants
     /// this long.
     pub fn delay_of(limit: Duration, wanted: Duration) -> Duration {
         wanted.min(limit.saturating_sub(Self::AFTERWARDS.min(limit / 2)))
+    }
+
+    /// What gives the agent less time than it wants, if anything does.
+    pub(crate) fn limited_by(&self) -> Option<String> {
+        let target = match self.kind {
+            ShutdownKind::PowerOff => "poweroff.target",
+            ShutdownKind::Halt => "halt.target",
+            ShutdownKind::Reboot => "reboot.target",
+            ShutdownKind::Kexec => "kexec.target",
+            ShutdownKind::SoftReboot => "soft-reboot.target",
+            ShutdownKind::Unknown => "the target",
+        };
+        self.is_limited.then(|| format!("JobTimeoutSec of {target}"))
     }
 
     /// The shutdown, in place of the one that the login manager has not announced, or announces too late; or else its own.

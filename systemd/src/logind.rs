@@ -229,7 +229,7 @@ impl Inhibitor for LogindInhibitor {
     fn machine(&self) -> BoxFuture<'_, MachineState> {
         let ask = async {
             match in_progress_on(&self.0.bus, MACHINE_TIMEOUT).await {
-                Ok(Some(way)) => MachineState::GoingDown(way.kind),
+                Ok(Some(way)) => MachineState::GoingDown(way),
                 Ok(None) => MachineState::StaysUp,
                 Err(error) => {
                     let error = error_chain(&error);

@@ -4,8 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use winddown_host::service_units::WayDown;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{ShutdownKind, WayDown};
 use zbus::proxy::CacheProperties;
 
 use crate::bus::{Bus, no_answer};

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
-use winddown_host::service_units::WayDown;
-use winddown_shared::{GateReason, Runtime};
+use tokio::time::{Instant, timeout_at};
+use winddown_shared::{GateReason, Runtime, WayDown, instant_after};
 use winddown_shutdown::UnitStop;
 
 use super::Joined;
@@ -16,22 +15,21 @@ const STOP_SLACK: Duration = Duration::from_secs(10);
 
 impl<R: Runtime> Joined<R> {
     /// Waits until the controller has ended the pods. Tells it first how the machine goes down; a run in progress is then
-    /// shortened to the time that the policy wants, or that the way down leaves.
-    pub(super) async fn end_at_unit_stop(self: Arc<Self>, way: Option<WayDown>) {
+    /// shortened to the time that the policy wants, or that the way down leaves. Both count from `since`, when the agent was
+    /// asked to stop.
+    pub(super) async fn end_at_unit_stop(self: Arc<Self>, way: Option<WayDown>, since: Instant) {
         let wanted = self.progress.policy_in_force(&self.policy.borrow()).delay_wanted();
-        let limit = way.and_then(|way| way.limit);
-        let delay = limit.map_or(wanted, |limit| UnitStop::delay_of(limit, wanted));
         let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
-        // An agent that started on the way down knows that already, but no limit.
+        // An agent that started on the way down knows that already, but not always the limit.
         let is_told = self.core.gate.reasons().contains(GateReason::UnitStop);
         let is_announced = login.borrow_and_update().preparing && !is_told;
-        let is_news = !(is_told || is_announced) || delay < wanted;
-        if let Some(WayDown { kind, .. }) = way.filter(|_| is_news) {
-            if !(is_told || is_announced) {
+        let stop = UnitStop::new(way.unwrap_or_default(), since, wanted, is_announced);
+        let is_known = is_told || is_announced;
+        if way.is_some() && (stop.is_limited || !is_known) {
+            if !is_known {
                 tracing::warn!("logind has not announced this shutdown: terminating the pods now");
             }
-            let since = Instant::now();
-            self.unit_stop.send_replace(Some(UnitStop { kind, since, delay, is_announced }));
+            self.unit_stop.send_replace(Some(stop));
         }
         let is_unit_stop = is_told || (way.is_some() && !is_announced);
         let over = async {
@@ -43,6 +41,6 @@ impl<R: Runtime> Joined<R> {
                 }
             }
         };
-        let _ = timeout(delay + STOP_SLACK, over).await;
+        let _ = timeout_at(instant_after(since, stop.delay + STOP_SLACK), over).await;
     }
 }

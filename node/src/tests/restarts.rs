@@ -160,7 +160,7 @@ async fn a_limit_counts_from_the_units_stop_also_for_a_run_that_an_earlier_agent
         b.login.prepare();
         tokio::time::sleep(secs(5)).await;
         let (state, clock, runtime, login) = b.stop();
-        login.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        login.set_machine(MachineState::GoingDown(POWER_OFF));
         match announced {
             true => login.modify(|s| s.since = Some(Instant::now())),
             false => login.cancel(),
@@ -188,7 +188,7 @@ async fn the_agent_after_one_that_was_killed_on_the_units_stop_path_goes_on_and_
         b.stop_unit();
         tokio::time::sleep(secs(after)).await;
         let (state, clock, runtime, login) = b.stop();
-        login.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        login.set_machine(MachineState::GoingDown(POWER_OFF));
         let b = bench_in(state, clock, runtime, login);
         b.want(&[&web, &batch]).await;
         let begun = Instant::now();

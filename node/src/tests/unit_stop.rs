@@ -24,9 +24,10 @@ async fn the_units_stop_path_does_not_take_the_end_of_an_earlier_run_for_that_of
 
 /// systemd kills everything at the target's `JobTimeoutSec`, whether or not logind has announced the shutdown.
 #[tokio::test(start_paused = true)]
-async fn a_limit_shortens_the_run_of_a_login_manager_that_does_not_wait() {
+async fn a_limit_shortens_the_run_of_a_login_manager_that_does_not_wait_and_the_report_names_it() {
     for (delay, limit, took) in [(0, Some(20), 11), (0, None, 30), (40, Some(20), 30)] {
         let b = bench(FakeRuntime::default(), FakeInhibitor::holding(secs(delay)));
+        b.login.modify(|login| login.delay_set_by = Some("/a.conf".into()));
         let (web, dns) = (pod("web", 0, 60), pod("dns", 2_000_000_000, 60));
         for pod in [&web, &dns] {
             b.runtime.stop_takes(pod.uid(), secs(60));
@@ -40,6 +41,29 @@ async fn a_limit_shortens_the_run_of_a_login_manager_that_does_not_wait() {
         let report = b.report();
         assert_eq!(report.trigger, Trigger::LoginManager);
         assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{report:?}");
+        let set_by = report.budget.delay_set_by.as_deref();
+        assert_eq!(set_by, limit.map(|_| "JobTimeoutSec of poweroff.target"), "{delay}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_counts_from_the_stop_of_the_unit_however_long_systemd_takes_to_tell_it() {
+    for (limit, took) in [(20, 10), (10, 10)] {
+        let b = bench(FakeRuntime::default(), held());
+        let (web, dns) = (pod("web", 0, 60), pod("dns", 2_000_000_000, 60));
+        for pod in [&web, &dns] {
+            b.runtime.stop_takes(pod.uid(), secs(60));
+        }
+        b.want(&[&web, &dns]).await;
+        let begun = Instant::now();
+        let told = async {
+            tokio::time::sleep(secs(8)).await;
+            Some(WayDown { limit: Some(secs(limit)), ..POWER_OFF })
+        };
+        b.shutdown.end_pods_if_going_down(told).await;
+        let report = b.report();
+        assert!(begun.elapsed() <= secs(took), "{limit}: {:?}, {report:?}", begun.elapsed());
+        assert!(report.pods().all(|(_, pod)| pod.asked.is_some()), "{limit}: {report:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use winddown_shared::{ShutdownKind, WallTime};
+use winddown_shared::WallTime;
 
 /// Transient services of a service manager.
 ///
@@ -243,15 +243,6 @@ pub enum UnitChange {
     },
     /// Changes may have been missed: query all services.
     Missed,
-}
-
-/// How the machine goes down, as the service manager says; the login manager need not have announced it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WayDown {
-    /// How the node goes down.
-    pub kind: ShutdownKind,
-    /// After this time, the service manager waits for nothing any more (`JobTimeoutSec=`), if it said so.
-    pub limit: Option<Duration>,
 }
 
 /// Why the service manager did not carry out a request.

@@ -166,7 +166,16 @@ pub enum MachineState {
     /// It stays up.
     StaysUp,
     /// It is going down in this way.
-    GoingDown(ShutdownKind),
+    GoingDown(WayDown),
+}
+
+/// How the machine goes down, as the service manager says; the login manager need not have announced it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WayDown {
+    /// How the node goes down.
+    pub kind: ShutdownKind,
+    /// After this time, the service manager waits for nothing any more (`JobTimeoutSec=`), if it said so.
+    pub limit: Option<Duration>,
 }
 
 /// Delays the node's shutdown until [`release`](Self::release).

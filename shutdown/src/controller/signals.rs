@@ -10,8 +10,8 @@ use winddown_shared::{
 };
 
 use crate::budget::login_waits;
-use crate::run_context::RunContext;
-use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
+use crate::run_context::{RunContext, TimeLimit};
+use crate::{Budget, DelayedBy, NoticeReport, Policy, RunRecord, UnitStop};
 
 /// What a run keeps however late it learns how little time it has, so that each pod is still asked, and killed: the
 /// shortest grace period, a second, and as much again until it is gone.
@@ -91,26 +91,36 @@ impl SignalState {
         login.or(notice).unwrap_or(now).min(now)
     }
 
-    /// How long the login manager waits for this agent, from `since` after `started` on; `None` if it does not. The service
-    /// manager, which stops the agent's unit then, waits as long as the policy wants, unless it has said how long.
-    pub(super) fn delay(&self, started: Instant, since: Duration) -> Option<Duration> {
-        let Some(stop) = self.unit_stop else { return login_waits(&self.login) };
-        let stopped = stop.since.saturating_duration_since(started);
-        Some(stopped.saturating_add(stop.delay).saturating_sub(since))
+    /// Until when the node waits for this agent in a run that began at `started`; `None` if it does not, or if that is not
+    /// known. The login manager waits from `since` on. The service manager, which stops the agent's unit then, waits as long
+    /// as the policy wants, unless it has said how long; however late it said so, the run keeps a little.
+    pub(super) fn time_limit(&self, started: Instant, since: Duration) -> Option<TimeLimit> {
+        let Some(stop) = self.unit_stop else {
+            let until = since.saturating_add(login_waits(&self.login)?);
+            let (delayed_by, set_by) = (DelayedBy::LoginManager, self.login.delay_set_by.clone());
+            return Some(TimeLimit { until, delayed_by, set_by });
+        };
+        let until = stop.since.saturating_duration_since(started).saturating_add(stop.delay);
+        let least = started.elapsed() + MIN_TIME_LEFT;
+        let (delayed_by, set_by) = (DelayedBy::ServiceManager, stop.limited_by().map(Into::into));
+        Some(TimeLimit { until: until.max(least), delayed_by, set_by })
     }
 
     /// Returns the context of a run that this state began at `started`.
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
-        let budget = match self.notices.first() {
+        let limit = self.time_limit(started, Duration::ZERO);
+        let (budget, limit) = match self.notices.first() {
             Some(notice) if !self.login.preparing => {
                 let gone = gone_at(notice, policy.delay_wanted());
-                Budget::of_notice(policy, gone.saturating_duration_since(started))
+                (Budget::of_notice(policy, gone.saturating_duration_since(started)), None)
             }
-            _ => Budget::new(policy, self.delay(started, Duration::ZERO)),
+            _ => (Budget::new(policy, limit.as_ref().map(|limit| limit.until)), limit),
         };
+        let TimeLimit { delayed_by, set_by, .. } = limit.unwrap_or_default();
         let context = RunContext {
             budget,
-            delay_set_by: None,
+            delayed_by,
+            delay_set_by: set_by,
             kind: ShutdownKind::Unknown,
             request: None,
             login_since: None,
@@ -129,7 +139,6 @@ impl SignalState {
             let since = *now
                 .login_since
                 .get_or_insert_with(|| self.login.since.map(offset).unwrap_or(elapsed));
-            now.delay_set_by.clone_from(&self.login.delay_set_by);
             if self.login.kind != ShutdownKind::Unknown {
                 now.kind = self.login.kind;
             }
@@ -138,11 +147,9 @@ impl SignalState {
             }
             // logind set its timer when the shutdown began: a delay that is raised now is for the next one. One that is
             // over has not ended the node, so something else does: the service manager waits for the agent's unit.
-            let is_ahead = |delay: &Duration| since.saturating_add(*delay) > elapsed;
-            if let Some(delay) = self.delay(started, since).filter(is_ahead) {
-                let delay = now.budget.delay.map_or(delay, |before| before.min(delay));
-                now.budget = now.budget.within(since.saturating_add(delay).max(least));
-                now.budget.delay = Some(delay);
+            let is_ahead = |limit: &TimeLimit| limit.until > elapsed;
+            if let Some(limit) = self.time_limit(started, since).filter(is_ahead) {
+                now.shorten(limit, least);
             }
         }
         let own = now.budget.requested + now.budget.reserve;
@@ -200,12 +207,24 @@ impl ShutdownSignals {
         });
     }
 
-    /// Takes what the service manager says while a run that began at `started`, and has `delay` in all, is found.
+    /// Takes what the service manager says while a run that began at `started`, and has `delay` in all, is found. It does
+    /// not say since when its limit counts: from now on.
     pub(super) fn found(&mut self, machine: MachineState, started: Instant, delay: Duration) {
-        self.machine = machine;
-        if let MachineState::GoingDown(kind) = machine {
-            let (since, is_announced) = (started, false);
-            self.found_stop = Some(UnitStop { kind, since, delay, is_announced });
+        match machine {
+            MachineState::GoingDown(way) => {
+                let (passed, is_announced) = (started.elapsed(), self.states.borrow().preparing);
+                let left = delay.saturating_sub(passed);
+                let stop = UnitStop::new(way, Instant::now(), left, is_announced);
+                let delay = if stop.is_limited { passed + stop.delay } else { delay };
+                self.found_stop = Some(UnitStop { since: started, delay, ..stop });
+                self.machine = machine;
+            }
+            // While the login manager or a notice ends the node, the service manager may not have begun.
+            MachineState::StaysUp | MachineState::Unknown => {
+                if !self.current().ends_the_node() {
+                    self.machine = machine;
+                }
+            }
         }
     }
 

@@ -1,4 +1,6 @@
-use super::{BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use super::{
+    BudgetReport, DelayedBy, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+};
 
 mod samples;
 mod store;

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_host::service_units::ServiceUnits as _;
-use winddown_host::service_units::WayDown;
 use winddown_shared::Inhibitor as _;
-use winddown_shared::{LockState, MachineState, ShutdownKind};
+use winddown_shared::{LockState, MachineState, ShutdownKind, WayDown};
 use winddown_systemd::stand_in::{Behaviour, StandIn};
 use winddown_systemd::units::UnitsClient;
 use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in, shutdown_in_progress};
@@ -317,5 +316,5 @@ async fn look_at_the_system_bus(root: &Path) {
     tokio::time::timeout(secs(20), held).await.expect("in time").expect("the inhibitor lives");
     let way = shutdown_in_progress(secs(5)).await.expect("systemd answers");
     assert_eq!(way, Some(WayDown::default()));
-    assert_eq!(inhibitor.machine().await, MachineState::GoingDown(ShutdownKind::Unknown));
+    assert_eq!(inhibitor.machine().await, MachineState::GoingDown(WayDown::default()));
 }

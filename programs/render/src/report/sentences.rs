@@ -143,9 +143,7 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
         (_, Some(delay)) => {
             let by = budget.delay_set_by.as_deref().map(clean);
             let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
-            let is_unit_stop = report.trigger == Trigger::UnitStop;
-            let who = if is_unit_stop { "systemd" } else { "the login manager" };
-            format!("{who} waits only {}{by}", in_seconds(delay))
+            format!("{} waits only {}{by}", budget.delayed_by.text(), in_seconds(delay))
         }
         (_, None) => return format!("The groups ask for {requested}, the pods got {given}."),
     };

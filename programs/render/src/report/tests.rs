@@ -1,6 +1,7 @@
 use winddown_shared::RequestReport;
 use winddown_shutdown::{
-    BudgetReport, GroupReport, NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+    BudgetReport, DelayedBy, GroupReport, NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport,
+    Trigger,
 };
 
 use super::text;
@@ -175,6 +176,22 @@ fn what_cut_the_time_of_the_pods_is_said_to_be_what_leaves_the_least() {
             assert!(shown.contains(said), "{delay:?}, {notice:?}: {shown}");
         }
     }
+}
+
+#[test]
+fn a_limit_of_systemd_is_not_said_to_be_the_login_managers() {
+    let web = pod("web", PodEnd::Exited, Some(0), Some(26_000));
+    let mut run = report(Outcome::Clean, 26_000, vec![group(0, Some((0, 26_000)), vec![web])]);
+    run.budget.pods = ms(27_000);
+    run.budget.delay = Some(ms(30_000));
+    run.budget.delayed_by = DelayedBy::ServiceManager;
+    run.budget.delay_set_by = Some("JobTimeoutSec of poweroff.target".into());
+    let said = "but systemd waits only 30 s (set by JobTimeoutSec of poweroff.target), and";
+    let page = super::html(&run);
+    for shown in [&text(&run, false), &page] {
+        assert!(shown.contains(said), "{shown}");
+    }
+    assert!(page.contains("systemd&#39;s limit 30 s") && !page.contains("logind"), "{page}");
 }
 
 #[test]

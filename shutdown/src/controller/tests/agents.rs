@@ -171,7 +171,8 @@ impl Site {
     pub(super) fn stop_unit(&mut self) {
         self.start = Instant::now();
         let (kind, since) = (ShutdownKind::PowerOff, self.start);
-        let stop = UnitStop { kind, since, delay: secs(40), is_announced: false };
+        let stop =
+            UnitStop { kind, since, delay: secs(40), is_limited: false, is_announced: false };
         self.unit_stop.send_replace(Some(stop));
     }
 

@@ -207,7 +207,7 @@ async fn a_login_manager_with_less_time_than_the_notice_shortens_what_is_left() 
     assert_eq!(took, secs(48));
     assert_eq!((site.locks_gone(), site.lock.fake.is_held()), (1, false));
     let report = &site.reports.all()[0];
-    assert_eq!((report.trigger, report.budget.delay), (Trigger::Notice, Some(secs(40))));
+    assert_eq!((report.trigger, report.budget.delay), (Trigger::Notice, Some(secs(50))));
 }
 
 #[tokio::test(start_paused = true)]

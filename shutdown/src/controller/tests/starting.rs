@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use winddown_shared::{BootClock, Event, GateState, LockState, MachineState, ShutdownKind};
+use winddown_shared::{
+    BootClock, Event, GateState, LockState, MachineState, ShutdownKind, WayDown,
+};
 
 use super::agents::{Agent, Site};
 use super::world::World;
@@ -11,6 +13,8 @@ use crate::tests::{pod, secs};
 use crate::{Outcome, PodEnd, Policy, ProgressPhase, RunPhase, RunRecord};
 
 const NEVER: Duration = Duration::from_secs(100_000);
+const POWER_OFF: MachineState =
+    MachineState::GoingDown(WayDown { kind: ShutdownKind::PowerOff, limit: None });
 
 /// A site whose agent was killed in the middle of a shutdown, after two seconds.
 async fn killed() -> Site {
@@ -146,7 +150,7 @@ async fn a_shutdown_that_only_the_service_manager_knows_is_not_cancelled_for_the
         if disabled {
             site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
         }
-        site.lock.fake.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+        site.lock.fake.set_machine(POWER_OFF);
         let agent = site.agent();
         site.until(secs(60)).await;
         assert!(agent.gate.is_shut(), "killed after {after} s");
@@ -172,10 +176,36 @@ async fn the_time_of_a_login_manager_that_knows_of_nothing_any_more_counts_from_
     site.kill(agent).await;
     site.lock.fake.cancel();
     site.withdraw_notice();
-    site.lock.fake.set_machine(MachineState::GoingDown(ShutdownKind::PowerOff));
+    site.lock.fake.set_machine(POWER_OFF);
     let agent = site.agent();
     let took = site.reach(&agent, ProgressPhase::Released).await;
     assert!(took > secs(40) && took <= secs(47), "{took:?}");
+}
+
+/// Another supervisor than systemd starts the next agent, so that no stop of its unit tells it.
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_the_service_manager_shortens_the_run_that_the_next_agent_finds() {
+    for announced in [true, false] {
+        let mut site =
+            Site::new(World::with([(pod("app", None, Some(300)), NEVER)]), two_fields(90, 10));
+        let agent = site.agent();
+        settle().await;
+        site.prepare();
+        site.until(secs(5)).await;
+        site.kill(agent).await;
+        if !announced {
+            site.lock.fake.cancel();
+        }
+        let way = WayDown { kind: ShutdownKind::Reboot, limit: Some(secs(40)) };
+        site.lock.fake.set_machine(MachineState::GoingDown(way));
+        let agent = site.agent();
+        // The other units keep half of it.
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert!(took > secs(20) && took <= secs(25), "{announced}: {took:?}");
+        let budget = &site.reports.all()[0].budget;
+        assert_eq!(budget.delay.map(|delay| delay.as_secs()), Some(25), "{announced}");
+        assert_eq!(budget.delay_set_by.as_deref(), Some("JobTimeoutSec of reboot.target"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

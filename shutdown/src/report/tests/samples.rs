@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BudgetReport, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use super::{
+    BudgetReport, DelayedBy, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+};
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -59,6 +61,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
             pods: ms(30_000),
             reserve: ms(2_000),
             delay: Some(ms(32_000)),
+            delayed_by: DelayedBy::LoginManager,
             delay_set_by: None,
         },
         requested_by: None,

@@ -146,7 +146,7 @@ impl Timeline<'_> {
         let mut all: Vec<_> = [
             (drain, "limit", "endpoint drain is over"),
             (Some(budget.pods), "limit", "pods' time is over"),
-            (budget.delay, "limit", "logind's limit"),
+            (budget.delay, "limit", budget.delayed_by.limit()),
             (notice, "limit", "notice: node goes down"),
             (Some(report.took), "over", report.end_of_run()),
         ]
