@@ -44,6 +44,16 @@ pub(super) fn next_step(refused: &RefusedRequest) -> AskStep {
     }
 }
 
+/// How long the API server is asked to consent to a pod's eviction.
+struct Consent {
+    /// When it is asked for the last time.
+    deadline: Instant,
+    /// Whether a policy refuses, as the newest answer says.
+    is_denied: bool,
+    refusals: Retries,
+    silences: Retries,
+}
+
 /// What is said of a pod that the API server never evicts.
 const SEVERAL_BUDGETS: &str = "the API server evicts no pod that more than one disruption budget selects, and it was \
                                deleted without consent";
@@ -125,6 +135,36 @@ pub(super) async fn answer<T>(
     what: &'static str,
 ) -> Result<T, RefusedRequest> {
     timeout_at(until, request).await.unwrap_or_else(|_| Err(RefusedRequest::silent(what)))
+}
+
+// === impl Consent ===
+
+impl Consent {
+    fn until(deadline: Instant) -> Self {
+        let (refusals, silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
+        Self { deadline, is_denied: false, refusals, silences }
+    }
+
+    /// Whether the pod stays until a policy agrees, and has its whole grace then. `kubectl drain` asks budgets so.
+    fn is_kept(&self, is_going_down: bool) -> bool {
+        self.is_denied && !is_going_down
+    }
+
+    /// How long to wait before the next eviction; `None` if no other is sent.
+    fn after(&mut self, step: AskStep, is_going_down: bool, now: Instant) -> Option<Duration> {
+        self.is_denied = step == AskStep::Denied || (self.is_denied && step == AskStep::Unanswered);
+        if self.is_kept(is_going_down) {
+            self.deadline = self.deadline.max(now + 2 * REQUEST_TIMEOUT);
+        }
+        let (retries, asked) = match step {
+            AskStep::Gone | AskStep::Delete => return None,
+            AskStep::Refused(asked) => (&mut self.refusals, asked),
+            AskStep::Denied => (&mut self.refusals, None),
+            AskStep::Unanswered => (&mut self.silences, None),
+        };
+        // The last attempt is made exactly at the deadline.
+        retries.after(asked, self.deadline.saturating_duration_since(now))
+    }
 }
 
 // === impl StopCore ===
@@ -227,55 +267,47 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request: &StopRequest,
     ) -> Option<Instant> {
         let mut turn = self.turns.acquire().await;
-        let begun = Instant::now();
-        let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
-        let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
+        let (begun, whole) = (Instant::now(), self.told(pod, grace));
+        let time = self.config.consent(grace.remaining()).saturating_sub(spent);
+        let mut consent = Consent::until(begun + time);
         let mut refused_by: Option<String> = None;
-        let (whole, mut is_denied) = (self.told(pod, grace), false);
         loop {
-            let is_kept = is_denied && !self.is_going_down();
-            let left = if is_kept { whole } else { self.told(pod, grace) };
+            let is_kept = consent.is_kept(self.is_going_down());
+            let told = if is_kept { whole } else { self.told(pod, grace) };
             let sent = Instant::now();
-            let latest = deadline.max(sent + LAST_ANSWER_TIMEOUT);
+            let latest = consent.deadline.max(sent + LAST_ANSWER_TIMEOUT);
             let until = latest.min(sent + self.answer_time(grace));
-            let answer = self.evict_once(pod, left, until).await;
+            let answer = self.evict_once(pod, told, until).await;
             drop(turn);
             let Err(refused) = answer else {
                 request.remark_refusals(refused_by.as_deref(), sent - begun, "");
                 if is_kept {
-                    *grace = grace.clone().at_least(left);
+                    *grace = grace.clone().at_least(told);
                 }
-                return Some(sent + left);
+                return Some(sent + told);
             };
             let step = next_step(&refused);
             request.unanswered(is_silence(step, &refused).then_some(sent));
-            is_denied = step == AskStep::Denied || (is_denied && step == AskStep::Unanswered);
-            let is_kept = is_denied && !self.is_going_down();
-            if is_kept {
-                // What a policy protects stays until that agrees, and has its whole grace then. `kubectl drain` asks budgets so.
-                deadline = deadline.max(Instant::now() + 2 * REQUEST_TIMEOUT);
-            }
-            let (retries, asked) = match step {
+            match step {
                 AskStep::Gone => return self.vanished(pod).await,
                 AskStep::Delete => return give_up(pod, &refused, request),
-                AskStep::Refused(asked) => (&mut refusals, asked),
-                AskStep::Denied => (&mut refusals, None),
-                AskStep::Unanswered => (&mut silences, None),
-            };
+                AskStep::Refused(_) | AskStep::Denied | AskStep::Unanswered => {}
+            }
+            let is_going_down = self.is_going_down();
+            let again = consent.after(step, is_going_down, Instant::now());
             if refused_by.is_none() && step != AskStep::Unanswered {
                 refused_by = Some(who_refused(&refused));
-                log_refusal(pod, &refused, (!is_kept).then_some(deadline));
+                let deadline = Some(consent.deadline).filter(|_| !consent.is_kept(is_going_down));
+                log_refusal(pod, &refused, deadline);
             }
             if let Some(ends) = self.deletion_ends(pod) {
                 return Some(ends);
             }
-            // The last attempt is made exactly at the deadline.
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Some(delay) = retries.after(asked, left) else {
+            let Some(delay) = again else {
                 request.remark_refusals(refused_by.as_deref(), begun.elapsed(), DELETED);
                 return None;
             };
-            self.pause(delay, grace, &mut deadline).await;
+            self.pause(delay, grace, &mut consent.deadline).await;
             turn = self.turns.acquire().await;
         }
     }
@@ -442,6 +474,38 @@ mod tests {
             assert_eq!(next_step(&refused(status.clone())), wanted, "{status}");
         }
         assert_eq!(next_step(&RefusedRequest::silent("evict the pod")), AskStep::Unanswered);
+    }
+
+    #[test]
+    fn a_pod_is_evicted_until_the_time_for_consent_is_over_and_longer_while_a_policy_keeps_it() {
+        use AskStep::*;
+        let (now, secs) = (Instant::now(), Duration::from_secs);
+        let (up, down) = (false, true);
+        for (was_denied, step, is_going_down, left, tenths, is_kept) in [
+            (false, Refused(None), up, 10, Some(10), false),
+            (false, Refused(Some(secs(4))), up, 10, Some(40), false),
+            (false, Refused(Some(secs(20))), up, 10, Some(100), false),
+            (false, Refused(None), up, 0, None, false),
+            (false, Unanswered, up, 10, Some(1), false),
+            (false, Unanswered, up, 0, None, false),
+            (false, Denied, down, 10, Some(10), false),
+            (false, Denied, down, 0, None, false),
+            (false, Denied, up, 0, Some(10), true),
+            (true, Unanswered, up, 0, Some(1), true),
+            (true, Unanswered, down, 0, None, false),
+            (true, Refused(None), up, 0, None, false),
+            (false, Gone, up, 10, None, false),
+            (false, Delete, up, 10, None, false),
+        ] {
+            let deadline = now + secs(left);
+            let mut consent = Consent { is_denied: was_denied, ..Consent::until(deadline) };
+            let delay = consent.after(step, is_going_down, now);
+            let rounded = delay.map(|delay| delay.as_millis().div_ceil(100));
+            assert_eq!(rounded, tenths, "{was_denied} {step:?} {is_going_down} {left}");
+            assert_eq!(consent.is_kept(is_going_down), is_kept, "{was_denied} {step:?} {left}");
+            let wanted = if is_kept { deadline.max(now + secs(10)) } else { deadline };
+            assert_eq!(consent.deadline, wanted, "{was_denied} {step:?} {left}");
+        }
     }
 
     #[test]
