@@ -24,7 +24,7 @@ use super::api_outage::ApiOutage;
 use super::budgets::Budgets;
 use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
-use super::known::{CurrentPod, KUBELET_LEARNS, PodIndex};
+use super::known::{CurrentPod, PodIndex};
 use super::kubelet_hold::KubeletHold;
 use super::local_node::{KubeletHost, NodeError, RuntimePodState};
 use super::recent::Recent;
@@ -39,9 +39,11 @@ mod exit_codes;
 mod plan;
 mod request;
 mod responders;
+mod seen;
 
 use request::StopProgress;
 pub(crate) use request::StopRequest;
+use seen::{Look, Seen};
 
 /// The wait between two checks of the mounts.
 pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -203,45 +205,27 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         pending().await
     }
 
-    /// Resolves when the pod's containers have stopped for good: the API server reports it and the container
-    /// runtime agrees; or a kubelet that was asked to stop the pod has stopped its sandbox, of which the
-    /// API server learns a second or two later. While the node goes down, it is enough that its containers have stopped
-    /// after the API server accepted the request: where many pods stop, the sandboxes take as long again. A pod of which
-    /// nothing ran has nothing to be stopped once the kubelet has learnt of the request.
-    /// `ran`: whether a container of the pod ran before.
-    async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, mut ran: bool, request: &StopRequest) {
-        let (mut ran_when_accepted, mut had_sandbox) = (false, false);
+    /// Resolves when the pod's containers have stopped for good (`seen.rs`). `ran`: whether one of them ran before.
+    async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, ran: bool, request: &StopRequest) {
+        let mut seen = Seen::new(ran);
         let mut snapshots = self.poller.subscribe();
         let mut news = self.known.news(uid);
-        let mut said_at = None;
         loop {
             // Changes from here on are not missed.
             if let Some(news) = &mut news {
                 news.borrow_and_update();
             }
             let view = self.known.look(uid);
-            let says_ended = view.is_none_or(|view| view.gone || facts::has_ended(&view.pod));
-            said_at = says_ended.then(|| said_at.unwrap_or_else(Instant::now));
+            seen.told(view.is_none_or(|view| view.gone || facts::has_ended(&view.pod)));
             let snapshot = snapshots.borrow_and_update().clone();
             if let Some(snapshot) = snapshot {
-                let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= snapshot.begun);
+                let accepted = request.now().accepted;
+                let look =
+                    Look { begun: snapshot.begun, accepted, is_going_down: self.is_going_down() };
                 match snapshot.of(runtime_uid) {
-                    Ok(RuntimePodState { running, has_sandbox }) => {
-                        let is_accepted = is_after(request.now().accepted);
-                        let runs = !running.is_empty();
-                        ran_when_accepted = runs || (ran_when_accepted && is_accepted);
-                        ran |= runs;
-                        had_sandbox |= has_sandbox;
-                        let learnt = request.now().accepted.map(|at| at + KUBELET_LEARNS);
-                        let was_none = !ran && self.is_going_down() && is_after(learnt);
-                        let has_ended = ran_when_accepted && self.is_going_down();
-                        let is_taken_down = (ran || had_sandbox) && !has_sandbox && is_accepted;
-                        if !runs && (has_ended || is_taken_down || was_none || is_after(said_at)) {
-                            return;
-                        }
-                    }
-                    Err(error) if is_after(said_at) => return self.log_query_error(error),
-                    Err(_) => {}
+                    Ok(state) if seen.has_stopped(&state, look) => return,
+                    Err(error) if seen.is_told(look) => return self.log_query_error(error),
+                    Ok(_) | Err(_) => {}
                 }
             }
             tokio::select! {
