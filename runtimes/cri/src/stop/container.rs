@@ -1,6 +1,7 @@
 //! Stops one container, whatever state the runtime is in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -59,6 +60,55 @@ struct StopCall {
     is_answered: bool,
 }
 
+/// What is done with a container that has not exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// The stop fails.
+    GiveUp,
+    /// The runtime is asked to kill it.
+    Kill,
+    /// The runtime is asked again after a call that failed.
+    Again,
+    /// Its process is killed without the runtime.
+    KillDirectly,
+}
+
+/// When what is due.
+#[derive(Clone, Copy)]
+struct Times {
+    /// When the grace period is over.
+    kill: Instant,
+    /// How long the container may take to exit after that.
+    kill_timeout: Duration,
+    again: Option<Instant>,
+    kill_sent: bool,
+    has_direct: bool,
+}
+
+// === impl Times ===
+
+impl Times {
+    fn give_up(&self) -> Instant {
+        self.kill + self.kill_timeout
+    }
+
+    /// What is due next, and when; of what is due at the same time, the first in the order of [`Due`].
+    fn next(&self) -> (Instant, Due) {
+        // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
+        let patience = Retry::RUNTIME_KILL.delay(0, self.kill_timeout, 0.0).unwrap_or_default();
+        let others = [
+            (Some(self.kill).filter(|_| !self.kill_sent), Due::Kill),
+            (self.again, Due::Again),
+            (Some(self.kill + patience).filter(|_| self.has_direct), Due::KillDirectly),
+        ];
+        let others = others.into_iter().filter_map(|(at, due)| Some((at?, due)));
+        let give_up = (self.give_up(), Due::GiveUp);
+        others.fold(give_up, |first, next| if next.0 < first.0 { next } else { first })
+    }
+}
+
+// === impl ContainerEnding ===
+
 impl<'a> ContainerEnding<'a> {
     fn new(
         context: &'a Arc<CriContext>,
@@ -83,7 +133,8 @@ impl<'a> ContainerEnding<'a> {
     }
 
     /// Repeats requests until it gives up; it does not return before. Calls in progress continue next to a new one,
-    /// because dropping one may make the runtime forget the kill that was to follow.
+    /// because dropping one may make the runtime forget the kill that was to follow. An answer comes before a shorter
+    /// grace period, and that before what is due.
     async fn insist(&mut self) -> RuntimeError {
         let mut calls = FuturesUnordered::new();
         let mut again: Option<Instant> = None;
@@ -92,13 +143,15 @@ impl<'a> ContainerEnding<'a> {
         if !is_asked {
             calls.push(self.ask());
         }
-        let kill_time = self.context.config.times.kill;
         loop {
-            let give_up = self.grace.kill_at() + kill_time;
-            // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
-            let patience = Retry::RUNTIME_KILL.delay(0, kill_time, 0.0).unwrap_or_default();
-            let kill_directly = self.grace.kill_at() + patience;
-            let mut grace = self.grace.clone();
+            let times = Times {
+                kill: self.grace.kill_at(),
+                kill_timeout: self.context.config.times.kill,
+                again,
+                kill_sent,
+                has_direct: self.direct.is_some(),
+            };
+            let (at, due) = times.next();
             tokio::select! {
                 biased;
                 Some((made_at, outcome)) = calls.next() => {
@@ -106,29 +159,32 @@ impl<'a> ContainerEnding<'a> {
                         // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
-                        let left = give_up.saturating_duration_since(Instant::now());
+                        let left = times.give_up().saturating_duration_since(Instant::now());
                         let Some(delay) = self.retries.after(None, left) else {
                             return self.error();
                         };
                         again = Some(Instant::now() + delay);
                     }
                 }
-                () = sleep_until(give_up) => return self.error(),
-                () = self.grace.changed(), if !is_asked => calls.push(self.ask()),
-                () = grace.expired(), if !kill_sent => {
-                    kill_sent = true;
+                // What was asked directly is not asked again, but the times are other ones.
+                () = self.grace.changed() => if !is_asked {
                     calls.push(self.ask());
-                }
-                () = sleep_until(again.unwrap_or(give_up)), if again.is_some() => {
-                    again = None;
-                    calls.push(self.ask());
-                }
-                () = sleep_until(kill_directly), if self.direct.is_some() => {
-                    if let Some(direct) = self.direct.take() {
-                        // An error means that the process has exited.
-                        let _ = direct.kill();
+                },
+                () = sleep_until(at) => match due {
+                    Due::GiveUp => return self.error(),
+                    Due::Kill => {
+                        kill_sent = true;
+                        calls.push(self.ask());
                     }
-                }
+                    Due::Again => {
+                        again = None;
+                        calls.push(self.ask());
+                    }
+                    Due::KillDirectly => {
+                        // An error means that the process has exited.
+                        let _ = self.direct.take().map(|direct| direct.kill());
+                    }
+                },
             }
         }
     }
@@ -280,5 +336,36 @@ fn hold_mounts(entry: &PodEntry, direct: &Direct, name: &str, id: &str) {
     let held = direct.hold_mounts();
     if let Some(run) = entry.lock().run(name, id).filter(|run| run.end.is_none()) {
         run.own.mounts = held;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_does_not_exit_is_killed_by_the_runtime_then_directly_and_then_given_up() {
+        let kill = Instant::now();
+        let ms = Duration::from_millis;
+        let later = |after: u64| kill + ms(after);
+        for (again, kill_sent, has_direct, kill_timeout, wanted) in [
+            (None, false, true, 10_000, (0, Due::Kill)),
+            (None, true, true, 10_000, (1000, Due::KillDirectly)),
+            (None, true, true, 2000, (500, Due::KillDirectly)),
+            (None, true, false, 10_000, (10_000, Due::GiveUp)),
+            (Some(50), true, true, 10_000, (50, Due::Again)),
+            (Some(50), false, true, 10_000, (0, Due::Kill)),
+            (Some(1000), true, true, 10_000, (1000, Due::Again)),
+            (Some(10_000), true, false, 10_000, (10_000, Due::GiveUp)),
+            (Some(0), false, true, 0, (0, Due::GiveUp)),
+        ] {
+            let (again, kill_timeout) = (again.map(later), ms(kill_timeout));
+            let times = Times { kill, kill_timeout, again, kill_sent, has_direct };
+            assert_eq!(
+                times.next(),
+                (later(wanted.0), wanted.1),
+                "{again:?} {kill_sent} {wanted:?}"
+            );
+        }
     }
 }
