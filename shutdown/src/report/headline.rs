@@ -31,8 +31,6 @@ pub enum Outcome {
 pub struct OutcomeText {
     /// The first word of the report.
     pub word: &'static str,
-    /// The first word if it is unknown what became of the pods, where that is another.
-    pub word_if_unknown: Option<&'static str>,
     /// Its meaning, for the documentation.
     pub meaning: &'static str,
     /// Decides the colour.
@@ -98,11 +96,10 @@ impl Outcome {
 
     /// How the outcome is described.
     pub const fn text(self) -> OutcomeText {
-        let (word_if_unknown, end) = (None, None);
+        let end = None;
         match self {
             Self::Clean => OutcomeText {
                 word: "Clean",
-                word_if_unknown,
                 meaning: "every pod exited by itself within its grace period",
                 tone: Tone::Good,
                 end,
@@ -110,7 +107,6 @@ impl Outcome {
             },
             Self::Forced => OutcomeText {
                 word: "Forced",
-                word_if_unknown,
                 meaning: "every pod terminated, at least one by SIGKILL",
                 tone: Tone::Warn,
                 end,
@@ -118,7 +114,6 @@ impl Outcome {
             },
             Self::Incomplete => OutcomeText {
                 word: "Incomplete",
-                word_if_unknown: Some("Failed"),
                 meaning: "at least one pod was not seen to terminate, or it is unknown which pods ran",
                 tone: Tone::Bad,
                 end,
@@ -126,7 +121,6 @@ impl Outcome {
             },
             Self::Cancelled => OutcomeText {
                 word: "Cancelled",
-                word_if_unknown,
                 meaning: "the shutdown was cancelled; groups that had not started were spared",
                 tone: Tone::Warn,
                 end: Some("cancelled"),
@@ -134,7 +128,6 @@ impl Outcome {
             },
             Self::Interrupted => OutcomeText {
                 word: "Interrupted",
-                word_if_unknown,
                 meaning: "the agent itself was stopped in the middle",
                 tone: Tone::Bad,
                 end: Some("the agent was stopped"),
@@ -142,7 +135,6 @@ impl Outcome {
             },
             Self::CutOff => OutcomeText {
                 word: "Cut-off",
-                word_if_unknown,
                 meaning: "the machine went down in the middle; reported at the next start",
                 tone: Tone::Bad,
                 end: Some("last heard of"),
@@ -162,14 +154,12 @@ impl ShutdownReport {
             Trigger::Drill => "drill",
             Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
         };
-        let tally = Tally::of(self);
-        let OutcomeText { word, word_if_unknown, sentence, .. } = self.outcome.text();
-        let word = word_if_unknown.filter(|_| tally.is_end_unknown()).unwrap_or(word);
+        let OutcomeText { word, sentence, .. } = self.outcome.text();
         let after = match self.node_stayed_up {
             true => " It was cancelled afterwards: the node stayed up.",
             false => "",
         };
-        format!("{word} {what}{}{after}", sentence(&tally))
+        format!("{word} {what}{}{after}", sentence(&Tally::of(self)))
     }
 
     /// Whether each pod that this run asked to terminate was seen to exit by itself; the run may have been cancelled.
@@ -234,11 +224,6 @@ impl Tally {
         }
     }
 
-    /// Whether nothing is known of how pods were left, if they were.
-    fn is_end_unknown(&self) -> bool {
-        self.left == 0 && self.gone == 0 && !self.pods_unknown
-    }
-
     /// How far a run came that did not go on to its end.
     fn so_far(&self) -> String {
         let Self { ended, ending, spared, .. } = self;
@@ -271,15 +256,12 @@ impl Tally {
 
     fn incomplete(&self) -> String {
         let Self { left, gone, time, when_over, .. } = self;
-        if self.is_end_unknown() {
-            return format!(": the state of the pods is unknown, after {time}.");
-        }
-        match left {
-            0 if !self.pods_unknown => format!(
+        match (left, gone) {
+            (0, 1..) if !self.pods_unknown => format!(
                 ": {} gone when the agent came back, in an unknown order, after {time}.",
                 self.were(*gone)
             ),
-            0 => format!(
+            (0, _) => format!(
                 ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),
             _ => format!(": {} still running {when_over}, after {time}.", self.were(*left)),
