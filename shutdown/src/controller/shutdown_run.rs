@@ -27,7 +27,7 @@ use crate::run::{RunParams, carry_out};
 use crate::run_context::RunContext;
 use crate::{
     Budget, BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase,
-    RunRecord, RunReport, RunStop, ShutdownReport, Trigger, WorkReport, plan_with,
+    RunRecord, RunReport, RunStop, ShutdownReport, Trigger, WorkReport,
 };
 
 /// The kubelet's message in a pod's status.
@@ -178,24 +178,13 @@ impl<K: EndingPods> ShutdownController<K> {
             self.parts.killer.lame_duck(GateReason::Shutdown, true);
             let carried = shutdown_run.carried.take();
             let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
-            let (groups, carried_work) =
-                carried.map(|carried| (carried.groups, carried.work)).unzip();
-            let carried_work = carried_work.unwrap_or_default();
-            let (pods, budget) = (plan.pod_count(), plan.deadline);
-            if let Some(groups) = &groups {
-                let after = shutdown_run.started.elapsed();
-                let pods = still_to_end(&plan, groups);
-                self.parts.recorder.record(&Event::ShutdownResumed { after, pods });
-            } else {
-                self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
-                let drain = plan.endpoint_drain;
-                shutdown_run.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
-            }
+            self.note_plan(shutdown_run, &plan, carried.as_ref());
+            let (groups, work) = carried.map(|carried| (carried.groups, carried.work)).unzip();
             let params = RunParams {
                 context: Some(context.clone()),
                 journal: Some(&mut shutdown_run.journal),
                 carried: groups,
-                carried_work,
+                carried_work: work.unwrap_or_default(),
                 first_group: Some(first_group),
             };
             carry_out(&self.parts.killer, plan, &order, params, cancel).await
@@ -230,33 +219,43 @@ impl<K: EndingPods> ShutdownController<K> {
         }
     }
 
-    /// Returns the plan, and when its first group may be requested to stop.
+    /// Returns the plan, and when its first group may be requested to stop. A run that begins right after its signal has its
+    /// whole time, and any other what is left; the first group of an earlier agent's run keeps its time.
     fn plan(&self, shutdown_run: &ShutdownRun, carried: Option<&Carried>) -> (Plan, Duration) {
         let pods = self.parts.killer.running().into_pods();
-        let budget = shutdown_run.context.budget;
-        let late = shutdown_run.started.elapsed();
-        let carried_work = carried.map_or(&[][..], |carried| &carried.work);
-        let work = WorkReport::left(&self.parts.work, carried_work, late);
-        let (mut plan, first_group) = if late < LATE_START && carried.is_none() {
-            let plan = plan_with(&pods, &shutdown_run.policy, &work, Some(budget.pods));
-            let first_group = plan.endpoint_drain;
-            (plan, first_group)
-        } else {
-            if carried.is_none() {
-                tracing::warn!(?late, "the shutdown started earlier: using the remaining time");
+        let ShutdownRun { policy, started, context, journal, .. } = shutdown_run;
+        let (time, elapsed) = (context.budget.pods, started.elapsed());
+        let (groups, work) =
+            carried.map_or((&[][..], &[][..]), |carried| (&carried.groups, &carried.work));
+        let late = match carried {
+            None if elapsed < LATE_START => Duration::ZERO,
+            None => {
+                tracing::warn!(late = ?elapsed, "the shutdown started earlier: using the remaining time");
+                elapsed
             }
-            let rest = budget.pods.saturating_sub(late);
-            let groups = carried.map_or(&[][..], |carried| &carried.groups);
-            let ordinary = GroupReport::priorities_of_ordinary_pods(groups);
-            let policy = &shutdown_run.policy;
-            let plan = plan_on(&pods, policy, &work, Some(rest), &ordinary).begun_after(late);
-            let first_group = late + plan.endpoint_drain;
-            (plan, carried.map_or(first_group, |carried| carried.first_group))
+            Some(_) => elapsed,
         };
-        if shutdown_run.journal.header.trigger == Trigger::Notice {
-            plan.extend_to(budget.pods);
+        let work = WorkReport::left(&self.parts.work, work, elapsed);
+        let ordinary = GroupReport::priorities_of_ordinary_pods(groups);
+        let rest = time.saturating_sub(late);
+        let mut plan = plan_on(&pods, policy, &work, Some(rest), &ordinary).begun_after(late);
+        if journal.header.trigger == Trigger::Notice {
+            plan.extend_to(time);
         }
-        (plan, first_group)
+        let first_group = late + plan.endpoint_drain;
+        (plan, carried.map_or(first_group, |carried| carried.first_group))
+    }
+
+    /// Says what the run sets out to do.
+    fn note_plan(&self, shutdown_run: &mut ShutdownRun, plan: &Plan, carried: Option<&Carried>) {
+        if let Some(Carried { groups, .. }) = carried {
+            let after = shutdown_run.started.elapsed();
+            let pods = still_to_end(plan, groups);
+            return self.parts.recorder.record(&Event::ShutdownResumed { after, pods });
+        }
+        let (pods, budget, drain) = (plan.pod_count(), plan.deadline, plan.endpoint_drain);
+        self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
+        shutdown_run.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
     }
 
     fn prepare(
