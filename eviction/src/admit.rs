@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Toleration;
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, OtherPods, Pod, PressureCondition, QosClass, Rejection};
+use winddown_shared::{AdmitHandler, OtherPods, Pod, QosClass, Rejection};
 
 use crate::conditions::Conditions;
 use crate::message::{EVICTED, node_had_condition};
@@ -12,8 +12,6 @@ use crate::policy::Policy;
 
 #[cfg(test)]
 mod tests;
-
-const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// Rejects pods that would make a shortage worse: see [`admits`].
 #[derive(Clone, Debug)]
@@ -45,29 +43,30 @@ impl AdmitHandler for PressureGate {
 
 /// Whether a pod may start under these conditions.
 ///
-/// Under memory pressure alone, pods that request no memory may not, unless they tolerate it. Under disk or PID pressure,
-/// no pod may. Pods that are never evicted always may. The kubelet says so of critical pods, because it never evicts
+/// No pod may under one that has no [taint](winddown_shared::PressureCondition::tolerated); under the others, only
+/// BestEffort pods may not, unless they tolerate them. Pods that are never evicted always may. The kubelet says so of critical pods, because it never evicts
 /// those; a static pod that `policy` evicts would be evicted as soon as it runs.
 #[must_use]
 pub fn admits(policy: &Policy, conditions: Conditions, pod: &Pod) -> bool {
     if conditions.is_empty() || policy.exemption(pod).is_some() {
         return true;
     }
-    let only_memory = conditions == Conditions::from_iter([PressureCondition::Memory]);
-    only_memory && (pod.qos() != QosClass::BestEffort || tolerates_memory_pressure(pod))
+    let is_best_effort = pod.qos() == QosClass::BestEffort;
+    conditions.iter().all(|condition| {
+        condition.tolerated().is_some_and(|taint| !is_best_effort || tolerates(pod, taint))
+    })
 }
 
-fn tolerates_memory_pressure(pod: &Pod) -> bool {
-    let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
-    tolerations.into_iter().any(tolerates)
+fn tolerates(pod: &Pod, taint: &str) -> bool {
+    let mut tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+    tolerations.any(|toleration| matches(toleration, taint))
 }
 
-/// Whether a toleration matches the memory pressure taint (no value, effect `NoSchedule`), by Kubernetes' rules.
-fn tolerates(toleration: &Toleration) -> bool {
+/// Whether a toleration matches a taint without a value and with the effect `NoSchedule`, by Kubernetes' rules.
+fn matches(toleration: &Toleration, taint: &str) -> bool {
     let text = |field: &Option<String>| field.as_deref().unwrap_or_default().to_owned();
     let (key, effect) = (text(&toleration.key), text(&toleration.effect));
-    let fits = (effect.is_empty() || effect == "NoSchedule")
-        && (key.is_empty() || key == MEMORY_PRESSURE_TAINT);
+    let fits = (effect.is_empty() || effect == "NoSchedule") && (key.is_empty() || key == taint);
     fits && match text(&toleration.operator).as_str() {
         "Exists" => true,
         "" | "Equal" => !key.is_empty() && text(&toleration.value).is_empty(),

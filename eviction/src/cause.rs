@@ -12,7 +12,7 @@ pub enum Cause {
     /// The node is below a threshold on this signal.
     Signal(Signal),
     /// Tasks stall for memory, although some is left.
-    MemoryPressure,
+    MemoryStall,
     /// An `emptyDir` volume exceeds its size limit.
     EmptyDirLimit,
     /// The pod exceeds its ephemeral storage limit.
@@ -27,7 +27,7 @@ impl Cause {
 
     /// The causes that are no signals.
     const OTHERS: [Self; 4] =
-        [Self::MemoryPressure, Self::EmptyDirLimit, Self::PodLimit, Self::ContainerLimit];
+        [Self::MemoryStall, Self::EmptyDirLimit, Self::PodLimit, Self::ContainerLimit];
 
     /// The cause of this name, if there is one.
     #[must_use]
@@ -41,7 +41,7 @@ impl Cause {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Signal(signal) => signal.as_str(),
-            Self::MemoryPressure => "memoryPressure",
+            Self::MemoryStall => "memoryPressure",
             Self::EmptyDirLimit => "emptydirfs.limit",
             Self::PodLimit => "ephemeralpodfs.limit",
             Self::ContainerLimit => "ephemeralcontainerfs.limit",
@@ -53,7 +53,7 @@ impl Cause {
     pub const fn resource(self) -> Option<Resource> {
         match self {
             Self::Signal(signal) => Some(signal.resource()),
-            Self::MemoryPressure => Some(Resource::Memory),
+            Self::MemoryStall => Some(Resource::Memory),
             Self::EmptyDirLimit | Self::PodLimit | Self::ContainerLimit => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::decide::Shortage;
 use crate::exemption::Exemption;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
-use crate::signal::{FreedBy, Resource};
+use crate::signal::FreedBy;
 use crate::usage::{is_partial, measured};
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ pub fn choose<'a>(
             asked |= ending
                 .is_some_and(|ending| ending.evicted_for.contains(shortage.signal.condition()));
         }
-        let stats = stats.filter(|_| shortage.resource() == Resource::Memory);
+        let stats = stats.filter(|_| shortage.resource().is_swapped_out());
         let swap = stats.and_then(|stats| stats.swap);
         let zswap = stats.and_then(|stats| stats.zswap);
         let request = ranked.request(shortage.signal);

@@ -136,10 +136,8 @@ pub(crate) fn decide_without(
     next.last_pressure = snapshot.pressure.or(state.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
     let shortage = match chosen {
-        // Memory stalls count as a hard threshold on memory; disks come after them.
-        Some((_, shortage)) if shortage.hard && shortage.signal.resource() == Resource::Memory => {
-            Some(shortage)
-        }
+        // Memory stalls count as a hard threshold on memory.
+        Some((_, shortage)) if shortage.hard && shortage.resource().comes_first() => Some(shortage),
         chosen => pressed.or(chosen.map(|(_, shortage)| shortage)),
     };
     EvictionDecision { state: next, conditions: reported(&next, policy, now), shortage, met }
@@ -210,13 +208,13 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> O
         // An average falls slowly: a task must have stalled since the last sample.
         && now_lost.some_total_us > before.some_total_us;
     let cooled = state
-        .pressure_evicted
+        .memory_evicted
         .is_none_or(|last| snapshot.now.saturating_duration_since(last) >= rule.cool_down);
     let observed = snapshot.observations.get(Signal::MemoryAvailable)?;
     let below = rule.below.of(observed.capacity);
     let available = observed.quantity(Resource::Memory.unit());
     (waits && cooled && below > available).then(|| Shortage {
-        cause: Cause::MemoryPressure,
+        cause: Cause::MemoryStall,
         signal: Signal::MemoryAvailable,
         hard: true,
         threshold: below,
@@ -238,7 +236,7 @@ fn lacking(wanted: Quantity, available: Quantity) -> i64 {
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Urgency {
     hard: bool,
-    memory: bool,
+    comes_first: bool,
     /// The relative deficit.
     lacking: f64,
 }
@@ -275,7 +273,7 @@ impl Shortage {
         let wanted = self.threshold.value().max(1) as f64;
         Urgency {
             hard: self.hard,
-            memory: self.resource() == Resource::Memory,
+            comes_first: self.resource().comes_first(),
             lacking: self.deficit as f64 / wanted,
         }
     }

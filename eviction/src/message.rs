@@ -57,9 +57,7 @@ pub fn node_was_low(
     let _ = write!(text, "Threshold quantity: {threshold}, available: {available}. ");
     let mut message = Message { text, annotations: Vec::new() };
     if let Some(stats) = stats {
-        if resource == Resource::Memory {
-            message.blame_pod(pod, stats);
-        }
+        message.blame_pod(resource, pod, stats);
         message.blame_containers(resource, pod, stats);
     }
     message
@@ -90,15 +88,15 @@ pub(crate) fn bytes(amount: u64) -> Quantity {
 }
 
 impl Message {
-    fn blame_pod(&mut self, pod: &Pod, stats: &PodStats) {
+    fn blame_pod(&mut self, resource: Resource, pod: &Pod, stats: &PodStats) {
         let resources = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
-        let request = resources.and_then(|whole| whole.requests.as_ref()?.get("memory"));
-        let (Some(request), Some(usage)) = (request, stats.memory_working_set) else { return };
+        let request = resources.and_then(|whole| whole.requests.as_ref()?.get(resource.as_str()));
+        let (Some(request), Some(usage)) = (request, resource.blamed_pod(stats)) else { return };
         let usage = bytes(usage);
         let (name, request) = (pod.name(), canonical(request));
         let _ = write!(
             self.text,
-            "Pod {name} was using {usage}, request is {request}, has larger consumption of memory. "
+            "Pod {name} was using {usage}, request is {request}, has larger consumption of {resource}. "
         );
         self.annotations.push((OFFENDING_POD, name.to_string()));
         self.annotations.push((OFFENDING_POD_USAGE, usage.to_string()));

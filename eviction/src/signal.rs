@@ -1,9 +1,11 @@
-//! Eviction signals and the resources behind them: a table of each. Nothing else lists them.
+//! Eviction signals and the resources behind them: a table of each. Nothing else lists them, and `make lint` refuses to
+//! ask elsewhere for one resource or one condition: what is decided by it is a column.
 //!
-//! A new signal is a row here, as is a new resource; a new condition is a row of `PressureCondition`. Its figure of the
-//! node is a field of `NodeStats`, which `shared/host/src/usage/kernel.rs` reads; that of a pod is a field of `PodStats`,
-//! with its row in `runtimes/engine/src/stats/figures.rs`. Add it to the table in `docs/explanation/eviction.md`; the
-//! compiler and the tests name the rest.
+//! A new signal is a row here, as is a new resource; a new condition is a row of `PressureCondition`. A name or text
+//! that the kubelet has too is the kubelet's. Its figure of the node is a field of `NodeStats`, which the files in
+//! `shared/host/src/usage` read; that of a pod is a field of `PodStats`, with its row in
+//! `runtimes/engine/src/stats/figures.rs`. One that is watched unless configured otherwise is in `DEFAULT_HARD`. Add it to
+//! the table in `docs/explanation/eviction.md`; the compiler and the tests name the rest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +20,7 @@ use crate::unit::Unit;
 mod tests;
 
 struct SignalRow {
-    /// The name as the configuration writes it: the kubelet's.
+    /// The name as the configuration writes it.
     name: &'static str,
     resource: Resource,
     /// Reads what is available from the node's figures; none if it was not measured.
@@ -46,11 +48,19 @@ struct ResourceRow {
     fastest_use: u64,
     /// Whether it can be gone within a second, so that it is measured more often as it comes near its threshold.
     is_sudden: bool,
+    /// Whether a shortage of it is acted on before one of another resource. A stall for memory counts as such a shortage.
+    comes_first: bool,
+    /// Whether the kernel can swap it out of a running pod instead of an eviction, so that a pod's swap counts as used.
+    is_swapped_out: bool,
+    /// Whether tasks stall for it: after an eviction for it, stalls evict no other pod for a time.
+    stalls_tasks: bool,
     freed_by: FreedBy,
     /// A pod's request; none if pods are compared by priority, and not by requests.
     request: Option<fn(&Requests) -> i64>,
     /// What a container uses of it, as messages blame it; none if it was not measured, or if no container is blamed.
     blamed: fn(&ContainerStats) -> Option<u64>,
+    /// The same of a pod with a request of its own.
+    blamed_pod: fn(&PodStats) -> Option<u64>,
 }
 
 /// What frees a pod's use of a resource once the pod stops.
@@ -67,7 +77,7 @@ pub(crate) enum FreedBy {
 /// Defines the signals from their rows.
 macro_rules! signals {
     ($($(#[doc = $doc:literal])+ $signal:ident = $row:expr;)+) => {
-        /// An eviction signal: an available amount of the node that is watched. The names are the kubelet's.
+        /// An eviction signal: an available amount of the node that is watched.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Signal {
@@ -200,9 +210,13 @@ resources! {
         condition: PressureCondition::Memory,
         fastest_use: 1 << 30,
         is_sudden: true,
+        comes_first: true,
+        is_swapped_out: true,
+        stalls_tasks: true,
         freed_by: FreedBy::Exit,
         request: Some(Requests::memory_bytes),
         blamed: |container| container.memory_working_set,
+        blamed_pod: |pod| pod.memory_working_set,
     };
     /// Bytes of disk.
     EphemeralStorage, disk_used_bytes = ResourceRow {
@@ -211,9 +225,13 @@ resources! {
         condition: PressureCondition::Disk,
         fastest_use: 1 << 30,
         is_sudden: false,
+        comes_first: false,
+        is_swapped_out: false,
+        stalls_tasks: false,
         freed_by: FreedBy::FileRemoval,
         request: Some(Requests::ephemeral_storage_bytes),
         blamed: |container| Some(container.rootfs?.and(container.logs?).bytes),
+        blamed_pod: |_| None,
     };
     /// Inodes.
     Inodes, inodes_used = ResourceRow {
@@ -222,10 +240,14 @@ resources! {
         condition: PressureCondition::Disk,
         fastest_use: 50_000,
         is_sudden: false,
+        comes_first: false,
+        is_swapped_out: false,
+        stalls_tasks: false,
         freed_by: FreedBy::FileRemoval,
         // Pods cannot request any.
         request: Some(|_| 0),
         blamed: |_| None,
+        blamed_pod: |_| None,
     };
     /// Tasks.
     Tasks, process_count = ResourceRow {
@@ -234,9 +256,13 @@ resources! {
         condition: PressureCondition::Pid,
         fastest_use: 5_000,
         is_sudden: false,
+        comes_first: false,
+        is_swapped_out: false,
+        stalls_tasks: false,
         freed_by: FreedBy::Reaping,
         request: None,
         blamed: |_| None,
+        blamed_pod: |_| None,
     };
 }
 
@@ -382,6 +408,18 @@ impl Resource {
         self.row().is_sudden
     }
 
+    pub(crate) const fn comes_first(self) -> bool {
+        self.row().comes_first
+    }
+
+    pub(crate) const fn is_swapped_out(self) -> bool {
+        self.row().is_swapped_out
+    }
+
+    pub(crate) const fn stalls_tasks(self) -> bool {
+        self.row().stalls_tasks
+    }
+
     pub(crate) const fn freed_by(self) -> FreedBy {
         self.row().freed_by
     }
@@ -394,6 +432,11 @@ impl Resource {
     /// What a container uses of it, as messages blame it.
     pub(crate) fn blamed(self, container: &ContainerStats) -> Option<u64> {
         (self.row().blamed)(container)
+    }
+
+    /// What a pod with a request of its own uses of it, as messages blame it.
+    pub(crate) fn blamed_pod(self, pod: &PodStats) -> Option<u64> {
+        (self.row().blamed_pod)(pod)
     }
 }
 

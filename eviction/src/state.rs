@@ -18,8 +18,8 @@ pub struct EvictionState {
     pub(crate) seen: [Option<Instant>; PressureCondition::COUNT],
     pub(crate) last: Observations,
     pub(crate) last_pressure: Option<PressureStats>,
-    /// When a pod was last evicted for memory.
-    pub(crate) pressure_evicted: Option<Instant>,
+    /// When a pod was last evicted for a resource that stalls tasks.
+    pub(crate) memory_evicted: Option<Instant>,
 }
 
 /// The state of one threshold.
@@ -55,7 +55,7 @@ impl EvictionState {
     }
 
     /// Notes an eviction for memory: memory stalls evict no other pod until the rule's cool-down is over.
-    pub fn note_pressure_eviction(&mut self, now: Instant) {
-        self.pressure_evicted = Some(now);
+    pub fn note_memory_eviction(&mut self, now: Instant) {
+        self.memory_evicted = Some(now);
     }
 }

@@ -32,7 +32,7 @@ pub struct EvictionPlan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct PressureStatus {
-    /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
+    /// The types of the node's conditions that hold.
     pub conditions: Vec<String>,
     /// Whether eviction is a dry run, in which no pod is evicted and no condition is reported.
     pub shadow: bool,

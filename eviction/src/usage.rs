@@ -6,7 +6,7 @@ use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 use crate::observation::signed;
 use crate::pending_reclaim::Amounts;
 use crate::policy::Policy;
-use crate::signal::{FileSystem, FreedBy, PodUsage, Resource, Signal};
+use crate::signal::{FileSystem, FreedBy, PodUsage, Signal};
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ pub(crate) fn measured(
     stats: &PodStats,
     policy: &Policy,
 ) -> Option<i64> {
-    let is_swapped_out = policy.counts_swap && signal.resource() == Resource::Memory;
+    let is_swapped_out = policy.counts_swap && signal.resource().is_swapped_out();
     let swap = stats.swap.filter(|_| is_swapped_out);
     let used = known_usage(signal, pod, stats, policy.layout())?;
     Some(used.saturating_add(signed(swap.unwrap_or_default())))

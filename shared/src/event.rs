@@ -185,11 +185,11 @@ pub enum Event {
     },
     /// A pressure condition of the node changed.
     NodePressure {
-        /// `MemoryPressure`, `DiskPressure` or `PIDPressure`.
+        /// Its `type`: [`crate::PressureCondition::as_str`].
         condition: &'static str,
         /// Whether it is true now.
         on: bool,
-        /// The kubelet's reason: `NodeHasInsufficientMemory`, …
+        /// The reason: [`crate::ConditionText::event`].
         reason: &'static str,
     },
     /// A pod that came back under the UID of a terminated one was started again.

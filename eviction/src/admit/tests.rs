@@ -60,7 +60,7 @@ fn admit_under_node_conditions() {
 #[test]
 fn a_pod_that_asks_for_no_memory_may_tolerate_the_want_of_it() {
     let (policy, memory) = (Policy::default(), under(&[PressureCondition::Memory]));
-    let key = MEMORY_PRESSURE_TAINT;
+    let key = "node.kubernetes.io/memory-pressure";
     assert!(admits(&policy, memory, &tolerating(key, "Exists", "NoSchedule")));
     assert!(admits(&policy, memory, &tolerating(key, "Equal", "NoSchedule")));
     assert!(admits(&policy, memory, &tolerating("", "Exists", "")));

@@ -25,7 +25,7 @@ use crate::seams::{
     AlternativeWork, EarlierEviction, EarlierEvictions, PlannedEviction, PodFigures, Reclaim,
     Signals, WantedFigures,
 };
-use crate::signal::{Resource, Signal};
+use crate::signal::Signal;
 use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
@@ -326,8 +326,8 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             return self.shadow(shortage, victim, message, now);
         }
         self.victims.held[shortage.signal.index()] = None;
-        if shortage.resource() == Resource::Memory {
-            self.state.note_pressure_eviction(now);
+        if shortage.resource().stalls_tasks() {
+            self.state.note_memory_eviction(now);
         }
         self.log_met(shortage);
         self.ask(EvictionRequest {

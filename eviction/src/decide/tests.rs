@@ -300,7 +300,7 @@ fn pressed(looks: &mut Looks, left: i64, pressure: PressureStats) -> Option<Caus
 async fn waiting_for_memory_ends_a_pod_only_if_memory_is_short_and_the_waiting_grows() {
     let mut policy = config(serde_json::json!({}));
     policy.memory_pressure = Some(PressureRule::default());
-    let cause = Some(Cause::MemoryPressure);
+    let cause = Some(Cause::MemoryStall);
     let mut looks = Looks::new(policy);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(50.0, 1)), None, "nothing to compare with");
     assert_eq!(pressed(&mut looks, GI / 2, stalled(60.0, 2)), cause);
@@ -309,7 +309,7 @@ async fn waiting_for_memory_ends_a_pod_only_if_memory_is_short_and_the_waiting_g
     assert_eq!(pressed(&mut looks, 5 * GI, stalled(90.0, 4)), None, "there is plenty");
     assert_eq!(pressed(&mut looks, GI / 2, stalled(9.9, 5)), None, "little");
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 6)), cause);
-    looks.state.note_pressure_eviction(looks.now);
+    looks.state.note_memory_eviction(looks.now);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 7)), None, "somebody was just ended");
     looks.now += secs(10);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 8)), cause);
@@ -337,8 +337,8 @@ async fn waiting_for_memory_comes_after_a_hard_want_of_memory_and_before_everyth
             .map(|shortage| (shortage.cause, shortage.hard))
     };
     cause(5 * GI, 5 * GI);
-    assert_eq!(cause(GI / 2, GI / 2), Some((Cause::MemoryPressure, true)), "a disk can wait");
-    assert_eq!(cause(GI / 2, 5 * GI), Some((Cause::MemoryPressure, true)), "the soft one waits");
+    assert_eq!(cause(GI / 2, GI / 2), Some((Cause::MemoryStall, true)), "a disk can wait");
+    assert_eq!(cause(GI / 2, 5 * GI), Some((Cause::MemoryStall, true)), "the soft one waits");
     assert_eq!(cause(GI * 3 / 2, 5 * GI), Some((Cause::Signal(MEMORY), false)), "there is enough");
     assert_eq!(cause(0, 5 * GI), Some((Cause::Signal(MEMORY), true)), "memory is gone");
 }
@@ -353,7 +353,7 @@ async fn waiting_for_memory_ends_no_pod_while_enough_memory_is_available() {
     pressed(&mut looks, enough, stalled(50.0, 1));
     assert_eq!(pressed(&mut looks, enough, stalled(50.0, 2)), None);
     let short = pressed(&mut looks, enough - 1, stalled(50.0, 3));
-    assert_eq!(short, Some(Cause::MemoryPressure));
+    assert_eq!(short, Some(Cause::MemoryStall));
 }
 
 #[test]

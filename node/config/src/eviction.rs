@@ -34,7 +34,7 @@ const GRACES: ValueKind = ValueKind::Map {
 options! {
     /// The options of eviction. Each value is validated, and kept as it was written.
     ///
-    /// Signals are the kubelet's; values are quantities or percentages.
+    /// Signals are those of [`Signal`]; values are quantities or percentages.
     // Over the limit because each option of the section is a field.
     #[derive(Clone, Debug, PartialEq)]
     pub struct EvictionSettings {

@@ -1,4 +1,4 @@
-//! The pressure conditions of a node, with the kubelet's texts.
+//! The pressure conditions of a node: a table. Whatever the kubelet reports too has its texts, byte for byte.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub struct ConditionText {
     pub event: &'static str,
 }
 
-/// Defines the conditions from their rows: the type, and the texts while the condition holds and while it does not.
+/// Defines the conditions from their rows: the type, the taint, and the texts while it holds and while it does not.
 macro_rules! conditions {
-    ($($(#[doc = $doc:literal])+ $condition:ident = $name:literal, $on:expr, $off:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $condition:ident = $name:literal, $taint:expr, $on:expr, $off:expr;)+) => {
         /// A pressure condition of the node.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
@@ -39,7 +39,15 @@ macro_rules! conditions {
                 }
             }
 
-            /// Its texts, byte for byte the kubelet's.
+            /// The taint that a BestEffort pod must tolerate to start while it holds; with none, no pod may start.
+            #[must_use]
+            pub const fn tolerated(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$condition => $taint,)+
+                }
+            }
+
+            /// Its texts.
             #[must_use]
             pub const fn text(self, on: bool) -> ConditionText {
                 match self {
@@ -52,7 +60,7 @@ macro_rules! conditions {
 
 conditions! {
     /// `MemoryPressure`.
-    Memory = "MemoryPressure",
+    Memory = "MemoryPressure", Some("node.kubernetes.io/memory-pressure"),
         ConditionText {
             reason: "KubeletHasInsufficientMemory",
             message: "kubelet has insufficient memory available",
@@ -64,7 +72,7 @@ conditions! {
             event: "NodeHasSufficientMemory",
         };
     /// `DiskPressure`.
-    Disk = "DiskPressure",
+    Disk = "DiskPressure", None,
         ConditionText {
             reason: "KubeletHasDiskPressure",
             message: "kubelet has disk pressure",
@@ -76,7 +84,7 @@ conditions! {
             event: "NodeHasNoDiskPressure",
         };
     /// `PIDPressure`.
-    Pid = "PIDPressure",
+    Pid = "PIDPressure", None,
         ConditionText {
             reason: "KubeletHasInsufficientPID",
             message: "kubelet has insufficient PID available",

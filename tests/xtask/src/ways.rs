@@ -15,7 +15,7 @@ struct Way {
     instead: &'static str,
 }
 
-const WAYS: [Way; 3] = [
+const WAYS: [Way; 4] = [
     Way {
         words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
         places: &[
@@ -36,6 +36,16 @@ const WAYS: [Way; 3] = [
         words: &["debug_assertions"],
         places: &[],
         instead: "what tests run does what ships does: a fault comes from outside, by a preloaded library",
+    },
+    Way {
+        words: &[
+            "== Resource::",
+            "!= Resource::",
+            "== PressureCondition::",
+            "[PressureCondition::",
+        ],
+        places: &[],
+        instead: "what is decided by a resource or a condition is a column of its row",
     },
 ];
 
@@ -129,6 +139,9 @@ mod tests {
         assert!(second_ways("shared/quantities/src/backoff.rs", by_hand).is_empty());
         let of_tests_only = second_ways("node/src/core.rs", "    #[cfg(debug_assertions)]\n");
         assert!(of_tests_only[0].contains("core.rs:1: what tests run does"), "{of_tests_only:?}");
+        let by_resource = "if shortage.resource() == Resource::Memory {\n";
+        let wrong = second_ways("eviction/src/decide.rs", by_resource);
+        assert!(wrong[0].contains("decide.rs:1: what is decided by a resource"), "{wrong:?}");
     }
 
     #[test]
