@@ -82,7 +82,7 @@ pub use shutdown::inhibitor::{
 pub use shutdown::notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use shutdown::request_report::RequestReport;
 pub use shutdown::work::{LateRemark, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
-pub use winddown_quantities::backoff::{Backoff, doubled, fraction};
+pub use winddown_quantities::backoff::{Backoff, Delays, doubled, fraction};
 pub use winddown_quantities::clock::{BootClock, WallClock, WallTime};
 pub use winddown_quantities::retry::{Retries, Retry};
 pub use winddown_quantities::{

@@ -15,8 +15,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use winddown_shared::{
-    Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, Retry, RuntimeError,
-    StoppedContainer,
+    Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, RuntimeError, StoppedContainer,
 };
 
 use super::api::EndPods;
@@ -172,11 +171,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 () = self.exited(&runtime_uid, &request) => {
                     self.ended(&pod, &runtime_uid, &request);
                 }
-                stopped = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
-                    stopped?;
+                () = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
                     self.ended(&pod, &runtime_uid, &request);
                 }
-                error = self.ask(&pod, &grace, &request) => return Err(error),
+                never = self.ask(&pod, &grace, &request) => match never {},
                 never = request.keep_time(grace.clone()) => match never {},
                 never = self.hear_end(uid, &request) => match never {},
             }

@@ -28,7 +28,7 @@ pub(crate) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
 }
 
 fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(Duration)) {
-    let mut retries = Retry::CHILDREN.delays();
+    let mut retries = Retry::CHILDREN.backoff();
     let me = nix::unistd::getpid();
     // Usually there are no children, and /proc need not be read.
     while has_children() {
@@ -48,8 +48,7 @@ fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(
             let _ = waitpid(None, None);
         } else {
             // A set-user-ID program may not be signalled, or not even be visible.
-            let Some(delay) = retries.next() else { return };
-            pause(delay);
+            pause(retries.next_delay());
         }
     }
 }

@@ -1,97 +1,87 @@
 //! How a stop that failed is retried, and when it is given up: the one table from which every loop that retries a stop
-//! takes its delays, until there is none left. `make lint` refuses any other back-off in the files of these loops, and a
-//! loop that waits for ever after its last delay. A new loop takes a row of its own:
-//! `for delay in Retry::KILL.within(time)`.
+//! takes its delays. `make lint` refuses any other back-off and any fixed wait in the files of these loops, and a loop
+//! that waits for ever after its last delay. A new loop takes a row of its own: `for delay in Retry::KILL.within(time)`
+//! if it gives up, and `Retry::UNIT.backoff()` if it does not.
 
 use std::time::Duration;
 
-use crate::backoff::{doubled, fraction};
+use crate::backoff::{Delays, EXACT, LATER, SOONER, fraction};
 
 #[cfg(test)]
 mod tests;
 
-/// A row: delays that double. Its documentation says what failed, and after that what giving up does.
+/// A row of a loop that gives up. Its documentation says what failed, and after that what giving up does. The rows of
+/// loops that end with their success or their caller are [`Delays`], which say only what failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The first delay and the longest, in milliseconds.
-    ms: [u64; 2],
-    until: GiveUp,
-    /// The percentages of a delay between which it is drawn.
-    jitter: [u32; 2],
+    delays: Delays,
+    /// How many delays share the time that the loop has; with none, there are as many as fit into it.
+    most: Option<u32>,
 }
 
-/// When a loop gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GiveUp {
-    /// Never: it ends with its success or its caller.
-    Never,
-    /// With the time that its caller has, which no delay exceeds.
-    AtEnd,
-    /// After so many delays, which share that time.
-    After(u32),
+/// The first step of the delays and the longest, in milliseconds.
+const fn row(first: u64, longest: u64, jitter: [u32; 2]) -> Delays {
+    Delays::of_millis(first, longest, jitter)
 }
 
-use GiveUp::{After, AtEnd, Never};
+/// As many as fit into the time that the loop has.
+const fn until_end(delays: Delays) -> Retry {
+    Retry { delays, most: None }
+}
 
-const EXACT: [u32; 2] = [100, 100];
-const SOONER: [u32; 2] = [50, 100];
-const LATER: [u32; 2] = [100, 150];
-
-const fn row(first: u64, longest: u64, until: GiveUp, jitter: [u32; 2]) -> Retry {
-    Retry { ms: [first, longest], until, jitter }
+/// So many, none longer than its share of the time that is left.
+const fn shared_by(most: u32, delays: Delays) -> Retry {
+    Retry { delays, most: Some(most) }
 }
 
 impl Retry {
-    /// The runtime did not stop a pod; leaves the pod as it is until something about it changes.
-    pub const STOP: Self = row(1_000, 10_000, Never, LATER);
-    /// Another step of a pod worker failed (a start, a cleanup); as for [`STOP`](Self::STOP).
-    pub const STEP: Self = row(1_000, 10_000, Never, LATER);
-    /// A step needs something outside the pod that is about to be ready (its network); as for [`STOP`](Self::STOP).
-    pub const TRANSIENT: Self = row(1_000, 1_000, Never, LATER);
-    /// The runtime could not be listed; waits for the next periodic listing.
-    pub const LISTING: Self = row(10_000, 10_000, Never, EXACT);
+    /// The runtime did not stop a pod.
+    pub const STOP: Delays = row(1_000, 10_000, LATER);
+    /// Another step of a pod worker failed: a start, a cleanup.
+    pub const STEP: Delays = Self::STOP;
+    /// A step needs something outside the pod that is about to be ready: its network.
+    pub const TRANSIENT: Delays = row(1_000, 1_000, LATER);
+    /// The runtime could not be listed.
+    pub const LISTING: Delays = row(10_000, 10_000, EXACT);
     /// A start in progress delays the stop; fails the stop.
-    pub const START: Self = row(500, 500, AtEnd, EXACT);
+    pub const START: Self = until_end(row(500, 500, EXACT));
     /// A container runtime did not accept a stop; fails the stop.
-    pub const RUNTIME_CALL: Self = row(50, 1_000, AtEnd, SOONER);
-    /// A container runtime has not carried out SIGKILL; kills the container's process directly.
-    pub const RUNTIME_KILL: Self = row(1_000, 1_000, After(4), EXACT);
+    pub const RUNTIME_CALL: Self = until_end(row(50, 1_000, SOONER));
+    /// A container runtime has not carried out SIGKILL; kills the container's process directly, after a quarter of the
+    /// time. There is no other delay.
+    pub const RUNTIME_KILL: Self = shared_by(4, row(1_000, 1_000, EXACT));
     /// A program of the host has not exited after SIGKILL; fails the stop. Only the time that is left limits the delays.
-    pub const KILL: Self = row(u64::MAX, u64::MAX, After(4), EXACT);
+    pub const KILL: Self = shared_by(4, row(u64::MAX, u64::MAX, EXACT));
     /// Processes that were killed may have forked before; reports that some still run.
-    pub const SURVIVORS: Self = row(500, 500, After(6), EXACT);
-    /// Children of a container's supervisor survive SIGKILL; leaves them to the agent.
-    pub const CHILDREN: Self = row(1, 1_000, Never, EXACT);
-    /// Processes of a container whose supervisor is dead survive SIGKILL; counts the container as exited.
-    pub const UNSUPERVISED: Self = row(1_000, 60_000, Never, SOONER);
-    /// systemd did not stop the unit of a container that has exited; counts the unit as still loaded.
-    pub const UNIT: Self = row(2_000, 60_000, Never, SOONER);
-    /// A pod of a kubelet could not be stopped through the container runtime; fails the stop.
-    pub const KUBELET_POD: Self = row(100, 1_000, Never, SOONER);
+    pub const SURVIVORS: Self = shared_by(6, row(500, 500, EXACT));
+    /// Children of a container's supervisor survive SIGKILL.
+    pub const CHILDREN: Delays = row(1, 1_000, EXACT);
+    /// Processes of a container whose supervisor is dead survive SIGKILL.
+    pub const UNSUPERVISED: Delays = row(1_000, 60_000, SOONER);
+    /// Processes of a container whose supervisor waits for a disk have not exited.
+    pub const UNRECORDED: Delays = row(2_000, 2_000, EXACT);
+    /// systemd did not stop the unit of a container that has exited.
+    pub const UNIT: Delays = row(2_000, 60_000, SOONER);
+    /// A pod of a kubelet could not be stopped through the container runtime.
+    pub const KUBELET_POD: Delays = row(100, 1_000, SOONER);
     /// The API server did not answer an eviction; deletes the pod.
-    pub const EVICTION: Self = row(100, 2_000, AtEnd, SOONER);
-    /// The API server did not carry out a deletion; fails the stop.
-    pub const DELETION: Self = row(100, 2_000, Never, SOONER);
+    pub const EVICTION: Self = until_end(row(100, 2_000, SOONER));
+    /// The API server did not carry out a deletion.
+    pub const DELETION: Delays = row(100, 2_000, SOONER);
     /// A disruption budget refused an eviction; deletes the pod.
-    pub const BUDGET: Self = row(1_000, 1_000, AtEnd, EXACT);
+    pub const BUDGET: Self = until_end(row(1_000, 1_000, EXACT));
     /// Eviction responders have not stopped the pod; evicts it.
-    pub const RESPONDERS: Self = row(1_000, 1_000, AtEnd, EXACT);
+    pub const RESPONDERS: Self = until_end(row(1_000, 1_000, EXACT));
 
     /// How long a container may take to exit after SIGKILL before its stop fails.
     pub const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// The delay after `failures` others; `None` to give up, always once no time is `left` until the promised end. No
     /// delay exceeds that time. `fraction`, from 0 to 1, is the jitter.
-    pub fn delay(self, failures: u32, left: Duration, fraction: f64) -> Option<Duration> {
-        let delays = match self.until {
-            Never | AtEnd => 1,
-            After(most) => most.saturating_sub(failures),
-        };
+    fn delay(self, failures: u32, left: Duration, fraction: f64) -> Option<Duration> {
+        let delays = self.most.map_or(1, |most| most.saturating_sub(failures));
         let share = left.checked_div(delays).filter(|_| !left.is_zero())?;
-        let ([first, longest], [from, to]) =
-            (self.ms.map(Duration::from_millis), self.jitter.map(f64::from));
-        let delay = doubled(first, longest, failures).min(share);
-        Some(delay.mul_f64((from + (to - from) * fraction) / 100.0).min(share))
+        Some(self.delays.within(share, failures, fraction))
     }
 
     /// All delays of the row.

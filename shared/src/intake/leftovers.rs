@@ -105,8 +105,7 @@ impl<R: Runtime> Intake<R> {
                     warn_of_silence(&error);
                 }
                 self.leftovers.failures = failures.saturating_add(1);
-                let delay = Retry::LISTING.delay(failures, RELIST_INTERVAL, 0.0);
-                self.leftovers.list_at = Instant::now() + delay.unwrap_or(RELIST_INTERVAL);
+                self.leftovers.list_at = Instant::now() + Retry::LISTING.delay(failures, 0.0);
             }
         }
     }

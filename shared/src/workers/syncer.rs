@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::base::lock::Mutex;
 use crate::{
-    Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, Retry, RuntimePod, StatusOverride,
+    Delays, Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, Retry, RuntimePod,
+    StatusOverride,
 };
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the real implementation.
@@ -179,8 +180,8 @@ pub struct SyncError {
     pub what: String,
     /// The cause.
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-    /// The row by which it is retried. A failed stop is retried as [`Retry::STOP`], whatever this says.
-    pub retry: Retry,
+    /// The row of [`Retry`] by which it is retried. A failed stop is retried as [`Retry::STOP`], whatever this says.
+    pub retry: Delays,
 }
 
 impl SyncError {
@@ -198,7 +199,7 @@ impl SyncError {
     }
 
     /// Sets how the step is retried.
-    pub fn retry(mut self, retry: Retry) -> Self {
+    pub fn retry(mut self, retry: Delays) -> Self {
         self.retry = retry;
         self
     }

@@ -14,7 +14,9 @@ use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::event::{Recorder, contained};
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain};
+use crate::{
+    Delays, Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain,
+};
 
 /// Carries out the steps of one pod until there is nothing to do. Not an `async fn`, which would store its arguments twice.
 ///
@@ -211,7 +213,7 @@ impl From<StepOutcome> for Done {
 }
 
 impl Done {
-    fn failed(pod: PodRef, error: &SyncError, retry: Retry) -> Self {
+    fn failed(pod: PodRef, error: &SyncError, retry: Delays) -> Self {
         let failure = Some(Box::new((pod, error_chain(error))));
         Self { outcome: StepOutcome::Failed(retry), failure }
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::api_outage::patience;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::{Retries, seconds_up};
+use winddown_shared::{Retries, Retry, seconds_up};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last eviction may take to be answered.
@@ -171,19 +171,14 @@ impl Consent {
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Makes all necessary requests, but none while winddown runs hooks that a kubelet that learns of them would run too.
-    /// Returns only to give up: another task notices that the pod is gone.
-    pub(super) async fn ask(
-        &self,
-        pod: &Pod,
-        grace: &Grace,
-        request: &StopRequest,
-    ) -> RuntimeError {
+    /// Never returns: another task notices that the pod is gone.
+    pub(super) async fn ask(&self, pod: &Pod, grace: &Grace, request: &StopRequest) -> Infallible {
         loop {
             request.until(|asked| !asked.runs_hooks).await;
             tokio::select! {
                 biased;
                 () = request.until(|asked| asked.runs_hooks) => {}
-                error = self.make_requests(pod, grace.clone(), request) => return error,
+                never = self.make_requests(pod, grace.clone(), request) => match never {},
             }
         }
     }
@@ -193,7 +188,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         pod: &Pod,
         mut grace: Grace,
         request: &StopRequest,
-    ) -> RuntimeError {
+    ) -> Infallible {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone)
             || facts::has_ended(pod)
             || self.stops_as_found(pod.uid())
@@ -229,10 +224,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let is_untold = is_sooner && costs_hooks && self.is_going_down();
             request.untold(is_untold);
             if is_sooner && !is_untold {
-                match self.delete(pod, &grace, request, Retry::DELETION.delays()).await {
-                    Ok(end) => ends = Some(end),
-                    Err(error) => return error,
-                }
+                ends = Some(self.delete(pod, &grace, request).await);
                 continue;
             }
             tokio::select! {
@@ -338,15 +330,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Deletes the pod, as often as `retries` says. Returns when its grace period is over.
-    pub(crate) async fn delete(
-        &self,
-        pod: &Pod,
-        grace: &Grace,
-        request: &StopRequest,
-        mut retries: Retries,
-    ) -> Result<Instant, RuntimeError> {
-        let begun = Instant::now();
+    /// Deletes the pod. Returns when its grace period is over.
+    async fn delete(&self, pod: &Pod, grace: &Grace, request: &StopRequest) -> Instant {
+        let mut retries = Retry::DELETION.backoff();
         loop {
             let turn = self.turns.acquire().await;
             request.deleting();
@@ -360,7 +346,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 Ok(()) => {
                     self.outage.worked();
                     request.denied(false);
-                    return Ok(now + left);
+                    return now + left;
                 }
                 Err(refused) => refused,
             };
@@ -375,11 +361,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             } else {
                 tracing::debug!(pod = %pod_ref, error = refusal::chain(&refused), "the pod is not deleted yet");
             }
-            let Some(delay) = retries.after(refused.refusal.retry_after(), Duration::MAX) else {
-                let what = format!("deleting pod {}", pod.pod_ref());
-                return Err(RuntimeError::Timeout { what, after: begun.elapsed() });
-            };
-            sleep(delay).await;
+            sleep(retries.after_failure(refused.refusal.retry_after())).await;
         }
     }
 

@@ -6,19 +6,20 @@ use std::convert::Infallible;
 use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
 use super::*;
 use crate::local_node::{ContainerStop, StoppedContainers};
+use winddown_shared::Retry;
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Stops the pod's containers through the container runtime as soon as the plan says so (`plan.rs`). Resolves when
-    /// they have exited for good, or when that is given up.
+    /// they have exited for good.
     pub(super) async fn stop_directly(
         &self,
         pod: &Pod,
         runtime_uid: &PodUid,
         grace: &Grace,
         request: &StopRequest,
-    ) -> Result<(), RuntimeError> {
-        let begun = Instant::now();
-        for delay in Retry::KUBELET_POD.delays() {
+    ) {
+        let mut retries = Retry::KUBELET_POD.backoff();
+        loop {
             let mut step = tokio::select! {
                 step = self.step_after(StopStep::Wait, pod, request) => step,
                 never = self.leave_to_kubelet(pod, runtime_uid, request) => match never {},
@@ -33,12 +34,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
             };
             if is_done {
-                return Ok(());
+                return;
             }
-            sleep(delay).await;
+            sleep(retries.next_delay()).await;
         }
-        let what = format!("stopping pod {} through the container runtime", pod.pod_ref());
-        Err(RuntimeError::Timeout { what, after: begun.elapsed() })
     }
 
     /// Records that the kubelet may be running the pod's hooks, once the API server has accepted its end. Never returns.

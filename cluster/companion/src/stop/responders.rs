@@ -4,6 +4,7 @@ use super::asking::{AskStep, answer, next_step};
 use super::*;
 use crate::eviction_requests::Responding;
 use winddown_api_client::refusal;
+use winddown_shared::Retry;
 use winddown_shared::display::in_seconds;
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_api_client::refusal::Refusal;
-use winddown_shared::{Grace, Retry};
+use winddown_shared::Grace;
 
 use super::super::config::WithoutApi;
-use super::super::stop::{StopCore, StopRequest};
+use super::super::stop::StopCore;
 use super::pods::*;
 use super::world::*;
 
@@ -404,20 +404,4 @@ async fn an_api_that_goes_away_after_it_was_told_keeps_no_pod_waiting_of_which_n
         sleep(secs(3)).await;
         assert!(!world.has_running("web"), "{:?}", world.log());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deletion_that_is_given_up_fails_the_stop() {
-    let (world, core) = World::new([pod("web", json!({}))]).await;
-    let known = core.known.look(&uid("web")).unwrap().pod;
-    world.set_api_away(true);
-    let (_sender, grace) = Grace::until(Instant::now() + Duration::from_secs(60));
-    let request = StopRequest::default();
-    let given_up = core.delete(&known, &grace, &request, Retry::SURVIVORS.delays()).await;
-    let error = given_up.unwrap_err().to_string();
-    assert!(error.starts_with("deleting pod default/web"), "{error}");
-    world.set_api_away(false);
-    core.delete(&known, &grace, &request, Retry::SURVIVORS.delays())
-        .await
-        .expect("the API server is back");
 }

@@ -95,7 +95,7 @@ impl Times {
     /// What is due next, and when; of what is due at the same time, the first in the order of [`Due`].
     fn next(&self) -> (Instant, Due) {
         // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
-        let patience = Retry::RUNTIME_KILL.delay(0, self.kill_timeout, 0.0).unwrap_or_default();
+        let patience = Retry::RUNTIME_KILL.within(self.kill_timeout).next().unwrap_or_default();
         let others = [
             (Some(self.kill).filter(|_| !self.kill_sent), Due::Kill),
             (self.again, Due::Again),

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use winddown_engine::pod;
 use winddown_host::ready::Ready;
@@ -15,9 +14,6 @@ use super::{Context, end};
 use crate::programs::config::ProcessConfig;
 use crate::programs::exits;
 use crate::programs::pod::PodEntry;
-
-/// How often it is looked for processes of a container whose exit is not recorded in time.
-const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) struct WatchedRun {
     pub(crate) name: Arc<str>,
@@ -120,15 +116,17 @@ async fn ended_unrecorded(context: &Arc<Context>, entry: &PodEntry, watched: &Wa
     }
     let patience = entry.lock().exit_report_timeout();
     tokio::time::sleep(patience).await;
+    let mut retries = Retry::UNRECORDED.backoff();
     while !end::is_alone(context, entry, &watched.name, watched.attempt).await {
-        tokio::time::sleep(SEARCH_INTERVAL).await;
+        tokio::time::sleep(retries.next_delay()).await;
     }
 }
 
 /// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none
 /// is left, however long that takes: until then the container still runs.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &WatchedRun) {
-    for delay in Retry::UNSUPERVISED.delays() {
+    let mut retries = Retry::UNSUPERVISED.backoff();
+    loop {
         let (config, uid, name) =
             (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
         let cgroups = {
@@ -142,6 +140,6 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         }
         tracing::error!(uid = %entry.uid(), container = %watched.name,
             "processes of a container whose supervisor died survive SIGKILL");
-        tokio::time::sleep(delay).await;
+        tokio::time::sleep(retries.next_delay()).await;
     }
 }

@@ -106,12 +106,11 @@ async fn clear<U: ServiceUnits>(
         }
         return true;
     }
-    let mut retries = Retry::UNIT.delays();
+    let mut retries = Retry::UNIT.backoff();
     while let Err(error) = unload(context, attempt).await {
         tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "processes that a container left behind may still run");
-        let Some(delay) = retries.next() else { break };
-        sleep(delay).await;
+        sleep(retries.next_delay()).await;
     }
     timeout(UNLOAD_TIMEOUT, watched.over()).await.is_ok()
 }

@@ -10,7 +10,7 @@ use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
 use crate::workers::record::{Ending, Lifecycle, Record, Wake};
 use crate::workers::syncer::{Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, Pod, PodUid, Retry, StatusOverride};
+use crate::{Delays, Grace, Pod, PodUid, StatusOverride};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always
 /// returns "at once" must not occupy a CPU.
@@ -33,7 +33,7 @@ pub(in crate::workers) enum StepOutcome {
     RuntimePodStopped(Arc<PodStopped>),
     /// Everything that the pod held is freed.
     Finished,
-    Failed(Retry),
+    Failed(Delays),
     /// The stop failed, and the runtime would not stop the pod any more, for this reason: the pod runs on.
     Refused(Arc<str>),
 }
@@ -80,8 +80,7 @@ impl WorkersState {
             }
             StepOutcome::Failed(retry) => {
                 let failures = self.current(uid, generation).map_or(0, |r| r.queue.failures);
-                let delay = retry.delay(failures, Duration::MAX, self.fraction());
-                followup.again_in = delay.unwrap_or(Duration::MAX);
+                followup.again_in = retry.delay(failures, self.fraction());
                 let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
             }
