@@ -75,17 +75,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
         self.bound(cx, result)
     }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
-        self.bound(cx, result)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
 }
