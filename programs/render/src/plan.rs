@@ -178,13 +178,18 @@ pub fn reports(list: &ReportList, view: &View) -> String {
             (report.id.clone(), None),
             (started.unwrap_or_else(|| "-".to_owned()), None),
             (report.trigger.clone(), None),
-            (report.outcome.clone(), None),
+            (word(report).to_owned(), None),
             (report.pods.to_string(), None),
             (seconds(report.took_seconds), None),
             (report.boot_id.clone(), None),
         ]);
     }
     table.render(view)
+}
+
+/// The word for the outcome of a run; one that this version does not know is called as in JSON.
+fn word(entry: &ReportEntry) -> &str {
+    Outcome::named(&entry.outcome).map_or(&entry.outcome, |outcome| outcome.text().word)
 }
 
 /// The durations of the latest shutdowns, newest last; none if there are fewer than three.
@@ -203,7 +208,7 @@ pub fn trend(list: &ReportList) -> Option<String> {
             let outcome = Outcome::named(&entry.outcome);
             match outcome.is_some_and(|outcome| outcome.text().tone == Tone::Good) {
                 true => took,
-                false => format!("{took} ({})", clean(&entry.outcome)),
+                false => format!("{took} ({})", clean(&word(entry).to_lowercase())),
             }
         })
         .collect();

@@ -1,3 +1,4 @@
+use winddown_control::api::{ReportEntry, ReportList};
 use winddown_shared::RequestReport;
 use winddown_shutdown::{
     BudgetReport, DelayedBy, GroupReport, NoticeReport, Outcome, PodEnd, PodReport, ShutdownReport,
@@ -5,6 +6,7 @@ use winddown_shutdown::{
 };
 
 use super::text;
+use crate::View;
 
 #[path = "../../../../shutdown/src/report/tests/samples.rs"]
 mod samples;
@@ -45,6 +47,35 @@ priority 2000000000 and above · 1 pod · took 5.2 s of 27 s
   default/dns         20 s     3.013     3.016     8.176
 "
     );
+}
+
+#[test]
+fn each_rendering_of_an_outcome_has_the_word_of_its_table() {
+    for outcome in Outcome::ALL {
+        let word = outcome.text().word;
+        let run = report(
+            outcome,
+            7000,
+            vec![group(0, None, vec![pod("web", PodEnd::StillRunning, None, None)])],
+        );
+        assert!(text(&run, false).starts_with(word), "{word}");
+        assert!(super::html(&run).contains(&format!("<title>{word} ")), "{word}");
+        let name = serde_json::to_value(outcome).unwrap();
+        let entry = ReportEntry {
+            outcome: name.as_str().unwrap().into(),
+            pods: 1,
+            took_seconds: 7.0,
+            ..ReportEntry::default()
+        };
+        let list = ReportList { reports: vec![entry; 3], ..ReportList::default() };
+        assert!(crate::reports(&list, &View::default()).contains(&format!(" {word} ")), "{word}");
+        let how = match outcome {
+            Outcome::Clean => String::new(),
+            _ => format!(" ({})", word.to_lowercase()),
+        };
+        let said = [(); 3].map(|()| format!("7s{how}")).join(", ");
+        assert_eq!(crate::trend(&list).unwrap(), format!("The last 3 shutdowns took {said}."));
+    }
 }
 
 #[test]
