@@ -46,7 +46,7 @@ pub use priority::{priority, priority_of, priority_unless_unset};
 pub use start::{start_plan, start_report};
 pub use status::problems::{COMMANDS as STATUS_COMMANDS, REGISTERS_AGAIN};
 pub use status::status;
-pub use table::{Align, Column, Table};
+pub use table::{Column, Table};
 pub use text::{by_path, fit, hanging, wrap};
 
 /// The text that replaces "no pods" while the pods are unknown.

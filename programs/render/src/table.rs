@@ -11,7 +11,7 @@ use super::{View, fit};
 
 /// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+enum Align {
     /// For words.
     Left,
     /// For numbers.
@@ -22,11 +22,12 @@ pub enum Align {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The heading.
-    pub name: &'static str,
-    /// The alignment of the cells.
-    pub align: Align,
+    name: &'static str,
+    align: Align,
     /// Whether cells may be cut if the table is wider than the screen.
-    pub may_shrink: bool,
+    may_shrink: bool,
+    /// The least width, so that columns of like tables are equally wide.
+    least: usize,
 }
 
 /// A table, aligned when it is rendered.
@@ -50,17 +51,22 @@ const MIN_COLUMN_WIDTH: usize = 8;
 impl Column {
     /// Creates a column of words that may be cut.
     pub const fn words(name: &'static str) -> Self {
-        Self { name, align: Align::Left, may_shrink: true }
+        Self { name, align: Align::Left, may_shrink: true, least: 0 }
     }
 
     /// Creates a column of words that are never cut.
     pub const fn fixed(name: &'static str) -> Self {
-        Self { name, align: Align::Left, may_shrink: false }
+        Self { name, align: Align::Left, may_shrink: false, least: 0 }
     }
 
     /// Creates a column of numbers.
     pub const fn numbers(name: &'static str) -> Self {
-        Self { name, align: Align::Right, may_shrink: false }
+        Self { name, align: Align::Right, may_shrink: false, least: 0 }
+    }
+
+    /// Makes the column at least this wide.
+    pub(super) const fn at_least(self, least: usize) -> Self {
+        Self { least, ..self }
     }
 }
 
@@ -149,7 +155,7 @@ impl Table {
             .map(|(index, column)| {
                 let cells = self.rows.iter().filter_map(|row| row.get(index));
                 let widest = cells.map(|cell| cell.text.width()).max().unwrap_or(0);
-                widest.max(column.name.width())
+                widest.max(column.name.width()).max(column.least)
             })
             .collect();
         let Some(limit) = limit else { return widths };

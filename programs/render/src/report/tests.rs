@@ -1,3 +1,4 @@
+use unicode_width::UnicodeWidthStr;
 use winddown_control::api::{ReportEntry, ReportList};
 use winddown_shared::RequestReport;
 use winddown_shutdown::{
@@ -76,6 +77,16 @@ fn each_rendering_of_an_outcome_has_the_word_of_its_table() {
         let said = [(); 3].map(|()| format!("7s{how}")).join(", ");
         assert_eq!(crate::trend(&list).unwrap(), format!("The last 3 shutdowns took {said}."));
     }
+}
+
+#[test]
+fn a_wide_name_does_not_push_the_columns_of_a_report_out_of_line() {
+    let pods = ["web", "日本語"].map(|name| pod(name, PodEnd::Exited, Some(0), Some(1000)));
+    let text =
+        text(&report(Outcome::Clean, 1000, vec![group(0, Some((0, 1000)), pods.into())]), false);
+    let rows = text.lines().filter(|line| line.contains("1.000"));
+    let widths: Vec<_> = rows.map(UnicodeWidthStr::width).collect();
+    assert_eq!((widths.len(), widths[0]), (2, widths[1]), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Tone};
 
 use super::sentences::{self, occasion, offset, shortage};
 use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
+use crate::{Column, Table, View};
 
 /// The report as text: a headline, then a table per group. Ends with a newline.
 ///
@@ -34,13 +35,7 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     if report.budget.is_short() {
         writeln!(out, "{}", paint.with(WARN, &shortage(report)))?;
     }
-    let width =
-        report.pods().map(|(_, pod)| pod.full_name().chars().count()).max().unwrap_or(0).max(3);
-    let graces = report.pods().map(|(_, pod)| sentences::grace(pod).chars().count());
-    let grace = graces.max().unwrap_or(0).max(6);
-    for group in sentences::groups(report) {
-        table(out, group, (width, grace), paint)?;
-    }
+    tables(out, report, paint)?;
     if !report.work.is_empty() {
         writeln!(out)?;
     }
@@ -53,50 +48,59 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     Ok(())
 }
 
-/// Writes the pods of a group; of a very large one, those with problems and the slowest.
-fn table(
-    out: &mut String,
-    group: &GroupReport,
-    (width, grace): (usize, usize),
-    paint: Paint,
-) -> fmt::Result {
-    writeln!(out, "\n{} · {}", sentences::group(group), sentences::group_facts(group))?;
-    let any_terminated = group.pods.iter().any(|pod| pod.end.has_terminated());
-    if group.started.is_none() && !any_terminated {
-        return Ok(());
+/// Writes the pods by group, in columns that all groups have in common; of a very large group, those with problems and the
+/// slowest.
+fn tables(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Result {
+    let mut table = Table::new([
+        Column::fixed("POD"),
+        Column::numbers("GRACE").at_least(6),
+        Column::numbers("ASKED").at_least(8),
+        Column::numbers("SIGTERM").at_least(8),
+        Column::numbers("EXIT").at_least(8),
+        Column::fixed(""),
+    ]);
+    let groups: Vec<_> = sentences::groups(report).map(|group| (group, shown(group))).collect();
+    for pod in groups.iter().flat_map(|(_, (pods, _))| pods) {
+        table.row([
+            (pod.full_name(), None),
+            (sentences::grace(pod), None),
+            (offset(pod.asked), None),
+            (offset(pod.sigterm), None),
+            (offset(pod.exit), None),
+            (sentences::remark(pod), Some(style(pod))),
+        ]);
     }
-    let head = format!(
-        "  {:width$}  {:>grace$}  {:>8}  {:>8}  {:>8}",
-        "POD", "GRACE", "ASKED", "SIGTERM", "EXIT"
-    );
-    writeln!(out, "{}", paint.with(DIM, &head))?;
-    let (shown, folded) = sentences::fold(group);
-    for pod in shown {
-        write!(
-            out,
-            "  {:width$}  {:>grace$}  {:>8}  {:>8}  {:>8}",
-            pod.full_name(),
-            sentences::grace(pod),
-            offset(pod.asked),
-            offset(pod.sigterm),
-            offset(pod.exit)
-        )?;
-        let remark = sentences::remark(pod);
-        if !remark.is_empty() {
-            write!(out, "  {}", paint.with(style(pod), &remark))?;
+    let rows = table.render(&View { color: paint.color, ..View::default() });
+    let mut rows = rows.lines();
+    let head = rows.next().unwrap_or_default();
+    for (group, (pods, folded)) in groups {
+        writeln!(out, "\n{} · {}", sentences::group(group), sentences::group_facts(group))?;
+        if !pods.is_empty() {
+            writeln!(out, "  {head}")?;
         }
-        out.push('\n');
-        for mount in &pod.mounts {
-            let mount = format!("    still held: {}", clean(mount));
-            writeln!(out, "{}", paint.with(WARN, &mount))?;
+        for (pod, row) in pods.iter().zip(&mut rows) {
+            writeln!(out, "  {row}")?;
+            for mount in &pod.mounts {
+                let mount = format!("    still held: {}", clean(mount));
+                writeln!(out, "{}", paint.with(WARN, &mount))?;
+            }
         }
-    }
-    if !folded.is_empty() {
-        let (more, how) = sentences::folded(&folded);
-        let more = format!("  … {more}: {how}; -o json has them");
-        writeln!(out, "{}", paint.with(DIM, &more))?;
+        if !folded.is_empty() {
+            let (more, how) = sentences::folded(&folded);
+            let more = format!("  … {more}: {how}; -o json has them");
+            writeln!(out, "{}", paint.with(DIM, &more))?;
+        }
     }
     Ok(())
+}
+
+/// The pods of a group that are shown, and those that are folded away: none of a group that was not asked to terminate.
+fn shown(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
+    let any_terminated = group.pods.iter().any(|pod| pod.end.has_terminated());
+    match group.started.is_some() || any_terminated {
+        true => sentences::fold(group),
+        false => (Vec::new(), Vec::new()),
+    }
 }
 
 /// The style of a remark.
