@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use winddown_render::report;
 use winddown_shutdown::{LastBoot, Outcome, PodEnd, PodReport, ShutdownReport};
 
@@ -43,6 +44,76 @@ fn the_text_of_the_documentation_is_up_to_date() {
         fs::write(path, &docs).unwrap();
     }
     assert!(docs.contains(&text), "docs/reference/report.md does not show this:\n{text}");
+}
+
+/// The report that the recording of the README ends with, read back from its rows: names, graces and times.
+fn reread(said: &str) -> ShutdownReport {
+    let number = |text: &str| text.trim_end_matches(" s").parse::<f64>().ok();
+    let millis = |text: &str| text.replace('.', "").parse::<u64>().ok();
+    let cut = |from: &str, to: &str| {
+        said.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap().0
+    };
+    let pod = |row: &str| {
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
+        let (namespace, name) = cells[0].split_once('/').unwrap();
+        let (grace, own) = cells[1].split_once(" of ").unwrap_or((cells[1], ""));
+        let killed = cells.get(5).and_then(|remark| remark.strip_prefix("killed: "));
+        json!({
+            "namespace": namespace, "name": name, "uid": name, "graceSeconds": number(grace),
+            "ownGraceSeconds": number(own), "requestedMs": millis(cells[2]),
+            "sigtermMs": millis(cells[3]), "exitMs": millis(cells[4]),
+            "outcome": if killed.is_some() { "killed" } else { "exited" },
+            "containers": killed.map(|names| vec![names]).unwrap_or_default(),
+        })
+    };
+    let group = |text: &str| {
+        let (head, rows) = text.split_once('\n').unwrap();
+        let had = head.split(" of ").nth(1).unwrap().split(" · ").next().and_then(number).unwrap();
+        let pods: Vec<_> = rows.lines().skip(1).map(pod).collect();
+        let all = |name: &str| pods.iter().filter_map(|pod| pod[name].as_u64()).collect::<Vec<_>>();
+        let started = all("requestedMs").into_iter().min().unwrap();
+        json!({
+            "priority": head.split(' ').nth(1).unwrap().parse::<i32>().unwrap(),
+            "startedMs": started, "finishedMs": all("exitMs").into_iter().max(),
+            "deadlineSeconds": started as f64 / 1000.0 + had, "configuredSeconds": had, "allowedSeconds": had, "pods": pods,
+        })
+    };
+    let budget = number(cut("(budget ", ")"));
+    let mut report = serde_json::to_value(example("five")).unwrap();
+    report["trigger"] = "drill".into();
+    report["outcome"] = "forced".into();
+    report["nodeAction"] = Value::Null;
+    report["tookSeconds"] = json!(number(cut(" in ", " (")));
+    report["budget"] =
+        json!({"requestedSeconds": budget, "podsSeconds": budget, "reserveSeconds": 0.0});
+    report["startedAt"] = format!("{}Z", cut("\n", " UTC").replace(' ', "T")).into();
+    report["node"] = cut("node ", " ·").into();
+    report["bootId"] = cut("boot ", "\n").into();
+    report["groups"] = said.trim_end().split("\n\n").skip(1).map(group).collect();
+    serde_json::from_value(report).unwrap()
+}
+
+#[test]
+fn the_recording_of_the_readme_ends_with_what_the_program_prints_now() {
+    let path = root().join("programs/tests/live/demo.sent");
+    let sent = String::from_utf8(fs::read(path).unwrap()).unwrap().replace('\r', "");
+    let plain: String = sent
+        .split("\u{1b}[")
+        .enumerate()
+        .map(|(n, piece)| match n {
+            0 => piece,
+            _ => piece.split_once(|c: char| c.is_ascii_alphabetic()).unwrap().1,
+        })
+        .collect();
+    let (_, plain) = plain.rsplit_once("Forced drill").unwrap();
+    let (plain, _) = plain.split_once("Lock released").unwrap();
+    let report = reread(plain);
+    let now = report::text(&report, true);
+    assert!(
+        sent.contains(&now),
+        "`make pages PICTURES=1` records it anew:\n{now}\n{}",
+        report::text(&report, false)
+    );
 }
 
 #[test]
