@@ -1,4 +1,5 @@
-//! The report of a shutdown or a drain, pod by pod. Written before the node goes down, read when it is back.
+//! The report of a shutdown or a drain, pod by pod. Written before the node goes down, read when it is back, perhaps by a
+//! later version: an alias is the name that an agent before 0.1.0 wrote.
 
 use std::time::Duration;
 
@@ -73,6 +74,7 @@ pub struct ShutdownReport {
     /// The wall time of the signal.
     pub started_at: WallTime,
     /// The wall time of the end, when everything except this report was done.
+    #[serde(alias = "endedAt")]
     pub finished_at: WallTime,
     /// The time from the signal to the end, by a monotonic clock.
     #[serde(rename = "tookSeconds", with = "Seconds")]
@@ -109,7 +111,7 @@ pub struct ShutdownReport {
     pub work: Vec<WorkReport>,
     /// The pods, as `namespace/name`, whose final status had not reached the API server when the node was
     /// released. The next agent sends it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "statusesNotTold", skip_serializing_if = "Vec::is_empty")]
     pub unsent_statuses: Vec<String>,
     /// Problems with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

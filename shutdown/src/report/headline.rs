@@ -17,6 +17,7 @@ pub enum Outcome {
     /// Every pod stopped, but at least one needed SIGKILL.
     Forced,
     /// At least one pod was not seen to stop, or it is not known which pods were running.
+    #[serde(alias = "left")]
     Incomplete,
     /// The run was cancelled. Groups that had not started were spared.
     Cancelled,

@@ -27,14 +27,14 @@ pub struct GroupReport {
     #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
     /// When its time was over at the latest.
-    #[serde(rename = "deadlineSeconds", with = "Seconds")]
+    #[serde(rename = "deadlineSeconds", alias = "latestEndSeconds", with = "Seconds")]
     pub latest_end: Duration,
     /// When it was requested to stop; absent if it had no pods or was spared.
     #[serde(rename = "startedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
     /// When its pods had stopped or its time was over.
-    #[serde(rename = "finishedMs", with = "OptionalMillis")]
+    #[serde(rename = "finishedMs", alias = "endedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
     /// The group's pods.
@@ -60,16 +60,16 @@ pub struct PodReport {
     #[serde(rename = "graceSeconds", with = "Seconds")]
     pub grace: Duration,
     /// Its own grace period, if that is longer than the one it was given.
-    #[serde(rename = "ownGraceSeconds", with = "OptionalSeconds")]
+    #[serde(rename = "ownGraceSeconds", alias = "wantedGraceSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_grace: Option<Duration>,
     /// When it was requested to stop.
-    #[serde(rename = "requestedMs", with = "OptionalMillis")]
+    #[serde(rename = "requestedMs", alias = "askedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Duration>,
     /// The requester that had requested it to stop before the run did: `preemption`, `eviction`, `operator`,
     /// `removed`, or the name of a plug-in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "endingBy", skip_serializing_if = "Option::is_none")]
     pub prior_reason: Option<String>,
     /// When its first container got SIGTERM.
     #[serde(rename = "sigtermMs", with = "OptionalMillis")]
@@ -80,10 +80,10 @@ pub struct PodReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Duration>,
     /// How the pod terminated.
-    #[serde(rename = "outcome")]
+    #[serde(rename = "outcome", alias = "end")]
     pub end: PodEnd,
     /// Whether it stays on the node and starts again when the node is back.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, alias = "stays", skip_serializing_if = "std::ops::Not::not")]
     pub stays_on_reboot: bool,
     /// The containers that needed SIGKILL or were still running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,12 +113,15 @@ pub enum PodEnd {
     /// It needed SIGKILL.
     Killed,
     /// It was requested to stop, and was still stopping when the run was cancelled.
+    #[serde(alias = "ending")]
     Terminating,
     /// It was not requested to stop, because it keeps running through the soft reboot.
     Survives,
     /// It was not stopped, because only the end of the node stops it: the runtime refuses it to a drain.
+    #[serde(alias = "stays")]
     NotDrainable,
     /// It was not seen to stop.
+    #[serde(alias = "left")]
     StillRunning,
     /// It was gone when the next agent looked, and no agent had asked it to terminate.
     Gone,

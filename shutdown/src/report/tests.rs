@@ -1,5 +1,6 @@
 use super::{
     BudgetReport, DelayedBy, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
+    WorkOutcome, WorkReport,
 };
 
 mod samples;
@@ -15,6 +16,53 @@ fn an_outcome_is_known_by_its_name_in_json_and_a_new_one_is_not() {
     }
     assert_eq!(Outcome::named("splendid"), None);
     assert_eq!(Outcome::named(""), None);
+}
+
+/// What an agent left is read by the next one, a run in its middle too. Each name as it was before 0.1.0.
+#[test]
+fn a_report_with_the_names_of_an_earlier_agent_is_read() {
+    let asked = PodReport {
+        wanted_grace: Some(ms(30_000)),
+        prior_reason: Some("operator".to_owned()),
+        stays_on_reboot: true,
+        ..pod("a", PodEnd::Terminating, Some(5), None)
+    };
+    let left = pod("b", PodEnd::StillRunning, Some(6), None);
+    let stays = pod("c", PodEnd::NotDrainable, None, None);
+    let pods = vec![asked, left, stays];
+    let mut written = report(Outcome::Incomplete, 1500, vec![group(0, Some((0, 1000)), pods)]);
+    written.unsent_statuses.push("default/a".to_owned());
+    written.work.push(WorkReport {
+        plugin: "cluster".to_owned(),
+        what: "cordon".to_owned(),
+        point: "before the pods".to_owned(),
+        allowed: ms(1000),
+        started: Some(ms(1)),
+        ended: Some(ms(2)),
+        outcome: WorkOutcome::Done,
+        error: None,
+        remark: None,
+    });
+    let mut text = serde_json::to_string(&written).unwrap();
+    for (now, before) in [
+        ("\"finishedAt\":", "\"endedAt\":"),
+        ("\"unsentStatuses\":", "\"statusesNotTold\":"),
+        ("\"deadlineSeconds\":", "\"latestEndSeconds\":"),
+        ("\"finishedMs\":", "\"endedMs\":"),
+        ("\"ownGraceSeconds\":", "\"wantedGraceSeconds\":"),
+        ("\"requestedMs\":", "\"askedMs\":"),
+        ("\"priorReason\":", "\"endingBy\":"),
+        ("\"staysOnReboot\":", "\"stays\":"),
+        ("\"outcome\":\"incomplete\"", "\"outcome\":\"left\""),
+        ("\"outcome\":\"terminating\"", "\"end\":\"ending\""),
+        ("\"outcome\":\"stillRunning\"", "\"end\":\"left\""),
+        ("\"outcome\":\"notDrainable\"", "\"end\":\"stays\""),
+    ] {
+        assert!(text.contains(now), "{now} is not in {text}");
+        text = text.replace(now, before);
+    }
+    let read: ShutdownReport = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, written);
 }
 
 #[test]

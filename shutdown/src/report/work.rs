@@ -30,7 +30,7 @@ pub struct WorkReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
     /// When it ended.
-    #[serde(rename = "finishedMs", with = "OptionalMillis")]
+    #[serde(rename = "finishedMs", alias = "endedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
     /// The outcome of the work.
