@@ -40,7 +40,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts upgrade soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -204,6 +204,12 @@ restarts: ## Restart the agent N times (300) in the middle of all that it does t
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin restarts -- $(or $(N),300) \
 		$(if $(SEED),--seed $(SEED))
+
+upgrade: ## Upgrade busy nodes of each runtime from the package of the commit SINCE to the present one, and back (root)
+	@tests/node/packages.sh test packages
+	@WINDDOWN_EARLIER=$$(tests/node/earlier.sh '$(SINCE)') && WINDDOWN_PROGRAMS=$$(tests/node/programs.sh $(PROFILE)) && \
+		export WINDDOWN_EARLIER WINDDOWN_PROGRAMS && WINDDOWN_LONG=1 $(CARGO) test --quiet \
+		--package winddown-node-tests --test all -- --nocapture --test-threads=1 an_upgrade_under_load
 
 soak: ## Use a node of each runtime for HOURS (2): pods come and go, and the agent may take no more than before
 	@tests/node/packages.sh test

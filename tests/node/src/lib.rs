@@ -45,6 +45,7 @@ mod seeded_rng;
 mod skip;
 pub mod soak;
 pub mod typed;
+pub mod upgrades;
 pub mod usage;
 mod witness;
 

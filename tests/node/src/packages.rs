@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::scenario::TestResult;
 use crate::{Node, in_long_form, programs};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+
+/// How long dpkg may take: unpacking fifty megabytes of a debug build takes its time, above all on a busy node.
+pub const DPKG: Duration = Duration::from_secs(240);
 
 /// Packages of the workspace's programs, in a temporary folder.
 #[derive(Debug)]
@@ -117,6 +121,48 @@ pub fn programs_are_here(test: &str, tools: &[(&str, &str)]) -> TestResult<bool>
 pub fn is_here(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Installs winddown's package into a running node as an operator of this runtime does. The agent is not started.
+///
+/// # Errors
+/// A command failed.
+pub(crate) async fn install_for(
+    node: &Node,
+    deb: &Path,
+    runtime: &str,
+    config: &str,
+) -> TestResult {
+    dpkg_file(node, &["--install"], deb).await?;
+    node.write("/etc/winddown/config.yaml", config, 0o644)?;
+    // Hides the drop-in for processes; see docs/how-to/install.md.
+    node.run(&["winddown", "install", "--runtime", runtime]).await?;
+    Ok(())
+}
+
+/// Does something with the package in this file.
+///
+/// # Errors
+/// dpkg failed; the error contains its output.
+pub async fn dpkg_file(node: &Node, args: &[&str], deb: &Path) -> TestResult<String> {
+    let path = "/var/tmp/winddown.deb";
+    node.install(deb, path)?;
+    let said = dpkg(node, &[args, &[path]].concat()).await?;
+    node.run(&["rm", path]).await?;
+    Ok(said)
+}
+
+/// Runs dpkg in a node, and returns what it said.
+///
+/// # Errors
+/// dpkg failed; the error contains its output.
+pub async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
+    let output = node.exec(&[&["dpkg"], args].concat(), DPKG).await?;
+    let said = output.stdout + &output.stderr;
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("dpkg {}: {}\n{said}", args.join(" "), output.status).into()),
+    }
 }
 
 /// Installs Debian packages into a running node. None of their services is started, and systemd has not read their

@@ -103,7 +103,7 @@ pub async fn run(
     seed: u64,
     mut told: impl FnMut(&Round, &str),
 ) -> TestResult<Option<Vec<Round>>> {
-    let Some(mut stage) = Stage::set(test, runtime).await? else { return Ok(None) };
+    let Some(mut stage) = Stage::set(test, runtime, None).await? else { return Ok(None) };
     let mut rng = SeededRng::new(seed);
     let mut undisturbed = Vec::new();
     for deed in deeds.iter().copied().chain([Deed::Shutdown]) {
@@ -141,7 +141,7 @@ pub async fn run(
         }
         if is_lost {
             // What the next round would begin with on this node is not known.
-            match Stage::set(test, runtime).await? {
+            match Stage::set(test, runtime, None).await? {
                 Some(another) => stage = another,
                 None => break,
             }

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::crio::{self, Crio};
 use crate::installation::Installation;
+use crate::packages::install_for;
 use crate::{
     Flavour, Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, programs,
     read_pod_log,
@@ -145,13 +146,22 @@ impl Scenario {
         runtime: &str,
         setup: &Setup,
     ) -> TestResult<Self> {
-        Installation::of(runtime, &setup.config(runtime)).await?.lay_into(&node)?;
+        let config = setup.config(runtime);
+        if setup.package.is_none() {
+            Installation::of(runtime, &config).await?.lay_into(&node)?;
+        }
         install_pods(&node, &pods)?;
         if let Some(bytes) = setup.disk {
             node.add_disk(bytes).await?;
         }
         node.start().await?;
-        Installation::enable(&node).await?;
+        match &setup.package {
+            Some(deb) => install_for(&node, deb, runtime, &config).await?,
+            None => {
+                Installation::enable(&node).await?;
+                node.has_programs(&programs().await?)?;
+            }
+        }
         Ok(Self { node, pods })
     }
 
@@ -162,9 +172,8 @@ impl Scenario {
         Ok(Some(scenario))
     }
 
-    /// Starts the agent, and waits for its pods and its lock. Fails if the node has another agent than that under test.
+    /// Starts the agent, and waits for its pods and its lock.
     pub async fn start(&self) -> TestResult {
-        self.node.has_programs(&programs().await?)?;
         if let Err(error) = self.node.run(&["systemctl", "start", "winddown"]).await {
             let journal = self.node.journal(&["--unit=winddown"]).await.unwrap_or_default();
             return Err(format!("{error}\n{journal}").into());

@@ -82,7 +82,7 @@ pub async fn soak(
     seed: u64,
     mut told: impl FnMut(Deed, &[String]),
 ) -> TestResult<Option<Soak>> {
-    let Some(stage) = Stage::set(test, runtime).await? else { return Ok(None) };
+    let Some(stage) = Stage::set(test, runtime, None).await? else { return Ok(None) };
     let (rng, deeds) = (SeededRng::new(seed), deeds.to_vec());
     let mut play = Play { stage, runtime, rng, deeds, past: vec![], done: 0, differences: vec![] };
     let begun = Instant::now();

@@ -12,5 +12,6 @@ mod readme;
 mod rpm;
 mod strangers;
 mod tools;
+mod upgrade;
 mod walkthroughs;
 mod with_a_kubelet;

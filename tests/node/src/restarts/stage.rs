@@ -1,6 +1,7 @@
 //! A node on which the deeds are done.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -29,16 +30,22 @@ const INTRUDER: &str = "intruder";
 /// A node with five pods.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    scenario: Scenario,
+    pub(crate) scenario: Scenario,
     disk: Disk,
 }
 
 // === impl Stage ===
 
 impl Stage {
-    /// Boots a node, and starts the agent and the pods. Returns none, after reporting why, if no node can be booted.
-    pub(crate) async fn set(test: &str, runtime: Runtime) -> TestResult<Option<Self>> {
-        let setup = Setup { more: CONFIG.to_owned(), disk: Some(DISK), ..Setup::default() };
+    /// Boots a node, and starts the agent, of the package if there is one, and the pods. Returns none, after reporting
+    /// why, if no node can be booted.
+    pub(crate) async fn set(
+        test: &str,
+        runtime: Runtime,
+        package: Option<PathBuf>,
+    ) -> TestResult<Option<Self>> {
+        let more = CONFIG.to_owned();
+        let setup = Setup { more, package, disk: Some(DISK), ..Setup::default() };
         let pods = five_pods();
         let scenario = match runtime {
             Runtime::Process => Scenario::installed_as(test, pods, &setup).await?,
@@ -282,7 +289,7 @@ impl Stage {
     }
 
     /// Waits until each of the five pods runs once, nothing is short, and pods are admitted, for a while.
-    async fn rests(&self) -> TestResult {
+    pub(crate) async fn rests(&self) -> TestResult {
         let until = Instant::now() + DONE;
         let mut since = None;
         loop {

@@ -1,6 +1,7 @@
 //! The setup of a test's node.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use crate::{Need, Suite, TestPod};
 
@@ -25,6 +26,8 @@ pub struct Setup {
     pub disk: Option<u64>,
     /// Further lines of the configuration file, each with a line break.
     pub more: String,
+    /// The .deb that is installed; none for what `winddown install` of the programs under test writes.
+    pub package: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -35,6 +38,7 @@ impl Default for Setup {
             seconds: [6, 4, 4],
             disk: None,
             more: String::new(),
+            package: None,
         }
     }
 }

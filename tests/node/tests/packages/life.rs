@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
-use winddown_node_tests::packages::{Packages, are_here, programs_are_here};
+use winddown_node_tests::packages::{DPKG, Packages, are_here, dpkg, dpkg_file, programs_are_here};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods, programs};
-
-/// Unpacking fifty megabytes of a debug build takes its time.
-pub(super) const DPKG: Duration = Duration::from_secs(120);
 
 /// As short as pods allow; the disk is the host's, and may be as full as it likes.
 const CONFIG: &str = "\
@@ -208,20 +204,8 @@ pub(super) async fn upgrade(
 
 /// Installs the package or its next version as an operator does.
 async fn install(scenario: &Scenario, deb: &Path) -> TestResult {
-    let path = "/var/tmp/winddown.deb";
-    scenario.node.install(deb, path)?;
-    println!("{}", dpkg(&scenario.node, &["--install", path]).await?);
-    scenario.node.run(&["rm", path]).await?;
+    println!("{}", dpkg_file(&scenario.node, &["--install"], deb).await?);
     Ok(())
-}
-
-async fn dpkg(node: &Node, args: &[&str]) -> TestResult<String> {
-    let output = node.exec(&[&["dpkg"], args].concat(), DPKG).await?;
-    let said = output.stdout + &output.stderr;
-    match output.status.success() {
-        true => Ok(said),
-        false => Err(format!("dpkg {}: {}\n{said}", args.join(" "), output.status).into()),
-    }
 }
 
 /// Watches over logind's list of locks from now on, a hundred times a second. The new agent's lock is

@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use winddown_node_tests::packages::{Packages, are_here};
+use winddown_node_tests::packages::{DPKG, Packages, are_here};
 use winddown_node_tests::scenario::{Scenario, TestResult};
 use winddown_node_tests::{Flavour, Node, base_or_skip};
 
-use crate::packages::life::{DPKG, ENABLED, assert_only, files, left_behind, run_pods, upgrade};
+use crate::packages::life::{ENABLED, assert_only, files, left_behind, run_pods, upgrade};
 
 /// Directories that other packages of an rpm distribution have, and that this Debian lacks.
 const OF_OTHERS: [&str; 4] = [
