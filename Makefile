@@ -40,7 +40,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts upgrade soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts upgrade soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base arm64
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -271,6 +271,9 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 	$(CARGO_MUTANTS) mutants --package winddown-preemption --package winddown-eviction \
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
+
+arm64: ## Run the unit tests and a rehearsed shutdown on an emulated arm64 machine, compiled with Debian's Rust (root)
+	@tests/node/arm64.sh
 
 # The Debian roots that disposable nodes are laid over: some minutes, once. The tests call it.
 node-base:
