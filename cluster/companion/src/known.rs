@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{Notify, broadcast, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
     DesiredPods, FoundPod, Mutex, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError,
     RuntimePod, error_chain,
@@ -33,6 +33,21 @@ const AS_LAST_KNOWN: &str = "the API server does not show this node's pods: they
 /// How long after the API server has accepted a pod's end, or has begun to list its pods again, a kubelet may take to learn
 /// of that end, and starts nothing then.
 pub(super) const KUBELET_LEARNS: Duration = Duration::from_secs(2);
+
+/// While it lives, winddown stops the containers of this pod, and the kubelet knows that.
+pub(super) struct OwnStop<'a> {
+    known: &'a PodIndex,
+    uid: &'a PodUid,
+}
+
+impl Drop for OwnStop<'_> {
+    fn drop(&mut self) {
+        self.known.set_stops(self.uid, false);
+    }
+}
+
+/// How long a kubelet takes to report a pod that was stopped, unless it has too much to do.
+const KUBELET_REPORTS: Duration = Duration::from_secs(2);
 
 /// The known pods, and the subscribers to their changes.
 #[derive(Debug)]
@@ -246,7 +261,7 @@ impl PodIndex {
         let was_ending = entry.is_ending();
         // A late event shows stopped containers as they were; a container started since has another ID.
         let runs_another = facts::runs_another(&entry.newest, &pod);
-        let runs_again = entry.stopped && runs_another;
+        let runs_again = entry.stopped.is_some() && runs_another;
         let is_first = entry.found && !found;
         let matters = entry.gone || is_first || runs_again || facts::matters(&entry.planned, &pod);
         if matters {
@@ -255,7 +270,7 @@ impl PodIndex {
         if runs_another {
             self.started.notify_one();
         }
-        let stopped = entry.stopped && !runs_another;
+        let stopped = entry.stopped.filter(|_| !runs_another);
         entry.free &= !runs_another;
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
         entry.found = found;
@@ -392,7 +407,7 @@ impl PodIndex {
     /// Records that the pod's containers were stopped and the API server does not know it yet.
     pub(super) fn stopped(&self, uid: &PodUid) {
         if let Some(entry) = self.pods.lock().get_mut(uid) {
-            entry.stopped = true;
+            entry.stopped.get_or_insert_with(Instant::now);
         }
         self.notify(uid.clone());
     }
@@ -423,10 +438,51 @@ impl PodIndex {
         self.pods.lock().get(uid).is_some_and(|entry| entry.stop_begun)
     }
 
+    /// Records, until the result is dropped, that winddown stops the pod's containers, and the kubelet knows that.
+    pub(super) fn stops<'a>(&'a self, uid: &'a PodUid) -> OwnStop<'a> {
+        self.set_stops(uid, true);
+        self.notify(uid.clone());
+        OwnStop { known: self, uid }
+    }
+
+    fn set_stops(&self, uid: &PodUid, stops: bool) {
+        if let Some(entry) = self.pods.lock().get_mut(uid) {
+            entry.stops = stops;
+        }
+    }
+
+    /// Resolves when no pod runs but those of manifests, and those that winddown stops. Cancel-safe.
+    pub(super) async fn kubelet_stops_none(&self) {
+        let by_kubelet = |entry: &KnownEntry| entry.runs_for_api() && !entry.stops;
+        self.until(|pods| !pods.values().any(by_kubelet)).await;
+    }
+
     /// Resolves when no pod runs but those of manifests. Cancel-safe.
     pub(super) async fn only_manifests_run(&self) {
+        self.until(|pods| !pods.values().any(KnownEntry::runs_for_api)).await;
+    }
+
+    /// Resolves when the kubelet has not told the API server for a while that a pod was stopped. Cancel-safe.
+    pub(super) async fn kubelet_is_late(&self) {
         let mut changes = self.changes();
-        while self.pods.lock().values().any(KnownEntry::runs_for_api) {
+        loop {
+            let first = self.pods.lock().values().filter_map(KnownEntry::unreported).min();
+            tokio::select! {
+                () = sleep_until(first.unwrap_or_else(Instant::now) + KUBELET_REPORTS), if first.is_some() => return,
+                // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
+                _ = changes.recv() => {}
+            }
+        }
+    }
+
+    /// Resolves when this pod runs no more, or is of a manifest. Cancel-safe.
+    pub(super) async fn ended(&self, uid: &PodUid) {
+        self.until(|pods| !pods.get(uid).is_some_and(KnownEntry::runs_for_api)).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&PodUidMap<KnownEntry>) -> bool) {
+        let mut changes = self.changes();
+        while !is_so(&self.pods.lock()) {
             // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
             let _ = changes.recv().await;
         }
@@ -435,7 +491,7 @@ impl PodIndex {
     /// Records that the kubelet was seen to hold nothing of the pod. That only lasts after the pod's end.
     pub(super) fn freed(&self, uid: &PodUid) {
         if let Some(entry) = self.pods.lock().get_mut(uid) {
-            entry.free = entry.gone || entry.stopped;
+            entry.free = entry.gone || entry.stopped.is_some();
         }
     }
 
@@ -458,7 +514,7 @@ impl PodIndex {
         let (pod, ended) = {
             let pods = self.pods.lock();
             let entry = pods.get(uid)?;
-            (entry.newest.clone(), entry.gone || entry.stopped)
+            (entry.newest.clone(), entry.gone || entry.stopped.is_some())
         };
         Some(facts::status(&pod, ended))
     }
@@ -466,7 +522,7 @@ impl PodIndex {
     pub(super) fn list(&self) -> Vec<RuntimePod> {
         let pods = self.pods.lock();
         let here = pods.values().filter(|entry| !entry.gone);
-        let runs = |entry: &KnownEntry| !entry.stopped && facts::runs(&entry.newest);
+        let runs = |entry: &KnownEntry| entry.stopped.is_none() && facts::runs(&entry.newest);
         here.map(|entry| RuntimePod::of(&entry.newest, runs(entry))).collect()
     }
 

@@ -330,13 +330,16 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let why = "the kubelet runs it from a manifest file, and the container runtime";
             left(&format!("{why}: {error}"))
         };
-        // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
-        let half = grace.remaining() / 2;
-        let _ = timeout(half, self.needs_kubelet_no_more()).await;
+        // Pods of the API server may need the kubelet for their stop; without it, none of the mirror pods restarts. On a busy
+        // machine its stop takes a second, in which the last of the others terminate.
+        let half = Instant::now() + grace.remaining() / 2;
+        let _ = timeout_at(half, self.needs_kubelet_no_more()).await;
         // The shutdown may have been cancelled meanwhile.
         if self.is_going_down() {
             self.kubelet.hold().await;
         }
+        // Pods of manifests serve the others, with a kubelet or without.
+        let _ = timeout_at(half, self.known.only_manifests_run()).await;
         if !self.is_going_down() {
             return Err(left(STAYS));
         }
@@ -421,14 +424,20 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Resolves when only pods of manifests run, and the kubelet holds nothing of the others or is held itself.
-    /// Cancel-safe.
+    /// Resolves when the kubelet has none but pods of manifests to stop, and holds nothing of the others or is held itself.
+    /// Until the others have terminated it goes on reporting, if it is quick enough for that to be worth the wait for its
+    /// stop. Cancel-safe.
     async fn needs_kubelet_no_more(&self) {
-        // Pods of manifests serve the others, with a kubelet or without.
-        self.known.only_manifests_run().await;
+        self.known.kubelet_stops_none().await;
+        tokio::select! {
+            () = self.known.only_manifests_run() => {}
+            () = self.known.kubelet_is_late() => {}
+        }
         let freed = self.known.not_free().into_iter().map(async |uid| {
             // If it cannot be queried, it is not waited for.
             while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
+                // Nothing is unmounted before.
+                self.known.ended(&uid).await;
                 sleep(MOUNT_CHECK_INTERVAL).await;
             }
         });

@@ -22,8 +22,10 @@ pub(super) struct KnownEntry {
     pub(super) gone: bool,
     /// Whether the pod has ever been among the desired pods.
     pub(super) published: bool,
-    /// Whether its containers were stopped and the API server does not know it yet.
-    pub(super) stopped: bool,
+    /// When its containers were stopped, if the API server does not know it yet.
+    pub(super) stopped: Option<Instant>,
+    /// Whether winddown stops its containers, and the kubelet knows that.
+    pub(super) stops: bool,
     /// Whether the kubelet was seen to hold nothing of the pod after its end.
     pub(super) free: bool,
     /// Whether it is the pod of a manifest whose stop began, and this agent has begun no run of it since.
@@ -46,7 +48,8 @@ impl KnownEntry {
             found: false,
             gone: false,
             published: false,
-            stopped: false,
+            stopped: None,
+            stops: false,
             free: false,
             stop_begun: false,
             listed: true,
@@ -68,11 +71,19 @@ impl KnownEntry {
     }
 
     pub(super) fn runs_on(&self) -> bool {
-        !self.gone && !self.stopped && !self.is_deleted() && facts::runs(&self.newest)
+        !self.gone && self.stopped.is_none() && !self.is_deleted() && facts::runs(&self.newest)
     }
 
     pub(super) fn runs_for_api(&self) -> bool {
-        !self.gone && !self.stopped && !self.newest.is_mirror() && facts::runs(&self.newest)
+        !self.gone
+            && self.stopped.is_none()
+            && !self.newest.is_mirror()
+            && facts::runs(&self.newest)
+    }
+
+    /// When it was stopped, if the kubelet has not told the API server.
+    pub(super) fn unreported(&self) -> Option<Instant> {
+        self.stopped.filter(|_| !self.gone && facts::runs(&self.newest))
     }
 
     pub(super) fn notify(&mut self) {

@@ -75,9 +75,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             StopStep::Wait => pending().await,
             StopStep::BesideKubelet => {
                 request.stopping();
+                let _stops = self.known.stops(pod.uid());
                 match self.stop_within(pod, runtime_uid, grace, false).await {
                     // A kubelet that has just learnt of the end may have been about to start them.
-                    Ok(stopped) if !stopped.ran => pending().await,
+                    Ok(stopped) if !stopped.ran => {
+                        self.kubelet.held().await;
+                        false
+                    }
                     Ok(_) => true,
                     Err(error) => {
                         tracing::debug!(pod = %pod.pod_ref(), "left to the kubelet: {error}");
@@ -132,7 +136,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 is_going_down,
                 may_stop_without_api: self.config.without_api == WithoutApi::StopContainers,
                 is_found: self.known.is_found(pod.uid()),
-                is_kubelet_held: self.kubelet.is_held(),
+                // A stop that is under way needs no kubelet.
+                is_kubelet_held: self.kubelet.is_held() && step != StopStep::BesideKubelet,
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
                 reaches_kubelet: now.reaches_kubelet(has_hooks),
                 is_late: now.is_late,

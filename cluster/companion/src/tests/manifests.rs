@@ -27,6 +27,32 @@ async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
     assert_eq!(world.log(), wanted);
 }
 
+/// One that has not reported a pod after two seconds reports none of the others in time; its stop takes a second.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_is_late_with_its_reports_is_stopped_while_the_last_pods_terminate() {
+    let hook = json!({"spec": {"containers": [
+        {"name": "a", "image": "x", "lifecycle": {"preStop": {"sleep": {"seconds": 8}}}},
+    ]}});
+    for (reports_after, last, stopped_at) in
+        [(1, json!({}), 12), (60, json!({}), 8), (60, hook, 12)]
+    {
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+        let pods = [pod("etcd", mirror), pod("web", json!({})), pod("last", last)];
+        let (world, core) = World::new(pods).await;
+        world.state().takes = secs(6);
+        world.state().tells_after = secs(reports_after);
+        world.set_going_down();
+        let last = async {
+            sleep(secs(6)).await;
+            stop(&core, "last", 30).await
+        };
+        let (etcd, ..) = tokio::join!(stop(&core, "etcd", 60), stop(&core, "web", 30), last);
+        etcd.1.unwrap();
+        let stopped = format!("{stopped_at}: stop the kubelet");
+        assert!(world.log().contains(&stopped), "{reports_after} {:?}", world.log());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
     // A volume that is never unmounted delays it by half of the grace period.

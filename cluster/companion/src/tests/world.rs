@@ -655,9 +655,9 @@ impl LocalHolds for World {
         let takes = self.state().held_takes;
         tokio::time::sleep(takes).await;
         let state = self.state();
-        let is_mounted = |at: &Instant| at.elapsed() < state.unmounts_after;
-        let mounted = state.ended_at.get(uid).filter(|at| is_mounted(at));
-        Ok(mounted.map(|_| "/volume".to_owned()).into_iter().collect())
+        let ended_for = state.ended_at.get(uid).map_or(Duration::ZERO, Instant::elapsed);
+        let is_mounted = ended_for < state.unmounts_after;
+        Ok(is_mounted.then(|| "/volume".to_owned()).into_iter().collect())
     }
 
     async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
