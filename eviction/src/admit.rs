@@ -43,9 +43,9 @@ impl AdmitHandler for PressureGate {
 
 /// Whether a pod may start under these conditions.
 ///
-/// No pod may under one that has no [taint](winddown_shared::PressureCondition::tolerated); under the others, only
-/// BestEffort pods may not, unless they tolerate them. Pods that are never evicted always may. The kubelet says so of critical pods, because it never evicts
-/// those; a static pod that `policy` evicts would be evicted as soon as it runs.
+/// Under a condition that has a [taint](winddown_shared::PressureCondition::tolerated), BestEffort pods may not, unless
+/// they tolerate it; under any other, no pod may. Pods that are never evicted always may. The kubelet says so of critical
+/// pods, because it never evicts those; a static pod that `policy` evicts would be evicted as soon as it runs.
 #[must_use]
 pub fn admits(policy: &Policy, conditions: Conditions, pod: &Pod) -> bool {
     if conditions.is_empty() || policy.exemption(pod).is_some() {
