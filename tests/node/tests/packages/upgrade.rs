@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use winddown_node_tests::in_long_form;
 use winddown_node_tests::packages::{Packages, are_here};
 use winddown_node_tests::restarts::Runtime;
 use winddown_node_tests::scenario::TestResult;
@@ -30,6 +31,9 @@ async fn an_upgrade_under_load_and_the_way_back_leave_containers_and_the_lock_al
 }
 
 async fn upgrade(test: &str, runtime: Runtime) -> TestResult {
+    if !in_long_form(test, "three reboots of a busy node take minutes") {
+        return Ok(());
+    }
     if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(());
     }
