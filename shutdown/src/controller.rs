@@ -388,7 +388,7 @@ impl<K: EndingPods> ShutdownController<K> {
         signals: &mut ShutdownSignals,
     ) {
         let signal = signals.current();
-        if signal.unit_stop.is_none() && signal.machine == MachineState::Unknown {
+        if !signal.ends_the_node() && signal.machine == MachineState::Unknown {
             // As the run was told: what is configured now is for the next.
             let budget = record.budget();
             let delay = budget.delay.unwrap_or(budget.pods + budget.reserve);

@@ -30,10 +30,13 @@ impl UnitStop {
     /// Counts as a shutdown of its own, which no login manager has.
     pub(crate) const EPOCH: u64 = u64::MAX;
 
-    /// The stop, at `since`, of an agent that wants this long, on this `way` down.
+    /// The stop, at `since`, of an agent that wants this long, on this `way` down. Without a limit nobody counts, and its
+    /// time begins now.
     pub fn new(way: WayDown, since: Instant, wanted: Duration, is_announced: bool) -> Self {
         let delay = way.limit.map_or(wanted, |limit| Self::delay_of(limit, wanted));
-        Self { kind: way.kind, since, delay, is_limited: delay < wanted, is_announced }
+        let is_limited = delay < wanted;
+        let since = if is_limited { since } else { Instant::now() };
+        Self { kind: way.kind, since, delay, is_limited, is_announced }
     }
 
     /// How long a service manager that waits for all units together no longer than `limit` waits for an agent that wants

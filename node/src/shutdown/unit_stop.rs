@@ -15,8 +15,8 @@ const STOP_SLACK: Duration = Duration::from_secs(10);
 
 impl<R: Runtime> Joined<R> {
     /// Waits until the controller has ended the pods. Tells it first how the machine goes down; a run in progress is then
-    /// shortened to the time that the policy wants, or that the way down leaves. Both count from `since`, when the agent was
-    /// asked to stop.
+    /// shortened to the time that the policy wants, or that the way down leaves, counted from `since`, when the agent was asked
+    /// to stop.
     pub(super) async fn end_at_unit_stop(self: Arc<Self>, way: Option<WayDown>, since: Instant) {
         let wanted = self.progress.policy_in_force(&self.policy.borrow()).delay_wanted();
         let (mut progress, mut login) = (self.progress.subscribe(), self.lock.inhibitor.state());
@@ -41,6 +41,8 @@ impl<R: Runtime> Joined<R> {
                 }
             }
         };
-        let _ = timeout_at(instant_after(since, stop.delay + STOP_SLACK), over).await;
+        // A run that learns late of a limit that is over keeps a little all the same.
+        let until = instant_after(stop.since, stop.delay).max(Instant::now());
+        let _ = timeout_at(until + STOP_SLACK, over).await;
     }
 }

@@ -210,21 +210,12 @@ impl ShutdownSignals {
     /// Takes what the service manager says while a run that began at `started`, and has `delay` in all, is found. It does
     /// not say since when its limit counts: from now on.
     pub(super) fn found(&mut self, machine: MachineState, started: Instant, delay: Duration) {
-        match machine {
-            MachineState::GoingDown(way) => {
-                let (passed, is_announced) = (started.elapsed(), self.states.borrow().preparing);
-                let left = delay.saturating_sub(passed);
-                let stop = UnitStop::new(way, Instant::now(), left, is_announced);
-                let delay = if stop.is_limited { passed + stop.delay } else { delay };
-                self.found_stop = Some(UnitStop { since: started, delay, ..stop });
-                self.machine = machine;
-            }
-            // While the login manager or a notice ends the node, the service manager may not have begun.
-            MachineState::StaysUp | MachineState::Unknown => {
-                if !self.current().ends_the_node() {
-                    self.machine = machine;
-                }
-            }
+        self.machine = machine;
+        if let MachineState::GoingDown(way) = machine {
+            let passed = started.elapsed();
+            let stop = UnitStop::new(way, Instant::now(), delay.saturating_sub(passed), false);
+            let delay = if stop.is_limited { passed + stop.delay } else { delay };
+            self.found_stop = Some(UnitStop { since: started, delay, ..stop });
         }
     }
 

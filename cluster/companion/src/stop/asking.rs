@@ -45,7 +45,7 @@ pub(super) fn next_step(refused: &RefusedRequest) -> AskStep {
 }
 
 /// How long the API server is asked to consent to a pod's eviction.
-struct Consent {
+struct EvictionAttempts {
     /// When it is asked for the last time.
     deadline: Instant,
     /// Whether a policy refuses, as the newest answer says.
@@ -137,9 +137,9 @@ pub(super) async fn answer<T>(
     timeout_at(until, request).await.unwrap_or_else(|_| Err(RefusedRequest::silent(what)))
 }
 
-// === impl Consent ===
+// === impl EvictionAttempts ===
 
-impl Consent {
+impl EvictionAttempts {
     fn until(deadline: Instant) -> Self {
         let (refusals, silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
         Self { deadline, is_denied: false, refusals, silences }
@@ -261,13 +261,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut turn = self.turns.acquire().await;
         let (begun, whole) = (Instant::now(), self.told(pod, grace));
         let time = self.config.consent(grace.remaining()).saturating_sub(spent);
-        let mut consent = Consent::until(begun + time);
+        let mut attempts = EvictionAttempts::until(begun + time);
         let mut refused_by: Option<String> = None;
         loop {
-            let is_kept = consent.is_kept(self.is_going_down());
+            let is_kept = attempts.is_kept(self.is_going_down());
             let told = if is_kept { whole } else { self.told(pod, grace) };
             let sent = Instant::now();
-            let latest = consent.deadline.max(sent + LAST_ANSWER_TIMEOUT);
+            let latest = attempts.deadline.max(sent + LAST_ANSWER_TIMEOUT);
             let until = latest.min(sent + self.answer_time(grace));
             let answer = self.evict_once(pod, told, until).await;
             drop(turn);
@@ -286,10 +286,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 AskStep::Refused(_) | AskStep::Denied | AskStep::Unanswered => {}
             }
             let is_going_down = self.is_going_down();
-            let again = consent.after(step, is_going_down, Instant::now());
+            let again = attempts.after(step, is_going_down, Instant::now());
             if refused_by.is_none() && step != AskStep::Unanswered {
                 refused_by = Some(who_refused(&refused));
-                let deadline = Some(consent.deadline).filter(|_| !consent.is_kept(is_going_down));
+                let deadline = Some(attempts.deadline).filter(|_| !attempts.is_kept(is_going_down));
                 log_refusal(pod, &refused, deadline);
             }
             if let Some(ends) = self.deletion_ends(pod) {
@@ -299,7 +299,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 request.remark_refusals(refused_by.as_deref(), begun.elapsed(), DELETED);
                 return None;
             };
-            self.pause(delay, grace, &mut consent.deadline).await;
+            self.pause(delay, grace, &mut attempts.deadline).await;
             turn = self.turns.acquire().await;
         }
     }
@@ -480,13 +480,14 @@ mod tests {
             (false, Delete, up, 10, None, false),
         ] {
             let deadline = now + secs(left);
-            let mut consent = Consent { is_denied: was_denied, ..Consent::until(deadline) };
-            let delay = consent.after(step, is_going_down, now);
+            let mut attempts =
+                EvictionAttempts { is_denied: was_denied, ..EvictionAttempts::until(deadline) };
+            let delay = attempts.after(step, is_going_down, now);
             let rounded = delay.map(|delay| delay.as_millis().div_ceil(100));
             assert_eq!(rounded, tenths, "{was_denied} {step:?} {is_going_down} {left}");
-            assert_eq!(consent.is_kept(is_going_down), is_kept, "{was_denied} {step:?} {left}");
+            assert_eq!(attempts.is_kept(is_going_down), is_kept, "{was_denied} {step:?} {left}");
             let wanted = if is_kept { deadline.max(now + secs(10)) } else { deadline };
-            assert_eq!(consent.deadline, wanted, "{was_denied} {step:?} {left}");
+            assert_eq!(attempts.deadline, wanted, "{was_denied} {step:?} {left}");
         }
     }
 

@@ -185,27 +185,23 @@ async fn the_time_of_a_login_manager_that_knows_of_nothing_any_more_counts_from_
 /// Another supervisor than systemd starts the next agent, so that no stop of its unit tells it.
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_the_service_manager_shortens_the_run_that_the_next_agent_finds() {
-    for announced in [true, false] {
-        let mut site =
-            Site::new(World::with([(pod("app", None, Some(300)), NEVER)]), two_fields(90, 10));
-        let agent = site.agent();
-        settle().await;
-        site.prepare();
-        site.until(secs(5)).await;
-        site.kill(agent).await;
-        if !announced {
-            site.lock.fake.cancel();
-        }
-        let way = WayDown { kind: ShutdownKind::Reboot, limit: Some(secs(40)) };
-        site.lock.fake.set_machine(MachineState::GoingDown(way));
-        let agent = site.agent();
-        // The other units keep half of it.
-        let took = site.reach(&agent, ProgressPhase::Released).await;
-        assert!(took > secs(20) && took <= secs(25), "{announced}: {took:?}");
-        let budget = &site.reports.all()[0].budget;
-        assert_eq!(budget.delay.map(|delay| delay.as_secs()), Some(25), "{announced}");
-        assert_eq!(budget.delay_set_by.as_deref(), Some("JobTimeoutSec of reboot.target"));
-    }
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(300)), NEVER)]), two_fields(90, 10));
+    let agent = site.agent();
+    settle().await;
+    site.prepare();
+    site.until(secs(5)).await;
+    site.kill(agent).await;
+    site.lock.fake.cancel();
+    let way = WayDown { kind: ShutdownKind::Reboot, limit: Some(secs(40)) };
+    site.lock.fake.set_machine(MachineState::GoingDown(way));
+    let agent = site.agent();
+    // The other units keep half of it.
+    let took = site.reach(&agent, ProgressPhase::Released).await;
+    assert!(took > secs(20) && took <= secs(25), "{took:?}");
+    let budget = &site.reports.all()[0].budget;
+    assert_eq!(budget.delay.map(|delay| delay.as_secs()), Some(25));
+    assert_eq!(budget.delay_set_by.as_deref(), Some("JobTimeoutSec of reboot.target"));
 }
 
 #[tokio::test(start_paused = true)]
