@@ -17,8 +17,8 @@ pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
 pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
+const HASH: &str = "io.kubernetes.container.hash";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
-/// Read by a kubelet that takes the node over.
 const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
@@ -131,6 +131,7 @@ pub(crate) fn container_annotations(
 ) -> HashMap<String, String> {
     let mut all = HashMap::new();
     let mut say = |key: &str, value: String| all.insert(key.to_owned(), value);
+    say(HASH, format!("{:x}", hash(container)));
     say(RESTART_COUNT, attempt.to_string());
     say(KIND, kind_text(kind).to_owned());
     say(PLACE, place.to_string());
@@ -228,6 +229,12 @@ fn kind_of(text: &str) -> ContainerKind {
         "ephemeral" => ContainerKind::Ephemeral,
         _ => ContainerKind::Regular,
     }
+}
+
+/// FNV-1a of the container's JSON; it only distinguishes specs.
+fn hash(container: &k8s::Container) -> u32 {
+    let json = serde_json::to_vec(container).unwrap_or_default();
+    json.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]
