@@ -425,8 +425,7 @@ impl RunningPods {
         Self { pods, runtime_only: Vec::new(), known: true }
     }
 
-    /// All running pods, including those that only the runtime knows ([`Pod::of_runtime`]), sorted
-    /// by namespace and name.
+    /// All running pods, also those that only the runtime knows ([`Pod::of_runtime`]), by namespace and name.
     pub fn into_pods(self) -> Vec<Pod> {
         let mut pods = self.pods;
         pods.extend(self.runtime_only.iter().map(Pod::of_runtime));

@@ -92,8 +92,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// The runtime did not answer; what runs is unknown, not nothing.
     fn list_pods(&self) -> impl Future<Output = Result<Vec<RuntimePod>, RuntimeError>> + Send;
 
-    /// UIDs of pods that changed by themselves (a container exited, became ready). A receiver that
-    /// lagged must check all pods.
+    /// UIDs of pods that changed by themselves (a container exited, became ready). After a lag, check all pods.
     fn changes(&self) -> broadcast::Receiver<PodUid>;
 
     /// Frees what a stopped pod still holds (sandbox, cgroup, mounts), off the critical path. Logs and exit records stay

@@ -42,7 +42,7 @@ mod seen;
 
 use request::StopProgress;
 pub(crate) use request::StopRequest;
-use seen::{Look, Seen};
+use seen::{Look, SeenPod};
 
 /// The wait between two checks of the mounts.
 pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -205,7 +205,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// Resolves when the pod's containers have stopped for good (`seen.rs`). `ran`: whether one of them ran before.
     async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, ran: bool, request: &StopRequest) {
-        let mut seen = Seen::new(ran);
+        let mut seen = SeenPod::new(ran);
         let mut snapshots = self.poller.subscribe();
         let mut news = self.known.news(uid);
         loop {

@@ -45,8 +45,7 @@ pub fn platform_fits(pod: &Pod, node: &NodeView) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether the pod or one of its containers names an AppArmor profile. CRI-O ignores it without a word where the kernel
-/// has none.
+/// Whether the pod or one of its containers names an AppArmor profile, which CRI-O ignores where the kernel has none.
 fn is_confined_by_app_armor(spec: &k8s::PodSpec) -> bool {
     let is_confined = |profile: Option<&k8s::AppArmorProfile>| {
         profile.is_some_and(|profile| profile.type_ != "Unconfined")

@@ -16,8 +16,7 @@ pub struct StatusInput<'a> {
     pub pod: &'a Pod,
     /// The current state of its containers.
     pub runtime: &'a PodRuntimeStatus,
-    /// The previous status: conditions of others and transition times are carried over, and a
-    /// terminal phase never changes.
+    /// The previous status: its transition times and conditions of others stay, and a terminal phase never changes.
     pub previous: Option<&'a api::PodStatus>,
     /// Whether the pod was stopped for good: nothing runs and nothing will.
     pub stopped: bool,

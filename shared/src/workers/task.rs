@@ -219,8 +219,7 @@ impl Done {
     }
 }
 
-/// Turns a panic in one pod's step into a failure of that step only. Not an `async fn`, which would
-/// store the step twice.
+/// Turns a panic in one pod's step into a failure of that step. An `async fn` would store the step twice.
 fn caught<T>(
     step: impl Future<Output = Result<T, SyncError>>,
 ) -> impl Future<Output = Result<T, SyncError>> {

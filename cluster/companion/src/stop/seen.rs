@@ -7,7 +7,7 @@ use crate::local_node::RuntimePodState;
 
 /// What the API server and the container runtime have shown of the pod so far.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenPod {
     /// Since when the API server has said that the pod has ended or is gone.
     told: Option<Instant>,
     /// Whether a container of it ran at any time.
@@ -27,9 +27,9 @@ pub(super) struct Look {
     pub(super) is_going_down: bool,
 }
 
-// === impl Seen ===
+// === impl SeenPod ===
 
-impl Seen {
+impl SeenPod {
     /// `ran`: whether a container of the pod ran before.
     pub(super) fn new(ran: bool) -> Self {
         Self { told: None, ran, ran_when_accepted: false, had_sandbox: false }
@@ -127,7 +127,7 @@ mod tests {
             ("not learnt yet", down, None, Some(1), false, vec![(learnt, &sandbox)], false),
             ("never ran, stays up", up, None, Some(0), false, vec![(learnt, &sandbox)], false),
         ] {
-            let mut seen = Seen { told: told.map(at), ..Seen::new(ran) };
+            let mut seen = SeenPod { told: told.map(at), ..SeenPod::new(ran) };
             let accepted = accepted.map(at);
             let stopped = answers.into_iter().map(|(ms, state)| {
                 seen.has_stopped(state, Look { begun: at(ms), accepted, is_going_down })
