@@ -136,7 +136,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 is_going_down,
                 may_stop_without_api: self.config.without_api == WithoutApi::StopContainers,
                 is_found: self.known.is_found(pod.uid()),
-                // A stop that is under way needs no kubelet.
                 is_kubelet_held: self.kubelet.is_held() && step != StopStep::BesideKubelet,
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
                 reaches_kubelet: now.reaches_kubelet(has_hooks),

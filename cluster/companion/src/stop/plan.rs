@@ -25,7 +25,7 @@ pub(super) struct StopView {
     pub(super) may_stop_without_api: bool,
     /// Whether only the container runtime has described the pod.
     pub(super) is_found: bool,
-    /// Whether the kubelet is kept stopped.
+    /// Whether the kubelet is kept stopped. False while winddown stops the containers beside it, which needs no kubelet.
     pub(super) is_kubelet_held: bool,
     /// What is known of the API server.
     pub(super) api: ApiVerdict,
