@@ -133,10 +133,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let is_open = is_going_down && !now.reaches_kubelet(has_hooks);
             let mut api = is_open.then(|| self.outage.verdict());
             let next = next_step(StopView {
+                current: step,
                 is_going_down,
                 may_stop_without_api: self.config.without_api == WithoutApi::StopContainers,
                 is_found: self.known.is_found(pod.uid()),
-                is_kubelet_held: self.kubelet.is_held() && step != StopStep::BesideKubelet,
+                is_kubelet_held: self.kubelet.is_held(),
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
                 reaches_kubelet: now.reaches_kubelet(has_hooks),
                 is_late: now.is_late,

@@ -19,13 +19,15 @@ use super::super::api_outage::ApiVerdict;
 /// What is known of a pod and of those who can stop it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StopView {
+    /// What happens already.
+    pub(super) current: StopStep,
     /// Whether the node goes down.
     pub(super) is_going_down: bool,
     /// Whether containers may be stopped without the API server's consent.
     pub(super) may_stop_without_api: bool,
     /// Whether only the container runtime has described the pod.
     pub(super) is_found: bool,
-    /// Whether the kubelet is kept stopped. False while winddown stops the containers beside it, which needs no kubelet.
+    /// Whether the kubelet is kept stopped.
     pub(super) is_kubelet_held: bool,
     /// What is known of the API server.
     pub(super) api: ApiVerdict,
@@ -83,7 +85,8 @@ pub(super) fn next_step(view: StopView) -> StopStep {
         if view.is_found {
             return StopStep::InsteadOfKubelet(Absence::Unlisted);
         }
-        if view.is_kubelet_held {
+        // A stop that is under way beside the kubelet needs it no more.
+        if view.is_kubelet_held && view.current != StopStep::BesideKubelet {
             return StopStep::InsteadOfKubelet(Absence::Kubelet);
         }
         let is_late = view.is_late && !view.is_denied;
@@ -119,6 +122,7 @@ mod tests {
     use StopStep::*;
 
     const CALM: StopView = StopView {
+        current: Wait,
         is_going_down: true,
         may_stop_without_api: true,
         is_found: false,
@@ -136,12 +140,13 @@ mod tests {
     fn a_pod_is_stopped_by_the_one_who_can_as_soon_as_nothing_objects() {
         let away = StopView { api: ApiVerdict::Away, ..CALM };
         let hooks = StopView { has_hooks: true, ..CALM };
+        let told = StopView { reaches_kubelet: true, ..CALM };
         let wait = StopView { may_stop_without_api: false, ..CALM };
         let instead = InsteadOfKubelet;
         for (what, view, wanted) in [
             ("not told", CALM, Wait),
             ("the server is not probed yet", StopView { api: ApiVerdict::Unknown, ..CALM }, Wait),
-            ("told", StopView { reaches_kubelet: true, ..CALM }, BesideKubelet),
+            ("told", told, BesideKubelet),
             ("a hook, not accepted", hooks, Wait),
             ("a hook, accepted", StopView { reaches_kubelet: true, ..hooks }, Wait),
             (
@@ -182,6 +187,21 @@ mod tests {
                 "the kubelet is held",
                 StopView { is_kubelet_held: true, ..hooks },
                 instead(Absence::Kubelet),
+            ),
+            (
+                "the kubelet is held before the stop beside it begins",
+                StopView { is_kubelet_held: true, ..told },
+                instead(Absence::Kubelet),
+            ),
+            (
+                "the kubelet is held in the course of the stop beside it",
+                StopView { current: BesideKubelet, is_kubelet_held: true, ..told },
+                BesideKubelet,
+            ),
+            (
+                "the kubelet is held beside a stop that takes too long",
+                StopView { current: BesideKubelet, is_kubelet_held: true, is_over: true, ..told },
+                DespiteKubelet(Absence::Late),
             ),
             ("never listed", StopView { is_found: true, ..away }, instead(Absence::Unlisted)),
             ("waits for the server", wait, Wait),
