@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
-    BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Trigger,
+    BudgetReport, DelayedBy, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Trigger,
     WorkOutcome, WorkReport,
 };
 
@@ -143,7 +143,17 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
         (_, Some(delay)) => {
             let by = budget.delay_set_by.as_deref().map(clean);
             let by = by.map_or(String::new(), |file| format!(" (set by {file})"));
-            format!("{} waits only {}{by}", budget.delayed_by.text(), in_seconds(delay))
+            let (who, delay) = (budget.delayed_by.text(), in_seconds(delay));
+            // Anyone else may have begun to wait long after the start: logind after a notice.
+            let waits_from_start = matches!(
+                (budget.delayed_by, report.trigger),
+                (DelayedBy::LoginManager, Trigger::LoginManager | Trigger::Drill)
+                    | (DelayedBy::ServiceManager, Trigger::UnitStop)
+            );
+            match waits_from_start {
+                true => format!("{who} waits only {delay}{by}"),
+                false => format!("{who} waits only until {delay} after the start{by}"),
+            }
         }
         (_, None) => return format!("The groups ask for {requested}, the pods got {given}."),
     };

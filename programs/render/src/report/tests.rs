@@ -221,12 +221,32 @@ fn what_cut_the_time_of_the_pods_is_said_to_be_what_leaves_the_least() {
 }
 
 #[test]
+fn a_limit_counts_from_the_start_in_the_words_of_a_run_that_began_before_its_wait() {
+    use DelayedBy::{LoginManager, ServiceManager};
+    let mut run = report(Outcome::Clean, 0, vec![]);
+    (run.budget.pods, run.budget.delay) = (ms(11_700), Some(ms(13_000)));
+    for (trigger, delayed_by, said) in [
+        (Trigger::LoginManager, LoginManager, "but the login manager waits only 13 s, and"),
+        (Trigger::Drill, LoginManager, "but the login manager waits only 13 s, and"),
+        (Trigger::UnitStop, ServiceManager, "but systemd waits only 13 s, and"),
+        (Trigger::Notice, LoginManager, "waits only until 13 s after the start, and"),
+        (Trigger::Notice, ServiceManager, "waits only until 13 s after the start, and"),
+        (Trigger::LoginManager, ServiceManager, "waits only until 13 s after the start, and"),
+    ] {
+        (run.trigger, run.budget.delayed_by) = (trigger, delayed_by);
+        for shown in [text(&run, false), super::html(&run)] {
+            assert!(shown.contains(said), "{trigger:?}, {delayed_by:?}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_of_systemd_is_not_said_to_be_the_login_managers() {
     let web = pod("web", PodEnd::Exited, Some(0), Some(26_000));
     let mut run = report(Outcome::Clean, 26_000, vec![group(0, Some((0, 26_000)), vec![web])]);
     run.budget.pods = ms(27_000);
     run.budget.delay = Some(ms(30_000));
-    run.budget.delayed_by = DelayedBy::ServiceManager;
+    (run.trigger, run.budget.delayed_by) = (Trigger::UnitStop, DelayedBy::ServiceManager);
     run.budget.delay_set_by = Some("JobTimeoutSec of poweroff.target".into());
     let said = "but systemd waits only 30 s (set by JobTimeoutSec of poweroff.target), and";
     let page = super::html(&run);
