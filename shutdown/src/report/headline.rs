@@ -257,15 +257,17 @@ impl Tally {
 
     fn incomplete(&self) -> String {
         let Self { left, gone, time, when_over, .. } = self;
-        match (left, gone) {
-            (0, 1..) if !self.pods_unknown => format!(
+        match (left, gone, self.pods_unknown) {
+            (1.., ..) => format!(": {} still running {when_over}, after {time}.", self.were(*left)),
+            (0, _, true) => format!(
+                ": the container runtime did not list its pods, so some may have been left running, after {time}."
+            ),
+            (0, 1.., false) => format!(
                 ": {} gone when the agent came back, in an unknown order, after {time}.",
                 self.were(*gone)
             ),
-            (0, _) => format!(
-                ": the container runtime did not list its pods, so some may have been left running, after {time}."
-            ),
-            _ => format!(": {} still running {when_over}, after {time}.", self.were(*left)),
+            // Of an agent before 0.1.0: pods that it had not asked, or not seen to terminate, had other words.
+            (0, 0, false) => format!(": {}, after {time}.", self.so_far()),
         }
     }
 

@@ -117,6 +117,8 @@ fn each_outcome_has_its_sentence() {
 fn an_incomplete_run_says_what_it_left_and_first_what_is_known_to_run() {
     let gone = || pod("a", PodEnd::Gone, None, None);
     let left = || pod("b", PodEnd::StillRunning, Some(0), None);
+    let exited = || pod("c", PodEnd::Exited, Some(0), Some(1000));
+    let spared = || pod("d", PodEnd::Spared, None, None);
     let running = "1 of 2 pods was still running when the lock was released";
     let unlisted =
         "the container runtime did not list its pods, so some may have been left running";
@@ -126,6 +128,8 @@ fn an_incomplete_run_says_what_it_left_and_first_what_is_known_to_run() {
         (vec![gone()], true, unlisted),
         (vec![], true, unlisted),
         (vec![gone()], false, "1 of 1 pod was gone when the agent came back, in an unknown order"),
+        // As agents before 0.1.0 wrote it.
+        (vec![exited(), spared()], false, "1 pod had terminated, 0 still terminating, 1 spared"),
     ] {
         let run = report(Outcome::Incomplete, 1500, vec![group(0, Some((0, 1000)), pods)]);
         let said = ShutdownReport { pods_unknown, ..run }.headline();
