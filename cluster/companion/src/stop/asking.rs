@@ -31,7 +31,7 @@ pub(super) enum AskStep {
     Delete,
 }
 
-pub(super) fn next_step(refused: &RefusedRequest) -> AskStep {
+pub(super) fn after_refusal(refused: &RefusedRequest) -> AskStep {
     match refused.refusal {
         refusal if refusal.is_gone() => AskStep::Gone,
         _ if refused.is_denied() => AskStep::Denied,
@@ -278,7 +278,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
                 return Some(sent + told);
             };
-            let step = next_step(&refused);
+            let step = after_refusal(&refused);
             request.unanswered(is_silence(step, &refused).then_some(sent));
             match step {
                 AskStep::Gone => return self.vanished(pod).await,
@@ -453,9 +453,9 @@ mod tests {
             (json!({"code": 500, "message": down}), AskStep::Denied),
             (json!({"code": 500, "message": "etcdserver: request timed out"}), AskStep::Unanswered),
         ] {
-            assert_eq!(next_step(&refused(status.clone())), wanted, "{status}");
+            assert_eq!(after_refusal(&refused(status.clone())), wanted, "{status}");
         }
-        assert_eq!(next_step(&RefusedRequest::silent("evict the pod")), AskStep::Unanswered);
+        assert_eq!(after_refusal(&RefusedRequest::silent("evict the pod")), AskStep::Unanswered);
     }
 
     #[test]

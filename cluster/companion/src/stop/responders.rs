@@ -1,6 +1,6 @@
 //! Asks a pod's eviction responders to stop it, if the API server serves `EvictionRequest`.
 
-use super::asking::{AskStep, answer, next_step};
+use super::asking::{AskStep, after_refusal, answer};
 use super::*;
 use crate::eviction_requests::Responding;
 use winddown_api_client::refusal;
@@ -72,7 +72,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
                 Err(refused) => {
                     self.note(&refused, sent);
-                    after = match next_step(&refused) {
+                    after = match after_refusal(&refused) {
                         AskStep::Refused(asked) => asked,
                         AskStep::Unanswered => None,
                         AskStep::Gone | AskStep::Denied | AskStep::Delete => {
