@@ -27,6 +27,8 @@ struct SignalRow {
     available: fn(&NodeStats, MemoryAvailable) -> Option<Observation>,
     /// What a pod uses of it.
     usage: PodUsage,
+    /// The signal whose threshold in the configuration holds for this one; none if that depends on the file systems.
+    configured_as: Option<Signal>,
 }
 
 /// How to read what a pod uses from its figures.
@@ -103,6 +105,7 @@ signals! {
         resource: Resource::Memory,
         available: |node, counted| Some(Observation::memory(node.memory?, counted)),
         usage: PodUsage::Figure(|pod| pod.memory_working_set),
+        configured_as: Some(Signal::MemoryAvailable),
     };
     /// Available memory of the cgroup that contains all pods.
     AllocatableMemoryAvailable = SignalRow {
@@ -110,6 +113,7 @@ signals! {
         resource: Resource::Memory,
         available: |node, counted| Some(Observation::memory(node.pods_memory?, counted)),
         usage: PodUsage::Figure(|pod| pod.memory_working_set),
+        configured_as: Some(Signal::MemoryAvailable),
     };
     /// Available bytes on the agent's own file system.
     NodeFsAvailable = SignalRow {
@@ -117,6 +121,7 @@ signals! {
         resource: Resource::EphemeralStorage,
         available: |node, _| Observation::bytes(node.nodefs?),
         usage: PodUsage::OnDisk(FileSystem::Node, |used| used.bytes),
+        configured_as: Some(Signal::NodeFsAvailable),
     };
     /// Free inodes on the agent's own file system.
     NodeFsInodesFree = SignalRow {
@@ -124,6 +129,7 @@ signals! {
         resource: Resource::Inodes,
         available: |node, _| Observation::inodes(node.nodefs?),
         usage: PodUsage::OnDisk(FileSystem::Node, |used| used.inodes),
+        configured_as: Some(Signal::NodeFsInodesFree),
     };
     /// Available bytes on the file system with the images.
     ImageFsAvailable = SignalRow {
@@ -131,6 +137,7 @@ signals! {
         resource: Resource::EphemeralStorage,
         available: |node, _| Observation::bytes(node.imagefs?),
         usage: PodUsage::OnDisk(FileSystem::Image, |used| used.bytes),
+        configured_as: Some(Signal::ImageFsAvailable),
     };
     /// Free inodes on the file system with the images.
     ImageFsInodesFree = SignalRow {
@@ -138,6 +145,7 @@ signals! {
         resource: Resource::Inodes,
         available: |node, _| Observation::inodes(node.imagefs?),
         usage: PodUsage::OnDisk(FileSystem::Image, |used| used.inodes),
+        configured_as: Some(Signal::ImageFsInodesFree),
     };
     /// Available bytes on the file system with the writable layers.
     ContainerFsAvailable = SignalRow {
@@ -145,6 +153,7 @@ signals! {
         resource: Resource::EphemeralStorage,
         available: |node, _| Observation::bytes(node.containerfs?),
         usage: PodUsage::OnDisk(FileSystem::Container, |used| used.bytes),
+        configured_as: None,
     };
     /// Free inodes on the file system with the writable layers.
     ContainerFsInodesFree = SignalRow {
@@ -152,6 +161,7 @@ signals! {
         resource: Resource::Inodes,
         available: |node, _| Observation::inodes(node.containerfs?),
         usage: PodUsage::OnDisk(FileSystem::Container, |used| used.inodes),
+        configured_as: None,
     };
     /// The number of tasks that can still be started.
     PidAvailable = SignalRow {
@@ -162,6 +172,7 @@ signals! {
             Some(Observation::within(tasks.max, tasks.used, tasks.at))
         },
         usage: PodUsage::Figure(|pod| pod.tasks),
+        configured_as: Some(Signal::PidAvailable),
     };
 }
 
@@ -322,12 +333,8 @@ impl Signal {
     /// The signal whose threshold in the configuration holds for this one; none for `containerfs`, whose threshold is
     /// that of the file system with the writable layers.
     #[must_use]
-    pub fn configured_as(self) -> Option<Self> {
-        match (self, self.file_system()) {
-            (_, Some(FileSystem::Container)) => None,
-            (Self::AllocatableMemoryAvailable, _) => Some(Self::MemoryAvailable),
-            (own, _) => Some(own),
-        }
+    pub const fn configured_as(self) -> Option<Self> {
+        self.row().configured_as
     }
 
     /// The file system that the signal measures, if any.

@@ -28,3 +28,18 @@ fn the_first_signal_of_each_resource_is_the_one_of_the_node_itself() {
         ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"]
     );
 }
+
+#[test]
+fn the_threshold_of_a_signal_is_configured_as_its_own_unless_it_is_derived() {
+    use Signal::{AllocatableMemoryAvailable, ContainerFsAvailable, ContainerFsInodesFree};
+    let derived = [
+        (AllocatableMemoryAvailable, Some(Signal::MemoryAvailable)),
+        (ContainerFsAvailable, None),
+        (ContainerFsInodesFree, None),
+    ];
+    for signal in Signal::ALL {
+        let found = derived.iter().find(|(derived, _)| *derived == signal);
+        let wanted = found.map_or(Some(signal), |(_, from)| *from);
+        assert_eq!(signal.configured_as(), wanted, "{signal}");
+    }
+}
