@@ -118,8 +118,7 @@ impl Page<'_> {
         if let Some(last) = &container.last_state {
             self.exited(&last.terminated);
         }
-        let (check, line) =
-            (status.failed_check(pod, &container.name), status.last_line(pod, &container.name));
+        let (check, line) = status.last_exit(pod, &container.name);
         self.field(4, "Failed Check", check.unwrap_or_default());
         self.written(4, "Last Line", line.unwrap_or_default());
         self.field(4, "Ready", if container.ready { "True" } else { "False" });

@@ -46,25 +46,17 @@ impl Status {
         self.waiting(pod).or_else(|| self.failed(pod)).or_else(|| self.failed_call(pod))
     }
 
-    /// The last line that says why the container exited, if one of the last decisions has it, as the container or the
-    /// probe wrote it.
-    pub fn last_line(&self, pod: &PodStatus, container: &str) -> Option<&str> {
-        self.of_exit(pod, container, "lastLine")
-    }
-
-    /// The probe or the hook that ended the container by failing, for people, if one of the last decisions has it.
-    pub fn failed_check(&self, pod: &PodStatus, container: &str) -> Option<&str> {
-        self.of_exit(pod, container, "check")
-    }
-
-    /// A field of the last decision on an exit of the container.
-    fn of_exit(&self, pod: &PodStatus, container: &str, field: &str) -> Option<&str> {
+    /// What the last decision on an exit of the container says of why it exited: the probe or the hook that ended it by
+    /// failing, for people, and the last line, as the container or the probe wrote it.
+    pub fn last_exit(&self, pod: &PodStatus, container: &str) -> (Option<&str>, Option<&str>) {
         let of_container = |decision: &&Decision| {
             decision.kind == "containerExited"
                 && is_about(decision, pod)
                 && decision.fields.get("container").is_some_and(|name| name == container)
         };
-        self.decisions.iter().rev().find(of_container)?.fields.get(field)?.as_str()
+        let last = self.decisions.iter().rev().find(of_container);
+        let field = |name| last.and_then(|last| last.fields.get(name)?.as_str());
+        (field("check"), field("lastLine"))
     }
 
     /// A container that waits for another reason than usual.
@@ -112,7 +104,7 @@ impl Status {
         container: &ContainerStatus,
         run: &ExitedRun,
     ) -> (Option<&str>, String) {
-        let check = self.failed_check(pod, &container.name);
+        let (check, last_line) = self.last_exit(pod, &container.name);
         let mut text = format!("container {} exited with code {}", container.name, run.exit_code);
         // Writing to a String cannot fail.
         let _ = match run.reason.as_str() {
@@ -122,10 +114,7 @@ impl Status {
         let message = run.message.lines().rev().map(str::trim).find(|line| !line.is_empty());
         // The reason why it was terminated says more than its own message.
         let message = message.filter(|_| check.is_none());
-        let line = message.or_else(|| self.last_line(pod, &container.name)).map(|line| match line
-            .char_indices()
-            .nth(SHOWN_OF_LINE)
-        {
+        let line = message.or(last_line).map(|line| match line.char_indices().nth(SHOWN_OF_LINE) {
             Some((end, _)) => format!("{}…", &line[..end]),
             None => line.to_owned(),
         });
@@ -296,7 +285,7 @@ mod tests {
             let found = status.trouble(&status.pods[0]).unwrap();
             assert_eq!(found.check, None);
             assert!(found.cause.ends_with(quoted), "{}", found.cause);
-            assert_eq!(status.last_line(&status.pods[0], "main"), Some(written));
+            assert_eq!(status.last_exit(&status.pods[0], "main"), (None, Some(written)));
         }
     }
 
