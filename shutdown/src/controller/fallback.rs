@@ -22,16 +22,13 @@ use crate::budget::whole_seconds;
 use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 
-/// How often the time limit is checked.
-const LIMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-
 impl<K: EndingPods> ShutdownController<K> {
     /// Requests all running pods to stop, and waits until they have stopped, the time is over, or `cancel` is
     /// cancelled. Pods that become known in the meantime are included. Also returns whether all pods are known.
     pub(super) async fn end_all(
         &self,
         order: RunOrder,
-        context: watch::Receiver<RunContext>,
+        mut context: watch::Receiver<RunContext>,
         cancel: &CancellationToken,
     ) -> (GroupReport, bool) {
         let (started, budget) = (order.started, context.borrow().budget);
@@ -63,7 +60,7 @@ impl<K: EndingPods> ShutdownController<K> {
             if known && kills.is_empty() {
                 break true;
             }
-            let until = started + context.borrow().budget.abandon_at();
+            let until = started + context.borrow_and_update().budget.abandon_at();
             if Instant::now() >= until {
                 break known;
             }
@@ -72,8 +69,9 @@ impl<K: EndingPods> ShutdownController<K> {
                 Some((at, ended)) = kills.next() => note(&mut reports[at], ended, started),
                 () = cancel.cancelled() => {}
                 Ok(()) = more.changed() => {}
-                // Wakes up to check whether the time has been shortened.
-                () = tokio::time::sleep_until(until.min(Instant::now() + LIMIT_CHECK_INTERVAL)) => {}
+                // The time may have been shortened.
+                Ok(()) = context.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
             }
         };
         if cancel.is_cancelled() {

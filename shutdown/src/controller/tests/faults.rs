@@ -94,11 +94,12 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
 struct Broken {
     killer: FakeKiller,
     times: AtomicUsize,
+    looks: Arc<AtomicUsize>,
 }
 
 impl Broken {
     fn new(killer: &FakeKiller, times: usize) -> Self {
-        Self { killer: killer.clone(), times: AtomicUsize::new(times) }
+        Self { killer: killer.clone(), times: AtomicUsize::new(times), looks: Arc::default() }
     }
 }
 
@@ -111,6 +112,7 @@ impl PodKiller for Broken {
         let broken =
             self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         assert!(broken.is_err(), "as told");
+        self.looks.fetch_add(1, Ordering::SeqCst);
         self.killer.running()
     }
 
@@ -157,6 +159,24 @@ async fn a_pod_that_does_not_end_after_a_panic_holds_the_node_until_the_time_is_
     assert!(took > secs(30) && took < secs(32), "{took:?}");
     let report = &node.reports()[0];
     assert_eq!((report.outcome, report.count(PodEnd::StillRunning)), (Outcome::Incomplete, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_is_shortened_after_a_panic_is_followed_without_a_look_at_the_clock() {
+    let stuck = pod("stuck", None, Some(20));
+    let killer = FakeKiller::with([stuck.clone()]);
+    killer.hangs(stuck.uid(), secs(3600));
+    let broken = Broken::new(&killer, 1);
+    let looks = Arc::clone(&broken.looks);
+    let mut node = Setup::with([]).start_with(broken, killer);
+    node.prepare();
+    tokio::time::sleep(secs(5)).await;
+    let before = looks.load(Ordering::SeqCst);
+    tokio::time::sleep(secs(5)).await;
+    assert_eq!(looks.load(Ordering::SeqCst), before);
+    node.login.fake.modify(|state| state.delay = Some(secs(20)));
+    let took = node.released().await;
+    assert!(took > secs(18) && took < secs(20), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
