@@ -52,15 +52,27 @@ const WAYS: [Way; 4] = [
 /// How stops are retried: a row for each kind of failure.
 const RETRIES: &str = "shared/quantities/src/retry.rs";
 /// The words of another back-off and of a fixed wait, which a file that takes delays from the rows must not have.
-const BACKOFFS: [&str; 8] = [
-    "{Backoff",
-    "::Backoff",
-    " Backoff",
-    "doubled(",
-    " in 0..",
-    "_ROUNDS",
-    "_INTERVAL).await",
-    "sleep(Duration::",
+const BACKOFFS: [&str; 7] =
+    ["{Backoff", "::Backoff", " Backoff", "doubled(", " in 0..", "_ROUNDS", "sleep(Duration::"];
+
+/// The files that sleep for an interval, because there is no event: each with the reason.
+const INTERVALS: [(&str, &str); 13] = [
+    ("cluster/companion/src/api_outage.rs", "a server that is silent says nothing"),
+    (
+        "cluster/companion/src/runtime.rs",
+        "mounts of two namespaces, directories and a sandbox: no one event",
+    ),
+    ("cluster/companion/src/shared_look.rs", "bounds the looks of many callers"),
+    ("cluster/companion/src/stop.rs", "as for runtime.rs"),
+    ("node/src/guard.rs", "timers stand still while the machine sleeps"),
+    ("node/src/recorders.rs", "bounds the looks after events"),
+    ("programs/src/drill/progress.rs", "the clock that it draws"),
+    ("programs/src/watch/live.rs", "the age that it draws"),
+    ("runtimes/cri/src/exits.rs", "puts a question off after an event"),
+    ("runtimes/cri/src/logs.rs", "the growth of a file that another writes"),
+    ("runtimes/engine/src/machine_lock.rs", "for a second, at the start"),
+    ("runtimes/engine/src/state_lock.rs", "for a second, at the start"),
+    ("shared/conformance/src/steps.rs", "it looks from outside"),
 ];
 
 /// Checks that nothing is done in a second way.
@@ -77,6 +89,7 @@ pub(crate) fn check(repository: &Path) -> Result<()> {
     let all: Vec<_> = all.collect();
     let mut second: Vec<_> = all.iter().flat_map(|(file, text)| second_ways(file, text)).collect();
     second.extend(unused_retries(&all));
+    second.extend(idle_intervals(&all));
     ensure!(second.is_empty(), "{}", second.join("\n"));
     Ok(())
 }
@@ -104,6 +117,7 @@ fn second_ways(file: &str, text: &str) -> Vec<String> {
         instead: "how a stop is retried, and until when, is a row of `winddown_shared::Retry`",
     });
     let mut wrong = waits_for_ever(file, text);
+    wrong.extend(intervals(file, text));
     wrong.extend(lines.flat_map(|(at, line)| {
         let has = move |way: &&Way| {
             !way.places.contains(&file) && way.words.iter().any(|words| line.contains(words))
@@ -112,6 +126,29 @@ fn second_ways(file: &str, text: &str) -> Vec<String> {
         ways.map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
     }));
     wrong
+}
+
+/// One line for each line of `text` that sleeps for an interval, unless the file may.
+fn intervals(file: &str, text: &str) -> Vec<String> {
+    let may = INTERVALS.iter().any(|(place, _)| *place == file);
+    let lines = text.lines().enumerate().filter(|(_, line)| !may && sleeps_for_interval(line));
+    let instead = "what has an event is awaited, and what has none is in INTERVALS with the reason";
+    lines.map(|(at, _)| format!("{file}:{}: {instead}", at + 1)).collect()
+}
+
+fn sleeps_for_interval(line: &str) -> bool {
+    let slept = line.split_once("sleep").map_or("", |(_, slept)| slept);
+    slept.contains("_INTERVAL)") || slept.contains("_INTERVAL,")
+}
+
+/// One line for each file of [`INTERVALS`] that sleeps for none.
+fn idle_intervals(files: &[(String, &str)]) -> Vec<String> {
+    let sleeps = |place: &str| {
+        let mut texts = files.iter().filter(|(file, _)| file == place);
+        texts.any(|(_, text)| text.lines().any(sleeps_for_interval))
+    };
+    let idle = INTERVALS.iter().filter(|(place, _)| !sleeps(place));
+    idle.map(|(place, _)| format!("{place}: sleeps for no interval")).collect()
 }
 
 /// One line for each place that waits for ever after the last delay of a row.
@@ -152,6 +189,23 @@ mod tests {
         let by_resource = "if shortage.resource() == Resource::Memory {\n";
         let wrong = second_ways("eviction/src/decide.rs", by_resource);
         assert!(wrong[0].contains("decide.rs:1: what is decided by a resource"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_file_sleeps_for_an_interval_only_where_it_is_said_why_there_is_no_event() {
+        let looks = "loop {\n    sleep(LOOK_INTERVAL).await;\n}\n";
+        let bounded =
+            "() = tokio::time::sleep_until(until.min(now + LIMIT_CHECK_INTERVAL)) => {}\n";
+        for (text, line) in [(looks, 2), (bounded, 1)] {
+            let wrong = second_ways("node/src/core.rs", text);
+            assert_eq!(wrong.len(), 1, "{wrong:?}");
+            assert!(wrong[0].starts_with(&format!("node/src/core.rs:{line}: what has an event")));
+        }
+        assert!(second_ways("node/src/guard.rs", looks).is_empty());
+        let none = [("node/src/guard.rs".to_owned(), "fn main() {}\n")];
+        assert!(
+            idle_intervals(&none).contains(&"node/src/guard.rs: sleeps for no interval".to_owned())
+        );
     }
 
     #[test]
