@@ -18,7 +18,6 @@ use winddown_host::{PodFiles, if_exists, regular};
 use winddown_shared::{PodUid, error_chain};
 
 use crate::driver::{Driver, Entry};
-use crate::failure::caused;
 use crate::{files, pod};
 
 /// How long a start waits for its link: the disk may hang.
@@ -51,21 +50,38 @@ pub struct DeadLink {
 pub(crate) async fn make<D: Driver>(driver: &D, entry: &Entry<D>, (name, id): (&str, &str)) {
     let Some(link) = LogLink::of_run(driver, entry, (name, id)) else { return };
     let path = link.links.join(link.name());
-    let what = format!("cannot make {}", path.display());
-    let work = entry.with_files(PodFiles::Make, move || link.make().map_err(|e| caused(what, e)));
-    let problem = match timeout(LINK_TIMEOUT, work).await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error_chain(&error),
-        Err(_) => format!("{} was not made within {LINK_TIMEOUT:?}", path.display()),
+    let work = entry.with_files(PodFiles::Make, move || Ok(link.make()));
+    let made = match timeout(LINK_TIMEOUT, work).await {
+        Ok(made) => made.unwrap_or_else(|failed| Err(io::Error::other(failed))),
+        Err(_) => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("not within {LINK_TIMEOUT:?}")))
+        }
     };
+    let Err(error) = made else { return };
     if !entry.lacks_log_links.swap(true, Ordering::Relaxed) {
-        let pod = pod::title(entry);
-        let links = path.parent().unwrap_or(&path).display();
+        let (pod, advice) = (pod::title(entry), advice(error.kind(), &path));
         tracing::warn!(
-            %pod, container = name, error = problem,
-            "log shippers do not find the logs of pod {pod}: let {links} be a directory of root's that the agent's \
-             unit may write to (ReadWritePaths=), then restart winddown"
+            %pod, container = name, link = %path.display(), error = error_chain(&error),
+            "log shippers do not find the logs of pod {pod}: {advice}"
         );
+    }
+}
+
+/// What to do where the link at `path` cannot be made because of such an error.
+fn advice(kind: io::ErrorKind, path: &Path) -> String {
+    let links = path.parent().unwrap_or(path).display();
+    match kind {
+        io::ErrorKind::AlreadyExists => format!(
+            "{} is another's, and longer names are cut to 255 bytes: shorten the name of the pod or of the container",
+            path.display()
+        ),
+        io::ErrorKind::TimedOut | io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("the disk of {links} is full, or does not answer")
+        }
+        _ => format!(
+            "let {links} be a directory of root's that the agent's unit may write to (ReadWritePaths=), then restart \
+             winddown"
+        ),
     }
 }
 

@@ -158,10 +158,29 @@ fn the_first_link_of_a_pod_replaces_one_that_has_its_cut_name_unless_that_leads_
     let (path, other) = (link.links.join(link.name()), dir.path().join("other.log"));
     symlink(&other, &path).unwrap();
     fs::write(&other, "").unwrap();
-    assert_eq!(link.make().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    let taken = link.make().unwrap_err().kind();
+    assert_eq!(taken, io::ErrorKind::AlreadyExists);
+    let said = advice(taken, &path);
+    assert!(said.ends_with("shorten the name of the pod or of the container"), "{said}");
     fs::remove_file(&other).unwrap();
     link.make().unwrap();
     assert_eq!(fs::read_link(path).unwrap(), link.log);
+}
+
+#[test]
+fn only_a_directory_that_cannot_be_written_to_is_said_to_be_one() {
+    for (error, is_said) in [
+        (io::ErrorKind::PermissionDenied, true),
+        (io::ErrorKind::ReadOnlyFilesystem, true),
+        (io::ErrorKind::NotFound, true),
+        (io::ErrorKind::AlreadyExists, false),
+        (io::ErrorKind::TimedOut, false),
+        (io::ErrorKind::StorageFull, false),
+    ] {
+        let said = advice(error, Path::new("/var/log/containers/a.log"));
+        assert!(said.contains("/var/log/containers"), "{said}");
+        assert_eq!(said.contains("ReadWritePaths="), is_said, "{said}");
+    }
 }
 
 #[test]
