@@ -4,17 +4,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::time::timeout;
 use winddown_engine::files;
 use winddown_engine::stopping::{KILLED, unknown_end};
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{self, PodEntry, Run};
 use super::{CriContext, api, dirs, labels};
-
-/// How long the exit of a container in a stop may wait for its termination message: a disk that hangs must not delay the
-/// stop.
-const EARLY_MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The runtime's report about a container, with the termination message from disk.
 pub(super) struct ObservedContainer {
@@ -192,7 +187,8 @@ pub(super) async fn enter_early(
     let Some((file, log)) = message_of_early(context, entry, (name, id), end.code) else {
         return false;
     };
-    let message = timeout(EARLY_MESSAGE_TIMEOUT, context.messages.of_container(file, log)).await;
+    let finished_at = Some(context.config.wall.now());
+    let message = context.messages.in_stop(file, log).await;
     {
         let mut state = entry.lock();
         let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
@@ -200,8 +196,8 @@ pub(super) async fn enter_early(
         if end.is_out_of_memory && end.code != 0 {
             exit.reason = "OOMKilled".into();
         }
-        exit.message = message.unwrap_or_default();
-        (exit.started_at, exit.finished_at) = (run.started_at, Some(context.config.wall.now()));
+        exit.message = message;
+        (exit.started_at, exit.finished_at) = (run.started_at, finished_at);
         finish(run, exit, context);
         run.own.early = true;
     }

@@ -9,6 +9,9 @@ use winddown_shim::{exit, log};
 
 /// How long a message may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the exit of a container in a stop may wait for its message. The pod's status is final then, so a busy disk must
+/// have answered; one that hangs delays the pods that terminate next by this.
+const READ_IN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads termination messages, one at a time: if the disk hangs that pods write them to, one thread does, and no end of
 /// a container waits for it longer than two seconds.
@@ -20,6 +23,11 @@ impl TerminationMessages {
     pub async fn of_container(&self, file: PathBuf, log: Option<PathBuf>) -> String {
         let read = self.0.run(move |()| of_container(&file, log.as_deref()));
         timeout(READ_TIMEOUT, read).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The same where a stop waits for it, for less time. Cancel-safe.
+    pub async fn in_stop(&self, file: PathBuf, log: Option<PathBuf>) -> String {
+        timeout(READ_IN_STOP_TIMEOUT, self.of_container(file, log)).await.unwrap_or_default()
     }
 }
 
@@ -77,6 +85,31 @@ mod tests {
             spawn_blocking(|| ()).await.unwrap();
             drop(go);
         });
+    }
+
+    /// What is read later is lost: the status of a pod that has terminated is final.
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_a_message_on_a_busy_disk_and_not_for_long_on_one_that_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("message");
+        fs::write(&file, "bye").unwrap();
+        for (answers_after, wanted) in [(50, "bye"), (900, "bye"), (1500, "")] {
+            let messages = TerminationMessages::default();
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let busy = messages.0.run(move |()| gate.recv().is_err());
+            assert!(timeout(Duration::ZERO, busy).await.is_err());
+            let mut read = std::pin::pin!(messages.in_stop(file.clone(), None));
+            assert!(read.as_mut().now_or_never().is_none());
+            // A thread that works keeps the clock from going on by itself.
+            tokio::time::advance(Duration::from_millis(answers_after)).await;
+            let over = read.as_mut().now_or_never();
+            drop(go);
+            let message = match over {
+                Some(message) => message,
+                None => read.await,
+            };
+            assert_eq!(message, wanted, "{answers_after} ms");
+        }
     }
 
     #[test]
