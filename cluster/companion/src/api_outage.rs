@@ -15,7 +15,7 @@ use winddown_api_client::refusal::Refusal;
 use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// The same for one that has just answered, while more than [`MANY`] pods wait until it accepts and tells their ends.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long ago it may have answered.

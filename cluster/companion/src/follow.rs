@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
+use super::api_outage::PROBE_TIMEOUT;
 use super::config::WithoutApi;
 use super::found;
 use super::known::ONLY_FOUND;
@@ -28,8 +29,10 @@ const NODE_UID_TIMEOUT: Duration = Duration::from_secs(1);
 const FIRST_PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long hooks are waited for that a kubelet runs, if it runs any, which knows nothing of another pod's end.
 const HOOKS_OF_UNAWARE: Duration = Duration::from_secs(5);
-/// How long the API server may take to list the pods before the container runtime is asked for them.
+/// How long the API server may take to list the pods before it is asked whether it answers at all.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much longer it may take if it does.
+const SLOW_LIST_TIMEOUT: Duration = Duration::from_secs(4);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
 /// provide no events.
 const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -178,8 +181,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// manifests of which the API server has no mirror pod. Never returns.
     async fn follow_runtime(&self) {
         let unlisted = async {
-            // A connection that is refused need not be waited for.
-            let _ = timeout(FIRST_LIST_TIMEOUT, self.outage.begun()).await;
+            self.list_is_overdue().await;
             let mut backoff = Backoff::new(FIND_AGAIN[0], FIND_AGAIN[1]);
             let mut going_down = self.config.going_down.clone();
             loop {
@@ -207,6 +209,22 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 // Before a shutdown comes to those of manifests.
                 Ok(()) = going_down.changed() => {}
             }
+        }
+    }
+
+    /// Resolves when the API server's first list is waited for no longer. Only that tells the pods' priorities: a shutdown
+    /// would terminate those that the container runtime lists in no order. Cancel-safe.
+    async fn list_is_overdue(&self) {
+        let overdue = async {
+            sleep(FIRST_LIST_TIMEOUT).await;
+            if let Ok(Ok(())) = timeout(PROBE_TIMEOUT, self.api.probe()).await {
+                sleep(SLOW_LIST_TIMEOUT).await;
+            }
+        };
+        tokio::select! {
+            () = overdue => {}
+            // A connection that is refused need not be waited for.
+            () = self.outage.begun() => {}
         }
     }
 

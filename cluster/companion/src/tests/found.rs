@@ -41,6 +41,37 @@ async fn an_agent_that_starts_without_the_api_server_asks_the_runtime_and_stops_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_answers_and_lists_slowly_is_waited_for_as_only_it_knows_priorities() {
+    let (world, core) = World::starting([pod("web", json!({}))]);
+    world.state().list_takes = secs(3);
+    sleep(secs(2)).await;
+    world.set_going_down();
+    let desired = core.known.desired();
+    assert!(
+        desired.borrow().is_none(),
+        "what the container runtime knows would be terminated in no order"
+    );
+    sleep(secs(2)).await;
+    assert_eq!(known(&core), Some((names(&["web"]), true)));
+    stop(&core, "web", 40).await.1.unwrap();
+    assert_eq!(world.log(), ["4: evict web 40", "4: stop uid-web 40"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_lists_nothing_for_too_long_is_not_waited_for() {
+    for (probe_takes, known_after) in [(0, 5000), (9, 1300)] {
+        let (world, core) = World::starting([pod("web", json!({}))]);
+        {
+            let mut state = world.state();
+            (state.list_takes, state.probe_takes) = (secs(3600), secs(probe_takes));
+        }
+        core.known.desired().wait_for(Option::is_some).await.unwrap();
+        assert_eq!(world.elapsed_ms(), known_after, "a probe takes {probe_takes} s");
+        assert_eq!(known(&core), Some((names(&["web"]), false)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hooks_that_the_kubelet_recorded_run_once_and_those_that_did_not_are_named() {
     let (world, core) = World::without_api([pod("hook", json!({}))]);
     sleep(secs(2)).await;

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use winddown_shared::{
     FoundContainer, FoundPod, Grace, PodRef, PodStopped, PodUid, PodUidMap, RuntimeError,
     StoppedContainer, WallClock, WallTime, seconds_up,
@@ -68,6 +68,8 @@ pub(super) struct State {
     pub(super) answers_after: Duration,
     /// How long it takes to answer a probe.
     pub(super) probe_takes: Duration,
+    /// How long it takes to list the pods.
+    pub(super) list_takes: Duration,
     /// How long after the answer to such a request the watches tell it, also to the kubelet; and the pods whose end that knows.
     pub(super) tells_end_after: Duration,
     learnt: HashSet<PodUid>,
@@ -462,6 +464,8 @@ impl EndPods for World {
                 let rx: &mut mpsc::UnboundedReceiver<_> = match &mut events {
                     Some(events) => events,
                     None => {
+                        let list_takes = world.state().list_takes;
+                        sleep(list_takes).await;
                         let mut state = world.state();
                         let failure = match state.forbids_watches {
                             _ if state.api_away => Some(lost()),
