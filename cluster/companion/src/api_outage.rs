@@ -22,7 +22,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const JUST_NOW: Duration = Duration::from_secs(2);
 /// With at most this many pods to stop, any API server answers a probe in time.
 const MANY: usize = 8;
-/// The time between two probes; none is sent if the server has answered something else meanwhile.
+/// The time between two probes; none is sent if the server has answered something else meanwhile, and no request failed.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum time for one request: the first answer may show that the server is back.
 const FIRST_TRY: Duration = Duration::from_secs(1);
@@ -89,17 +89,23 @@ impl ApiOutage {
         verdict
     }
 
-    /// Probes the server while there are receivers of the verdict. Never returns.
+    /// Probes the server while there are receivers of the verdict: at once, and as soon as a request fails. Never returns.
     pub(super) async fn keep_probing<A: EndPods>(&self, api: &A) -> Infallible {
         loop {
+            let mut since = Instant::now().checked_sub(PROBE_INTERVAL);
             if self.verdict.receiver_count() == 0 {
                 self.verdict.send_replace(ApiVerdict::Unknown);
                 self.wanted.notified().await;
+                since = Some(Instant::now());
             }
-            if !self.has_heard_since(Instant::now().checked_sub(PROBE_INTERVAL)) {
+            if self.fails() || !self.has_heard_since(since) {
                 self.probe(api).await;
             }
-            sleep(PROBE_INTERVAL).await;
+            let is_new = !self.fails();
+            tokio::select! {
+                () = sleep(PROBE_INTERVAL) => {}
+                () = self.begun(), if is_new => {}
+            }
         }
     }
 
