@@ -54,11 +54,9 @@ impl Observation {
         Some(Self::new(stats.available_bytes?, stats.capacity_bytes?, stats.at))
     }
 
-    /// Of the inodes of a file system. One that creates inodes as needed reports 0 in total and 0 free: it never runs
-    /// out.
+    /// Of the inodes of a file system.
     pub(crate) fn inodes(stats: FsStats) -> Option<Self> {
-        let total = stats.inodes.filter(|inodes| *inodes > 0)?;
-        Some(Self::new(stats.inodes_free?, total, stats.at))
+        Some(Self::new(stats.inodes_free?, stats.inodes?, stats.at))
     }
 
     /// Of things that may be at most `max`.

@@ -358,13 +358,14 @@ impl Signal {
         self as usize
     }
 
-    /// What is available according to the node's figures; none if it was not measured.
+    /// What is available according to the node's figures; none if it was not measured, or if the node has none of it (no
+    /// swap, inodes that are made as needed), which would be short for ever.
     pub(crate) fn available(
         self,
         node: &NodeStats,
         counted: MemoryAvailable,
     ) -> Option<Observation> {
-        (self.row().available)(node, counted)
+        (self.row().available)(node, counted).filter(|observed| observed.capacity > 0)
     }
 
     pub(crate) const fn usage(self) -> PodUsage {

@@ -65,17 +65,6 @@ fn what_was_not_measured_is_not_observed() {
 }
 
 #[test]
-fn a_file_system_that_makes_inodes_as_needed_never_runs_out_of_them() {
-    let btrfs = FsStats { inodes: Some(0), inodes_free: Some(0), ..FsStats::default() };
-    let stats = {
-        let mut stats = NodeStats::default();
-        stats.nodefs = Some(btrfs);
-        stats
-    };
-    assert_eq!(shown(&stats, Signal::NodeFsInodesFree), None);
-}
-
-#[test]
 fn more_tasks_than_there_should_be_are_less_than_none_left() {
     let tasks = Some(LimitStats { at: None, max: 10, used: 12 });
     let stats = {

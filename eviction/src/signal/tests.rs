@@ -1,3 +1,5 @@
+use winddown_shared::{FsStats, LimitStats, MemoryStats};
+
 use super::*;
 use crate::cause::Cause;
 
@@ -17,6 +19,34 @@ fn each_signal_is_found_by_its_name_and_is_a_cause_of_that_name() {
 fn what_a_node_did_not_measure_is_available_for_no_signal() {
     for signal in Signal::ALL {
         assert_eq!(signal.available(&NodeStats::default(), MemoryAvailable::default()), None);
+    }
+}
+
+#[test]
+fn what_a_node_has_none_of_never_runs_out_whatever_the_signal() {
+    let none = || {
+        let memory = MemoryStats { at: None, working_set: 0, available: 0, mem_available: None };
+        let file_system = FsStats {
+            capacity_bytes: Some(0),
+            available_bytes: Some(0),
+            inodes: Some(0),
+            inodes_free: Some(0),
+            ..FsStats::default()
+        };
+        let mut node = NodeStats::default();
+        (node.memory, node.pods_memory) = (Some(memory), Some(memory));
+        (node.nodefs, node.imagefs, node.containerfs) =
+            (Some(file_system), Some(file_system), Some(file_system));
+        node.tasks = Some(LimitStats { at: None, max: 0, used: 0 });
+        node
+    };
+    for signal in Signal::ALL {
+        // A new signal's figure belongs in `none`: without it, this would show nothing.
+        assert!(
+            (signal.row().available)(&none(), MemoryAvailable::default()).is_some(),
+            "{signal}"
+        );
+        assert_eq!(signal.available(&none(), MemoryAvailable::default()), None, "{signal}");
     }
 }
 
