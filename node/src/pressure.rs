@@ -89,13 +89,7 @@ impl Eviction {
         Self { policy, image_age, ..self }
     }
 
-    /// Sets what may make an eviction unnecessary. By default nothing does.
-    #[must_use]
-    pub fn alternative(self, alternative: Arc<dyn Alternative>) -> Self {
-        self.alternative_on(|_| alternative)
-    }
-
-    /// The same, made on the node's runtime.
+    /// Sets what may make an eviction unnecessary, made on the node's runtime. By default nothing does.
     pub(crate) fn alternative_on(
         self,
         make: impl FnOnce(Arc<dyn EvictionRuntime>) -> Arc<dyn Alternative> + Send + Sync + 'static,
