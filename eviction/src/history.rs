@@ -5,14 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::WallTime;
 use winddown_shared::display::bytes;
+use winddown_shared::{Freed, WallTime};
 
 use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
 use crate::decide::Shortage;
 use crate::hook::EvictionHookRun;
-use crate::seams::Reclaimed;
 
 /// The number of evictions that are kept, and of all other decisions.
 const MAX_KEPT_DECISIONS: usize = 64;
@@ -68,7 +67,7 @@ pub enum DecisionOutcome {
     /// Reclaim is in progress.
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
-    Reclaimed(Reclaimed),
+    Reclaimed(Freed),
     /// Something else is done instead of an eviction, or was; the next decision shows whether it was enough.
     Alternative(String),
     /// The pod was asked to stop.

@@ -105,7 +105,7 @@ pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable};
 pub use seams::{
     Alternative, AlternativeWork, EarlierEviction, EarlierEvictions, MeasureError, PlannedEviction,
-    PodFigures, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
+    PodFigures, Readmit, Reclaim, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{MemoryFigure, Mutex, PodStats, PodUid, error_chain};
+use winddown_shared::{Freed, MemoryFigure, Mutex, PodStats, PodUid, RuntimeError, error_chain};
 
 use crate::observation::MemoryAvailable;
-use crate::seams::{Alternative, AlternativeWork, PlannedEviction, ReclaimError};
+use crate::seams::{Alternative, AlternativeWork, PlannedEviction};
 use crate::signal::Resource;
 
 /// The pause between two attempts: a pod that needs its memory has it back by then.
@@ -34,7 +34,7 @@ pub trait ReclaimMemory: Send + Sync + 'static {
         figure: MemoryFigure,
         bytes: u64,
         time: Duration,
-    ) -> impl Future<Output = Result<u64, ReclaimError>> + Send;
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 }
 
 /// Swaps out what it can of a pod's memory instead of evicting the pod, where that can be enough.
@@ -89,11 +89,11 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
             let not_before = Some(Instant::now() + pause);
             *all.lock() = Attempts { is_under_way: false, not_before };
             let taken = taken.unwrap_or_else(|_| {
-                Err(ReclaimError::new(format!("still not done after {took:?}"), None))
+                Err(RuntimeError::Timeout { what: "the kernel".into(), after: took })
             });
             let took_ms = took.as_millis();
             match taken.map_err(|error| error_chain(&error)) {
-                Ok(bytes) => {
+                Ok(Freed { bytes, .. }) => {
                     tracing::info!(
                         target: TARGET, %pod, bytes, took_ms,
                         "the kernel reclaimed memory from this pod"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use winddown_shared::{NodeStats, Pod, PodStats, RuntimeError};
+use winddown_shared::{Freed, NodeStats, Pod, PodStats, RuntimeError};
 
 use crate::decide::Shortage;
 use crate::observation::MemoryAvailable;
@@ -79,25 +79,7 @@ pub trait Reclaim: Send + Sync + 'static {
     fn reclaim(
         &self,
         what: Reclaimable,
-    ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
-}
-
-/// The amount that was reclaimed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Reclaimed {
-    /// The number of containers, files or images.
-    pub items: u64,
-    /// The number of bytes, as far as it is known.
-    pub bytes: u64,
-}
-
-impl Reclaimed {
-    /// So many items, of so many bytes altogether as far as it is known.
-    #[must_use]
-    pub const fn new(items: u64, bytes: u64) -> Self {
-        Self { items, bytes }
-    }
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send;
 }
 
 /// Something that may make the eviction of a pod unnecessary.
@@ -212,32 +194,15 @@ pub struct MeasureError {
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// A reclaim failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{what}")]
-#[non_exhaustive]
-pub struct ReclaimError {
-    /// The operation that failed.
-    pub what: String,
-    /// The underlying error.
-    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+impl MeasureError {
+    /// The operation failed, for this reason if it is known.
+    pub fn new(
+        what: impl Into<String>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { what: what.into(), source }
+    }
 }
-
-macro_rules! failed_with {
-    ($($error:ident)*) => {$(
-        impl $error {
-            /// The operation failed, for this reason if it is known.
-            pub fn new(
-                what: impl Into<String>,
-                source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-            ) -> Self {
-                Self { what: what.into(), source }
-            }
-        }
-    )*};
-}
-
-failed_with!(MeasureError ReclaimError);
 
 impl WantedFigures {
     pub(crate) const fn of(signal: Signal) -> Self {

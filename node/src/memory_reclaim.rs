@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_eviction::{Alternative, MemoryReclaim, ReclaimError, ReclaimMemory};
-use winddown_shared::{MemoryFigure, PodUid};
+use winddown_eviction::{Alternative, MemoryReclaim, ReclaimMemory};
+use winddown_shared::{Freed, MemoryFigure, PodUid, RuntimeError};
 
 use crate::Configured;
 use crate::pressure::EvictionRuntime;
@@ -18,11 +18,8 @@ impl ReclaimMemory for ThroughRuntime {
         figure: MemoryFigure,
         bytes: u64,
         time: Duration,
-    ) -> Result<u64, ReclaimError> {
-        let freed = self.0.take_back(pod, figure, bytes, time).await;
-        freed.map(|freed| freed.bytes).map_err(|error| {
-            ReclaimError::new(format!("reclaiming memory from pod {pod}"), Some(Arc::new(error)))
-        })
+    ) -> Result<Freed, RuntimeError> {
+        self.0.take_back(pod, figure, bytes, time).await
     }
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{PodKiller, PodStateProvider, error_chain};
+use winddown_shared::{Freed, PodKiller, PodStateProvider, error_chain};
 
 use super::{Completion, EvictionController, paused};
 use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::reclaim::Reclaimable;
-use crate::seams::{Reclaim, Reclaimed, Signals};
+use crate::seams::{Reclaim, Signals};
 use crate::signal::Signal;
 
 const RECLAIM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const HUNG_RECLAIM_PAUSE: Duration = Duration::from_secs(5 * 60);
 pub(super) struct ReclaimDone {
     signal: Signal,
     record: u64,
-    reclaimed: Reclaimed,
+    reclaimed: Freed,
     hung: bool,
 }
 
@@ -44,7 +44,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             (self.parts.reclaim.clone(), shortage.reclaim, shortage.signal);
         let paused = paused(self.parts.paused_by.clone());
         let work = async move {
-            let mut reclaimed = Reclaimed::default();
+            let mut reclaimed = Freed::default();
             let work = reclaim_each(&*reclaim, kinds, &mut reclaimed);
             let hung = tokio::select! {
                 done = timeout(RECLAIM_TIMEOUT, work) => done.is_err(),
@@ -72,13 +72,10 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
     }
 }
 
-async fn reclaim_each<R: Reclaim>(reclaim: &R, kinds: &[Reclaimable], sum: &mut Reclaimed) {
+async fn reclaim_each<R: Reclaim>(reclaim: &R, kinds: &[Reclaimable], sum: &mut Freed) {
     for kind in kinds {
         match reclaim.reclaim(*kind).await {
-            Ok(more) => {
-                sum.items = sum.items.saturating_add(more.items);
-                sum.bytes = sum.bytes.saturating_add(more.bytes);
-            }
+            Ok(more) => *sum += more,
             // The next measurement shows what was not reclaimed.
             Err(error) => {
                 let error = error_chain(&error);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_eviction::{Reclaim, ReclaimError, Reclaimable, Reclaimed};
-use winddown_shared::Garbage;
+use winddown_eviction::{Reclaim, Reclaimable};
+use winddown_shared::{Freed, Garbage, RuntimeError};
 
 use super::EvictionRuntime;
 
@@ -17,7 +17,7 @@ pub(crate) struct GiveBack {
 }
 
 impl Reclaim for GiveBack {
-    async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
+    async fn reclaim(&self, what: Reclaimable) -> Result<Freed, RuntimeError> {
         let garbage = match what {
             Reclaimable::DeadContainers => Garbage::DeadContainers,
             Reclaimable::RotatedLogs => Garbage::RotatedLogs,
@@ -25,19 +25,6 @@ impl Reclaim for GiveBack {
                 Garbage::UnusedImages { min_age: *self.image_age.borrow() }
             }
         };
-        match self.runtime.collect(garbage).await {
-            Ok(freed) => Ok(Reclaimed::new(freed.items, freed.bytes)),
-            Err(error) => {
-                Err(ReclaimError::new(format!("removing {}", named(what)), Some(Arc::new(error))))
-            }
-        }
-    }
-}
-
-const fn named(what: Reclaimable) -> &'static str {
-    match what {
-        Reclaimable::DeadContainers => "dead containers",
-        Reclaimable::RotatedLogs => "rotated logs",
-        Reclaimable::UnusedImages => "unused images",
+        self.runtime.collect(garbage).await
     }
 }

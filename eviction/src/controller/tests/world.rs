@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use winddown_shared::testing::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
-    Event, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodKiller,
-    PodStats, PodUid, PressureCondition, RuntimeError, VictimLock, WallClock,
+    Event, Freed, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod,
+    PodKiller, PodStats, PodUid, PressureCondition, RuntimeError, VictimLock, WallClock,
 };
 
 use crate::{
     Alternative, EarlierEviction, EarlierEvictions, EvictionController, EvictionHookRun,
     EvictionParts, EvictionView, Hook, HookCall, HookRule, MeasureError, MemoryReclaim, PodFigures,
-    Policy, Readmit, Reclaim, ReclaimError, ReclaimMemory, Reclaimable, Reclaimed,
-    SamplingIntervals, Signals, WantedFigures,
+    Policy, Readmit, Reclaim, ReclaimMemory, Reclaimable, SamplingIntervals, Signals,
+    WantedFigures,
 };
 
 pub(crate) struct World {
@@ -206,7 +206,7 @@ impl Signals for Node {
 }
 
 impl Reclaim for Node {
-    async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
+    async fn reclaim(&self, what: Reclaimable) -> Result<Freed, RuntimeError> {
         let takes = self.state().reclaim_takes;
         sleep(takes).await;
         let mut state = self.state();
@@ -214,7 +214,7 @@ impl Reclaim for Node {
         if let Some(stats) = state.after_reclaim {
             state.stats = stats;
         }
-        Ok(Reclaimed { items: 1, bytes: 1 })
+        Ok(Freed::new(1, 1))
     }
 }
 
@@ -225,7 +225,7 @@ impl ReclaimMemory for Arc<Node> {
         figure: MemoryFigure,
         bytes: u64,
         _: Duration,
-    ) -> Result<u64, ReclaimError> {
+    ) -> Result<Freed, RuntimeError> {
         self.state().memory_asked.push((pod.to_string(), figure, bytes));
         let takes = self.state().reclaim_takes;
         sleep(takes).await;
@@ -233,7 +233,7 @@ impl ReclaimMemory for Arc<Node> {
         if let Some(stats) = state.after_reclaim {
             state.stats = stats;
         }
-        Ok(bytes)
+        Ok(Freed::new(0, bytes))
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 use winddown_eviction::{
-    EvictionController, EvictionParts, MeasureError, PodFigures, Policy, Reclaim, ReclaimError,
-    Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue, WantedFigures,
+    EvictionController, EvictionParts, MeasureError, PodFigures, Policy, Reclaim, Reclaimable,
+    Signal, Signals, Threshold, ThresholdValue, WantedFigures,
 };
 use winddown_shared::testing::FakeKiller;
-use winddown_shared::{AdmissionGate, MemoryStats, NodeStats, Pod, WallClock};
+use winddown_shared::{AdmissionGate, Freed, MemoryStats, NodeStats, Pod, RuntimeError, WallClock};
 
 use super::*;
 
@@ -202,8 +202,8 @@ impl Signals for Plenty {
 }
 
 impl Reclaim for Plenty {
-    async fn reclaim(&self, _: Reclaimable) -> Result<Reclaimed, ReclaimError> {
-        Ok(Reclaimed::default())
+    async fn reclaim(&self, _: Reclaimable) -> Result<Freed, RuntimeError> {
+        Ok(Freed::default())
     }
 }
 
