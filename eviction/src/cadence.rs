@@ -111,13 +111,13 @@ impl SamplingIntervals {
         // What can be gone within a second is sampled often near its threshold; disks and tasks follow the rate at which
         // they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
-        let standing = if is_near && resource.is_sudden() {
+        let standing = if is_near && resource.row().is_sudden {
             self.near
         } else {
-            let quarter = left.unsigned_abs().saturating_mul(250) / resource.fastest_use();
+            let quarter = left.unsigned_abs().saturating_mul(250) / resource.row().fastest_use;
             Duration::from_millis(quarter).clamp(self.calm, self.longest())
         };
-        let fastest = if resource.is_sudden() { self.memory } else { self.fastest };
+        let fastest = if resource.row().is_sudden { self.memory } else { self.fastest };
         paced.min(standing).max(fastest)
     }
 }

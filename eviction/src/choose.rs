@@ -182,7 +182,7 @@ pub fn choose<'a>(
             asked |= ending
                 .is_some_and(|ending| ending.evicted_for.contains(shortage.signal.condition()));
         }
-        let stats = stats.filter(|_| shortage.resource().is_swapped_out());
+        let stats = stats.filter(|_| shortage.resource().row().is_swapped_out);
         let swap = stats.and_then(|stats| stats.swap);
         let zswap = stats.and_then(|stats| stats.zswap);
         let request = ranked.request(shortage.signal);
@@ -200,7 +200,7 @@ pub fn choose<'a>(
 
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
 pub(crate) fn comes_in_time(shortage: &Shortage, ending: &CandidateEnding, now: Instant) -> bool {
-    let soon = match shortage.resource().freed_by() {
+    let soon = match shortage.resource().row().freed_by {
         FreedBy::Exit | FreedBy::Reaping => ENDING_TIMEOUT,
         FreedBy::FileRemoval => ENDING_TIMEOUT_ON_DISK,
     };

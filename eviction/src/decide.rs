@@ -137,7 +137,9 @@ pub(crate) fn decide_without(
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
     let shortage = match chosen {
         // Memory stalls count as a hard threshold on memory.
-        Some((_, shortage)) if shortage.hard && shortage.resource().comes_first() => Some(shortage),
+        Some((_, shortage)) if shortage.hard && shortage.resource().row().comes_first => {
+            Some(shortage)
+        }
         chosen => pressed.or(chosen.map(|(_, shortage)| shortage)),
     };
     EvictionDecision { state: next, conditions: reported(&next, policy, now), shortage, met }
@@ -273,7 +275,7 @@ impl Shortage {
         let wanted = self.threshold.value().max(1) as f64;
         Urgency {
             hard: self.hard,
-            comes_first: self.resource().comes_first(),
+            comes_first: self.resource().row().comes_first,
             lacking: self.deficit as f64 / wanted,
         }
     }

@@ -60,7 +60,7 @@ impl<R> MemoryReclaim<R> {
 
 impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
     fn is_under_way(&self, resource: Resource) -> bool {
-        resource.is_swapped_out() && self.attempts.lock().is_under_way
+        resource.row().is_swapped_out && self.attempts.lock().is_under_way
     }
 
     fn instead_of(&self, eviction: &PlannedEviction<'_>) -> Option<AlternativeWork> {
@@ -68,7 +68,7 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
         let time = (*self.time.borrow())?;
         let mut now = self.attempts.lock();
         let lately = now.not_before.is_some_and(|not_before| Instant::now() < not_before);
-        if !shortage.resource().is_swapped_out() || now.is_under_way || lately {
+        if !shortage.resource().row().is_swapped_out || now.is_under_way || lately {
             return None;
         }
         let (figure, most) = reclaimable_memory(memory_available, figures?, swap_free)?;

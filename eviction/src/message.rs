@@ -91,7 +91,9 @@ impl Message {
     fn blame_pod(&mut self, resource: Resource, pod: &Pod, stats: &PodStats) {
         let resources = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref());
         let request = resources.and_then(|whole| whole.requests.as_ref()?.get(resource.as_str()));
-        let (Some(request), Some(usage)) = (request, resource.blamed_pod(stats)) else { return };
+        let (Some(request), Some(usage)) = (request, (resource.row().blamed_pod)(stats)) else {
+            return;
+        };
         let usage = bytes(usage);
         let (name, request) = (pod.name(), canonical(request));
         let _ = write!(
@@ -106,7 +108,7 @@ impl Message {
         let (mut names, mut usages) = (Vec::new(), Vec::new());
         for found in &stats.containers {
             let Some(container) = container(pod, &found.name) else { continue };
-            let Some(usage) = resource.blamed(found).map(bytes) else { continue };
+            let Some(usage) = (resource.row().blamed)(found).map(bytes) else { continue };
             let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
             let request = requests.and_then(|requests| requests.get(resource.as_str()));
             let request = request.map_or(Quantity::ZERO, canonical);

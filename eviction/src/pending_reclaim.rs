@@ -58,7 +58,7 @@ fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
 
 /// Whether pods that stop for a condition free the resource by the removal of their files.
 pub(crate) fn is_freed_by_file_removal(condition: PressureCondition) -> bool {
-    of(condition).any(|signal| signal.resource().freed_by() == FreedBy::FileRemoval)
+    of(condition).any(|signal| signal.resource().row().freed_by == FreedBy::FileRemoval)
 }
 
 // === impl PendingReclaim ===

@@ -73,8 +73,8 @@ enum Excess {
 impl<'a> Key<'a> {
     fn of(signal: Signal, ranked: &Ranked<'a>) -> Self {
         let pod = ranked.pod;
-        let requested = signal.resource().request(pod.accounted_requests());
-        let excess = match requested.map(|_| ranked.exceeds(signal)) {
+        let request = signal.resource().row().request;
+        let excess = match request.map(|_| ranked.exceeds(signal)) {
             None | Some(Some(false)) => Excess::NoMore,
             Some(None) => Excess::NotMeasured,
             Some(Some(true)) => Excess::More,
@@ -94,7 +94,8 @@ impl Ranked<'_> {
     /// The pod's request; pods that use more than their request come first.
     #[must_use]
     pub fn request(&self, signal: Signal) -> i64 {
-        signal.resource().request(self.pod.accounted_requests()).unwrap_or(0)
+        let request = signal.resource().row().request;
+        request.map_or(0, |of| of(self.pod.accounted_requests()))
     }
 
     /// Whether the pod uses more than it requested; none if it was not measured.

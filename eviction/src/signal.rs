@@ -40,29 +40,30 @@ pub(crate) enum PodUsage {
     OnDisk(FileSystem, fn(DiskUse) -> u64),
 }
 
-struct ResourceRow {
+/// What is decided by a resource.
+pub(crate) struct ResourceRow {
     /// The name as messages and requests write it.
     name: &'static str,
     unit: Unit,
     /// The node condition that a shortage raises.
     condition: PressureCondition,
     /// The most that can be used up per second: several processors that fault in memory, a fast disk, a fork bomb.
-    fastest_use: u64,
+    pub(crate) fastest_use: u64,
     /// Whether it can be gone within a second, so that it is measured more often as it comes near its threshold.
-    is_sudden: bool,
+    pub(crate) is_sudden: bool,
     /// Whether a shortage of it is acted on before one of another resource. A stall for memory counts as such a shortage.
-    comes_first: bool,
+    pub(crate) comes_first: bool,
     /// Whether the kernel can swap it out of a running pod instead of an eviction, so that a pod's swap counts as used.
-    is_swapped_out: bool,
+    pub(crate) is_swapped_out: bool,
     /// Whether tasks stall for it: after an eviction for it, stalls evict no other pod for a time.
-    stalls_tasks: bool,
-    freed_by: FreedBy,
+    pub(crate) stalls_tasks: bool,
+    pub(crate) freed_by: FreedBy,
     /// A pod's request; none if pods are compared by priority, and not by requests.
-    request: Option<fn(&Requests) -> i64>,
+    pub(crate) request: Option<fn(&Requests) -> i64>,
     /// What a container uses of it, as messages blame it; none if it was not measured, or if no container is blamed.
-    blamed: fn(&ContainerStats) -> Option<u64>,
+    pub(crate) blamed: fn(&ContainerStats) -> Option<u64>,
     /// The same of a pod with a request of its own.
-    blamed_pod: fn(&PodStats) -> Option<u64>,
+    pub(crate) blamed_pod: fn(&PodStats) -> Option<u64>,
 }
 
 /// What frees a pod's use of a resource once the pod stops.
@@ -204,7 +205,7 @@ macro_rules! resources {
         }
 
         impl Resource {
-            const fn row(self) -> ResourceRow {
+            pub(crate) const fn row(self) -> ResourceRow {
                 match self {
                     $(Self::$resource => $row,)+
                 }
@@ -406,45 +407,6 @@ impl Resource {
     #[must_use]
     pub const fn unit(self) -> Unit {
         self.row().unit
-    }
-
-    pub(crate) const fn fastest_use(self) -> u64 {
-        self.row().fastest_use
-    }
-
-    pub(crate) const fn is_sudden(self) -> bool {
-        self.row().is_sudden
-    }
-
-    pub(crate) const fn comes_first(self) -> bool {
-        self.row().comes_first
-    }
-
-    pub(crate) const fn is_swapped_out(self) -> bool {
-        self.row().is_swapped_out
-    }
-
-    pub(crate) const fn stalls_tasks(self) -> bool {
-        self.row().stalls_tasks
-    }
-
-    pub(crate) const fn freed_by(self) -> FreedBy {
-        self.row().freed_by
-    }
-
-    /// A pod's request; none if pods are compared by priority, and not by requests.
-    pub(crate) fn request(self, requests: &Requests) -> Option<i64> {
-        self.row().request.map(|of| of(requests))
-    }
-
-    /// What a container uses of it, as messages blame it.
-    pub(crate) fn blamed(self, container: &ContainerStats) -> Option<u64> {
-        (self.row().blamed)(container)
-    }
-
-    /// What a pod with a request of its own uses of it, as messages blame it.
-    pub(crate) fn blamed_pod(self, pod: &PodStats) -> Option<u64> {
-        (self.row().blamed_pod)(pod)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn measured(
     stats: &PodStats,
     policy: &Policy,
 ) -> Option<i64> {
-    let is_swapped_out = policy.counts_swap && signal.resource().is_swapped_out();
+    let is_swapped_out = policy.counts_swap && signal.resource().row().is_swapped_out;
     let swap = stats.swap.filter(|_| is_swapped_out);
     let used = known_usage(signal, pod, stats, policy.layout())?;
     Some(used.saturating_add(signed(swap.unwrap_or_default())))
@@ -62,7 +62,7 @@ pub(crate) fn is_partial(signal: Signal, pod: &Pod, stats: &PodStats, layout: Fs
 /// frees as it exits.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
     Signal::ALL.map(|signal| {
-        let used = match (signal.resource().freed_by(), signal.usage()) {
+        let used = match (signal.resource().row().freed_by, signal.usage()) {
             (FreedBy::Exit, _) => 0,
             (FreedBy::Reaping | FreedBy::FileRemoval, PodUsage::Figure(figure)) => {
                 figure(stats).unwrap_or(0)

@@ -326,7 +326,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             return self.shadow(shortage, victim, message, now);
         }
         self.victims.held[shortage.signal.index()] = None;
-        if shortage.resource().stalls_tasks() {
+        if shortage.resource().row().stalls_tasks {
             self.state.note_memory_eviction(now);
         }
         self.log_met(shortage);
