@@ -141,8 +141,8 @@ pub use record::{RecordFile, RecordStore, RunPhase, RunRecord};
 pub use report::units;
 pub use report::{
     BootMark, BudgetReport, DelayedBy, Evidence, GroupReport, LastBoot, Listing, NoticeReport,
-    Outcome, OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport,
-    Tone, Trigger, WorkOutcome, WorkReport, last_boot,
+    Outcome, OutcomeText, PodEnd, PodEndText, PodReport, PreviousBoot, ReportSink, ReportStore,
+    ShutdownReport, Tone, Trigger, WorkOutcome, WorkReport, last_boot,
 };
 pub use role::{ROLE_LABEL, Role, is_driver};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

@@ -11,6 +11,7 @@ use crate::{Budget, FileError, RunReport};
 mod boot_mark;
 mod headline;
 mod last_boot;
+mod pod_end;
 mod pods;
 mod store;
 #[cfg(test)]
@@ -21,7 +22,8 @@ mod work;
 pub use boot_mark::{BootMark, PreviousBoot};
 pub use headline::{Outcome, OutcomeText, Tone};
 pub use last_boot::{Evidence, LastBoot, last_boot};
-pub use pods::{GroupReport, PodEnd, PodReport};
+pub use pod_end::{PodEnd, PodEndText};
+pub use pods::{GroupReport, PodReport};
 pub use store::{Listing, ReportStore};
 use units::{ListOfMillis, OptionalSeconds, Seconds};
 pub(crate) use work::WorkEnd;

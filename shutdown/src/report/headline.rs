@@ -166,18 +166,10 @@ impl ShutdownReport {
     /// Whether each pod that this run asked to terminate was seen to exit by itself; the run may have been cancelled.
     /// Decides the exit code of `winddown report --check`.
     pub fn is_graceful(&self) -> bool {
-        let by_itself = |end| match end {
-            PodEnd::Exited
-            | PodEnd::NotRunning
-            | PodEnd::Survives
-            | PodEnd::NotDrainable
-            | PodEnd::Spared => true,
-            PodEnd::Killed | PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Gone => false,
-        };
         match self.outcome {
             Outcome::Clean => true,
             Outcome::Cancelled => {
-                !self.pods_unknown && self.pods().all(|(_, pod)| by_itself(pod.end))
+                !self.pods_unknown && self.pods().all(|(_, pod)| pod.end.is_graceful())
             }
             Outcome::Forced | Outcome::Incomplete | Outcome::Interrupted | Outcome::CutOff => false,
         }

@@ -2,7 +2,7 @@
 
 use winddown_shared::WallTime;
 
-use super::{BootMark, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use super::{BootMark, Outcome, PodEnd, PodReport, ShutdownReport, Tone, Trigger};
 use crate::run::outcome_of;
 use crate::{RunPhase, RunRecord};
 
@@ -181,15 +181,10 @@ fn summary(report: &ShutdownReport) -> String {
     if let Some(first) = said.get_mut(..1) {
         first.make_ascii_lowercase();
     }
-    for (end, word) in [
-        (PodEnd::Killed, "killed"),
-        (PodEnd::Terminating, "still terminating"),
-        (PodEnd::StillRunning, "not seen to terminate"),
-        (PodEnd::Gone, "gone when the agent came back"),
-    ] {
-        let count = report.count(end);
-        if count > 0 {
-            said.push_str(&format!("; {word}: {}", named(report, end, count)));
+    for end in PodEnd::ALL {
+        let (count, text) = (report.count(end), end.text());
+        if count > 0 && matches!(text.tone, Some(Tone::Warn | Tone::Bad)) {
+            said.push_str(&format!("; {}: {}", text.several, named(report, end, count)));
         }
     }
     said

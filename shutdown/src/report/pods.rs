@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::clean;
-use winddown_shared::{Grace, Pod, PodStopped};
+use winddown_shared::{Grace, Pod};
 
+use super::pod_end::PodEnd;
 use super::units::{OptionalMillis, OptionalSeconds, Seconds};
 use crate::{Group, Role};
 
@@ -99,34 +100,6 @@ pub struct PodReport {
     pub error: Option<String>,
 }
 
-/// How a pod terminated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum PodEnd {
-    /// It was not requested to stop, because its group was not started.
-    Spared,
-    /// It exited by itself within its grace period.
-    Exited,
-    /// None of its containers ran when it was requested to stop: it was starting, or waited to be restarted.
-    NotRunning,
-    /// It needed SIGKILL.
-    Killed,
-    /// It was requested to stop, and was still stopping when the run was cancelled.
-    #[serde(alias = "ending")]
-    Terminating,
-    /// It was not requested to stop, because it keeps running through the soft reboot.
-    Survives,
-    /// It was not stopped, because only the end of the node stops it: the runtime refuses it to a drain.
-    #[serde(alias = "stays")]
-    NotDrainable,
-    /// It was not seen to stop.
-    #[serde(alias = "left")]
-    StillRunning,
-    /// It was gone when the next agent looked, and no agent had asked it to terminate.
-    Gone,
-}
-
 // === impl GroupReport ===
 
 impl GroupReport {
@@ -161,29 +134,6 @@ impl GroupReport {
             ended: None,
             pods: Vec::with_capacity(group.pods.len()),
         }
-    }
-}
-
-// === impl PodEnd ===
-
-impl PodEnd {
-    /// How a pod terminated that stopped like this.
-    pub(crate) fn of(stopped: &PodStopped) -> Self {
-        match () {
-            () if stopped.forced() => Self::Killed,
-            () if stopped.nothing_ran => Self::NotRunning,
-            () => Self::Exited,
-        }
-    }
-
-    /// Whether the pod was seen to stop.
-    pub fn is_over(self) -> bool {
-        matches!(self, Self::Exited | Self::NotRunning | Self::Killed)
-    }
-
-    /// Whether the pod has terminated, seen or not.
-    pub fn has_terminated(self) -> bool {
-        self.is_over() || self == Self::Gone
     }
 }
 

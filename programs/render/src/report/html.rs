@@ -9,8 +9,9 @@ mod tests;
 mod timeline;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{PodEnd, ShutdownReport, Tone};
+use winddown_shutdown::{PodEnd, ShutdownReport};
 
+use super::marks;
 use super::sentences::{self, occasion, shortage};
 use markup::{Escaped, Markup};
 
@@ -64,11 +65,7 @@ impl Page<'_> {
 
     fn summary(&mut self) {
         let report = self.report;
-        let class = match report.outcome.text().tone {
-            Tone::Good => "good",
-            Tone::Warn => "warn",
-            Tone::Bad => "bad",
-        };
+        let class = marks::class_of(Some(report.outcome.text().tone));
         let (title, occasion) = (report.headline(), occasion(report));
         let (title, occasion) = (Escaped(&title), Escaped(&occasion));
         self.out.line(format_args!(
@@ -98,21 +95,11 @@ impl Page<'_> {
 
     /// Writes how many pods stopped in which way.
     fn counts(&mut self) {
-        let ways = [
-            (PodEnd::Exited, "exited by themselves", "good"),
-            (PodEnd::NotRunning, "not running", "dim"),
-            (PodEnd::Killed, "needed SIGKILL", "warn"),
-            (PodEnd::StillRunning, "not seen to terminate", "bad"),
-            (PodEnd::Terminating, "still terminating", "warn"),
-            (PodEnd::Gone, "gone when the agent came back", "bad"),
-            (PodEnd::Spared, "spared", "dim"),
-            (PodEnd::Survives, "survived", "good"),
-            (PodEnd::NotDrainable, "stay", "dim"),
-        ];
         self.out.line(format_args!("<dl class=\"counts\">"));
-        for (end, name, class) in ways {
-            let count = self.report.count(end);
+        for end in PodEnd::ALL {
+            let (count, text) = (self.report.count(end), end.text());
             if count > 0 {
+                let (name, class) = (text.several, marks::class_of(text.tone));
                 self.out.line(format_args!(
                     "<div><dt>{name}</dt><dd class=\"{class}\">{count}</dd></div>"
                 ));

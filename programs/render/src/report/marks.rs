@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{PodEnd, PodReport};
+use winddown_shutdown::{PodEnd, PodReport, Tone};
 
 use super::sentences;
 
@@ -36,29 +36,28 @@ impl BarTimes {
 
 /// The CSS class of the remark about a pod.
 pub(super) fn class(pod: &PodReport) -> &'static str {
-    match pod.end {
-        PodEnd::Exited | PodEnd::NotRunning if pod.mounts.is_empty() => "dim",
-        PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => "dim",
-        PodEnd::StillRunning | PodEnd::Gone => "bad",
-        _ => "warn",
+    class_of(sentences::tone(pod))
+}
+
+/// The CSS class of a tone; of none, that of what is not to be noticed.
+pub(super) fn class_of(tone: Option<Tone>) -> &'static str {
+    match tone {
+        Some(Tone::Good) => "good",
+        Some(Tone::Warn) => "warn",
+        Some(Tone::Bad) => "bad",
+        None => "dim",
     }
 }
 
 /// The remark about a pod at the right of its bar.
 pub(super) fn remark(pod: &PodReport) -> String {
     let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
+    let word = pod.end.text().word;
     let mut said = match (pod.end, took) {
         (PodEnd::Exited, Some(took)) => took,
-        (PodEnd::NotRunning, _) => "was not running".to_owned(),
-        (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
-        (PodEnd::Killed, None) => "killed".to_owned(),
-        (PodEnd::StillRunning, _) => "STILL RUNS".to_owned(),
-        (PodEnd::Terminating, _) => "was still terminating".to_owned(),
-        (PodEnd::Gone, _) => "gone".to_owned(),
-        (PodEnd::Spared, _) => "spared".to_owned(),
-        (PodEnd::Survives, _) => "survived".to_owned(),
-        (PodEnd::NotDrainable, _) => "stays".to_owned(),
         (PodEnd::Exited, None) => "terminated at an unknown time".to_owned(),
+        (PodEnd::Killed, Some(took)) => format!("{word} after {took}"),
+        _ => word.to_owned(),
     };
     if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {
         said.push_str(&format!(" of {}", in_seconds(wanted)));

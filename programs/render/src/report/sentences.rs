@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
-    BudgetReport, DelayedBy, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Trigger,
-    WorkOutcome, WorkReport,
+    BudgetReport, DelayedBy, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Tone,
+    Trigger, WorkOutcome, WorkReport,
 };
 
 use crate::group_title;
@@ -234,7 +234,7 @@ pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
     if pods.len() <= FOLD_FROM_PODS {
         return (pods, Vec::new());
     }
-    let wrong = pods.partition_point(|pod| severity(pod) < FINE_SEVERITY);
+    let wrong = pods.partition_point(|pod| severity(pod) < PodEnd::FINE);
     if let Some(well) = pods.get_mut(wrong..) {
         well.sort_by_key(|pod| Reverse(pod.exit));
     }
@@ -252,17 +252,17 @@ pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     (format!("{} more{among}", pods.len()), how)
 }
 
-/// The severity of a pod that exited by itself, or was not asked to stop, and left nothing behind.
-const FINE_SEVERITY: u8 = 4;
-
 /// The severity of a pod's outcome; the worst is 0.
 pub(super) fn severity(pod: &PodReport) -> u8 {
-    match pod.end {
-        PodEnd::StillRunning => 0,
-        PodEnd::Killed | PodEnd::Gone => 1,
-        _ if !pod.mounts.is_empty() => 2,
-        PodEnd::Terminating | PodEnd::NotRunning => 3,
-        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => FINE_SEVERITY,
+    let severity = pod.end.text().severity;
+    if pod.mounts.is_empty() { severity } else { severity.min(2) }
+}
+
+/// The tone of the remark about a pod; none if nothing is to be noticed.
+pub(super) fn tone(pod: &PodReport) -> Option<Tone> {
+    match pod.end.text().tone {
+        Some(Tone::Good) | None => (!pod.mounts.is_empty()).then_some(Tone::Warn),
+        tone => tone,
     }
 }
 
@@ -297,22 +297,15 @@ pub(super) fn remark(pod: &PodReport) -> String {
         true => String::new(),
         false => format!(": {}", containers.join(", ")),
     };
-    let end = match pod.end {
-        PodEnd::Exited => String::new(),
-        PodEnd::NotRunning => "was not running".into(),
-        PodEnd::Killed => format!("killed{containers}"),
-        PodEnd::Terminating => "was still terminating".into(),
-        PodEnd::Gone => "gone when the agent came back".into(),
-        PodEnd::Spared => "spared".into(),
-        PodEnd::Survives => "survived the soft-reboot".into(),
-        PodEnd::NotDrainable => {
-            pod.error.as_deref().map_or("stays".into(), |why| clean(why).into_owned())
+    let (word, error) = (pod.end.text().word, pod.error.as_deref().map(clean));
+    let end = match (pod.end, error) {
+        (PodEnd::Exited, _) => String::new(),
+        (PodEnd::NotDrainable, Some(why)) => why.into_owned(),
+        (PodEnd::StillRunning, error) if containers.is_empty() => {
+            format!("{word}? {}", error.unwrap_or("unknown".into()))
         }
-        PodEnd::StillRunning if containers.is_empty() => {
-            let error = pod.error.as_deref().map_or("unknown".into(), clean);
-            format!("STILL RUNS? {error}")
-        }
-        PodEnd::StillRunning => format!("STILL RUNS{containers}"),
+        (PodEnd::Killed | PodEnd::StillRunning, _) => format!("{word}{containers}"),
+        _ => word.into(),
     };
     let earlier =
         pod.prior_reason.as_deref().map(|by| format!("was already terminating ({})", clean(by)));

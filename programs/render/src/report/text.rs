@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use anstyle::Style;
 use winddown_shared::display::clean;
-use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Tone};
+use winddown_shutdown::{GroupReport, PodReport, ShutdownReport, Tone};
 
 use super::sentences::{self, occasion, offset, shortage};
 use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
@@ -105,10 +105,9 @@ fn shown(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
 
 /// The style of a remark.
 fn style(pod: &PodReport) -> Style {
-    match pod.end {
-        PodEnd::StillRunning | PodEnd::Gone => BAD,
-        PodEnd::Killed | PodEnd::Terminating => WARN,
-        _ if !pod.mounts.is_empty() => WARN,
-        _ => DIM,
+    match sentences::tone(pod) {
+        Some(Tone::Bad) => BAD,
+        Some(Tone::Warn) => WARN,
+        Some(Tone::Good) | None => DIM,
     }
 }

@@ -115,11 +115,8 @@ fn of_group(
     }
     let names: Vec<String> = left.iter().map(|pod| pod.full_name()).collect();
     let names = names.join(", ");
-    add(
-        ended,
-        "bad",
-        format!("{name}: time is over, {over} terminated, not seen to terminate: {names}"),
-    );
+    let unseen = PodEnd::StillRunning.text().several;
+    add(ended, "bad", format!("{name}: time is over, {over} terminated, {unseen}: {names}"));
 }
 
 /// When a pod was killed. The report does not contain the time of SIGKILL, but it is sent when the grace is over.

@@ -103,8 +103,8 @@ fn row(pod: &PodReport, out: &mut Markup) {
 fn how(pod: &PodReport) -> String {
     let said = sentences::remark(pod);
     match pod.end {
-        PodEnd::Exited if said.is_empty() => "by itself".to_owned(),
-        PodEnd::Exited => format!("by itself; {said}"),
+        PodEnd::Exited if said.is_empty() => pod.end.text().word.to_owned(),
+        PodEnd::Exited => format!("{}; {said}", pod.end.text().word),
         _ => said,
     }
 }

@@ -120,6 +120,19 @@ fn of_very_many_pods_the_failed_and_the_slowest_are_in_the_table_and_the_others_
 }
 
 #[test]
+fn what_became_of_a_pod_is_counted_and_remarked_in_the_same_words() {
+    for end in PodEnd::ALL {
+        let pods = vec![pod("web", end, Some(0), Some(900))];
+        let page =
+            super::html(&report(Outcome::Incomplete, 2000, vec![group(0, Some((0, 2000)), pods)]));
+        let counted = format!("<dt>{}</dt>", end.text().several);
+        assert!(page.contains(&counted), "{counted}");
+        let row = section(&page, "pods", "tr").pop().unwrap();
+        assert!(row.contains(end.text().word), "{row}");
+    }
+}
+
+#[test]
 fn a_run_without_pods_has_no_timeline_and_every_link_has_its_section() {
     let mut run = report(Outcome::Clean, 0, vec![]);
     run.warnings = vec!["the disk is full".into()];
@@ -149,8 +162,7 @@ proptest! {
         ),
         (asked, exit, took) in (any::<Option<u64>>(), any::<Option<u64>>(), any::<u64>()),
     ) {
-        let ends = [PodEnd::Exited, PodEnd::Killed, PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
-        let pods = words.iter().zip(ends.iter().cycle()).map(|(word, end)| PodReport {
+        let pods = words.iter().zip(PodEnd::ALL.iter().cycle()).map(|(word, end)| PodReport {
             namespace: word.clone(),
             name: word.clone(),
             uid: word.clone(),

@@ -337,19 +337,17 @@ fn any_time() -> impl Strategy<Value = Option<Duration>> {
 }
 
 fn any_pod() -> impl Strategy<Value = PodReport> {
-    let ends =
-        [PodEnd::Spared, PodEnd::Exited, PodEnd::Killed, PodEnd::Terminating, PodEnd::StillRunning];
     let text = || prop_oneof!["\\PC{0,60}", ".{0,300}", Just("<&\">'\u{ffff}\u{0}".to_owned())];
     let times = (any_time(), any_time(), any_time(), any_time());
-    (text(), text(), times, 0..ends.len(), text()).prop_map(
-        move |(namespace, name, (asked, sigterm, exit, grace), end, word)| PodReport {
+    (text(), text(), times, proptest::sample::select(&PodEnd::ALL), text()).prop_map(
+        |(namespace, name, (asked, sigterm, exit, grace), end, word)| PodReport {
             namespace,
             name,
             asked,
             sigterm,
             exit,
             grace: grace.unwrap_or_default(),
-            end: ends[end],
+            end,
             containers: vec![word.clone()],
             mounts: vec![word.clone()],
             error: Some(word),
