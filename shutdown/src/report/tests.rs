@@ -1,7 +1,12 @@
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
+
 use super::{
     BudgetReport, DelayedBy, GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger,
     WorkOutcome, WorkReport,
 };
+use crate::RunPhase;
 
 mod samples;
 mod store;
@@ -63,6 +68,33 @@ fn a_report_with_the_names_of_an_earlier_agent_is_read() {
     }
     let read: ShutdownReport = serde_json::from_str(&text).unwrap();
     assert_eq!(read, written);
+}
+
+/// Agents have written these names into records and reports: one that is renamed stays as an alias, and here.
+#[test]
+fn each_name_that_an_agent_has_written_is_read() {
+    fn names<T: DeserializeOwned + Debug>() -> String {
+        let error = serde_json::from_str::<T>("\"no such name\"").unwrap_err().to_string();
+        error.split('`').skip(3).step_by(2).collect::<Vec<_>>().join(" ")
+    }
+    assert_eq!(
+        [
+            names::<Outcome>(),
+            names::<PodEnd>(),
+            names::<Trigger>(),
+            names::<DelayedBy>(),
+            names::<WorkOutcome>(),
+            names::<RunPhase>(),
+        ],
+        [
+            "clean forced incomplete left cancelled interrupted cutOff",
+            "spared exited notRunning killed ending terminating survives notDrainable stays left stillRunning gone",
+            "loginManager drill drain unitStop notice",
+            "loginManager serviceManager",
+            "skipped running done failed timedOut cancelled",
+            "lameDuck ending reporting released cancelled",
+        ]
+    );
 }
 
 #[test]
