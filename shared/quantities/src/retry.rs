@@ -68,7 +68,8 @@ impl Retry {
     pub const EVICTION: Self = until_end(row(100, 2_000, SOONER));
     /// The API server did not carry out a deletion.
     pub const DELETION: Delays = row(100, 2_000, SOONER);
-    /// A disruption budget refused an eviction; deletes the pod.
+    /// A disruption budget, an admission policy or a busy API server refused an eviction; deletes the pod. A pod that a
+    /// policy keeps is asked for at least every 10 s, whatever the longest delay here.
     pub const BUDGET: Self = until_end(row(1_000, 1_000, EXACT));
     /// Eviction responders have not stopped the pod; evicts it.
     pub const RESPONDERS: Self = until_end(row(1_000, 1_000, EXACT));
