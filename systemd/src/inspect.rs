@@ -19,7 +19,7 @@ use zbus::names::InterfaceName;
 use zbus::proxy::CacheProperties;
 use zbus::{ObjectPath, OwnedVariant};
 
-pub use error::{InspectError, InspectErrorKind};
+pub use error::InspectError;
 pub use views::{
     LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceView, SystemView,
     setting_that_shows,

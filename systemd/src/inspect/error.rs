@@ -1,12 +1,13 @@
 //! The errors of queries to logind and the service manager.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::trouble::{is_no_bus, trouble};
 
 /// Why a query failed.
+// Exhaustive: whoever asks decides for each.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum InspectError {
     /// There is no bus, or the service does not run and cannot be started.
     #[error("cannot reach {whom}: {}", trouble(.cause))]
@@ -42,69 +43,44 @@ pub enum InspectError {
     },
 }
 
-/// The kind of an [`InspectError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InspectErrorKind {
-    /// The service or the bus does not exist.
-    Absent,
-    /// The caller may not query it.
-    Denied,
-    /// It does not answer.
-    Silent,
-    /// It answered with an error.
-    Failed,
-}
-
 impl InspectError {
-    /// Returns the kind of the error.
-    pub fn kind(&self) -> InspectErrorKind {
-        match self {
-            Self::Absent { .. } => InspectErrorKind::Absent,
-            Self::Denied { .. } => InspectErrorKind::Denied,
-            Self::Silent { .. } => InspectErrorKind::Silent,
-            Self::Failed { .. } => InspectErrorKind::Failed,
-        }
-    }
-
     /// Whether the same question may be answered later.
     pub(crate) fn may_pass(&self) -> bool {
-        match self.kind() {
-            InspectErrorKind::Silent | InspectErrorKind::Failed => true,
-            InspectErrorKind::Absent | InspectErrorKind::Denied => false,
-        }
+        matches!(self, Self::Silent { .. } | Self::Failed { .. })
     }
 
     /// Classifies an error from the bus; `whom` is the service that was queried.
     pub(crate) fn of(whom: &'static str, cause: zbus::Error) -> Self {
         match kind(&cause) {
-            InspectErrorKind::Absent => Self::Absent { whom, cause },
-            InspectErrorKind::Denied => Self::Denied { whom, cause },
-            InspectErrorKind::Silent | InspectErrorKind::Failed => Self::Failed { whom, cause },
+            ErrorKind::NotFound => Self::Absent { whom, cause },
+            ErrorKind::PermissionDenied => Self::Denied { whom, cause },
+            _ => Self::Failed { whom, cause },
         }
     }
 }
 
-fn kind(error: &zbus::Error) -> InspectErrorKind {
+/// `NotFound`, `PermissionDenied`, or anything else for an answer.
+fn kind(error: &zbus::Error) -> ErrorKind {
     match error {
         zbus::Error::InputOutput(io) => by_io(io.kind()),
         zbus::Error::Connection(io, _) => by_io(io.kind()),
         zbus::Error::FDO(error) => by_name(zbus::DBusError::name(&**error).as_str()),
         zbus::Error::MethodError(name, ..) => by_name(name.as_str()),
-        _ => InspectErrorKind::Failed,
+        _ => ErrorKind::Other,
     }
 }
 
-fn by_io(kind: std::io::ErrorKind) -> InspectErrorKind {
+fn by_io(kind: ErrorKind) -> ErrorKind {
     match kind {
-        kind if is_no_bus(kind) => InspectErrorKind::Absent,
-        std::io::ErrorKind::PermissionDenied => InspectErrorKind::Denied,
-        _ => InspectErrorKind::Failed,
+        kind if is_no_bus(kind) => ErrorKind::NotFound,
+        ErrorKind::PermissionDenied => kind,
+        _ => ErrorKind::Other,
     }
 }
 
 /// Classifies a D-Bus error name. The bus reports a service that it cannot start in many ways: it
 /// does not exist, or its unit is masked.
-fn by_name(name: &str) -> InspectErrorKind {
+fn by_name(name: &str) -> ErrorKind {
     let short = name.strip_prefix("org.freedesktop.").unwrap_or(name);
     match short {
         "DBus.Error.ServiceUnknown"
@@ -115,9 +91,9 @@ fn by_name(name: &str) -> InspectErrorKind {
         | "systemd1.BadUnitSetting"
         // The error of systemd 252 for a masked unit that is requested by its alias.
         | "DBus.Error.FileExists"
-        | "systemd1.JobFailed" => InspectErrorKind::Absent,
-        _ if short.starts_with("DBus.Error.Spawn.") => InspectErrorKind::Absent,
-        "DBus.Error.AccessDenied" | "DBus.Error.AuthFailed" => InspectErrorKind::Denied,
-        _ => InspectErrorKind::Failed,
+        | "systemd1.JobFailed" => ErrorKind::NotFound,
+        _ if short.starts_with("DBus.Error.Spawn.") => ErrorKind::NotFound,
+        "DBus.Error.AccessDenied" | "DBus.Error.AuthFailed" => ErrorKind::PermissionDenied,
+        _ => ErrorKind::Other,
     }
 }

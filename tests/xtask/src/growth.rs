@@ -31,7 +31,7 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
         "ContainerKind ContainerState DelayedBy EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
-         InspectErrorKind Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
+         InspectError Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
          MetricValue Outcome Outlook PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
          ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
          ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \

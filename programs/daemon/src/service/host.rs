@@ -14,7 +14,7 @@ use winddown_host::{UsagePaths, machine::boot_clock};
 use winddown_node::{DiskRoom, KubeletFacts};
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
-use winddown_systemd::inspect::{InspectErrorKind, Inspector};
+use winddown_systemd::inspect::{InspectError, Inspector};
 
 /// The variable that names the cgroup whose limits bound the node, for an agent in a container and for tests.
 const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
@@ -70,7 +70,7 @@ pub(super) async fn boot_clock_of_user_space() -> BootClock {
         }
         Ok(None) => clock,
         // Nothing else soft-reboots.
-        Err(error) if error.kind() == InspectErrorKind::Absent => {
+        Err(error @ InspectError::Absent { .. }) => {
             tracing::debug!(
                 "there is no systemd that could have soft-rebooted the system: {error}"
             );

@@ -2,7 +2,7 @@
 
 use winddown_config::{Config, RuntimeKind};
 use winddown_shared::error_chain;
-use winddown_systemd::inspect::{InspectError, InspectErrorKind, Inspector, ServiceView};
+use winddown_systemd::inspect::{InspectError, Inspector, ServiceView};
 
 use super::ObservedNode;
 use crate::facts::{
@@ -93,11 +93,11 @@ fn fact<T>(answer: Result<T, InspectError>) -> Fact<T> {
 }
 
 fn kind(error: &InspectError) -> NotObserved {
-    match error.kind() {
-        InspectErrorKind::Absent => NotObserved::Absent,
-        InspectErrorKind::Denied => NotObserved::Denied,
-        InspectErrorKind::Silent => NotObserved::Silent,
-        InspectErrorKind::Failed => NotObserved::Failed,
+    match error {
+        InspectError::Absent { .. } => NotObserved::Absent,
+        InspectError::Denied { .. } => NotObserved::Denied,
+        InspectError::Silent { .. } => NotObserved::Silent,
+        InspectError::Failed { .. } => NotObserved::Failed,
     }
 }
 
