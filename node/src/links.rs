@@ -78,13 +78,14 @@ pub(crate) struct NodeEnd {
     pub(crate) last: String,
 }
 
+/// How far the operator's drain of the node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Draining {
+pub(crate) enum Draining<Run = ()> {
     /// The node is not being drained.
     #[default]
     No,
     /// The pods are being terminated.
-    InProgress,
+    InProgress(Run),
     /// The pods have ended, and none comes back.
     Done,
 }

@@ -131,7 +131,7 @@ fn changed<T>(observed: &mut Option<Box<dyn Observe<T>>>) -> OptionFuture<BoxFut
 fn draining(draining: Draining) -> node::DrainingNode {
     match draining {
         Draining::No => node::DrainingNode::No,
-        Draining::InProgress => node::DrainingNode::InProgress,
+        Draining::InProgress(()) => node::DrainingNode::InProgress,
         Draining::Done => node::DrainingNode::Done,
     }
 }

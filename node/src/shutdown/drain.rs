@@ -34,21 +34,11 @@ const REPORT_WITHIN: Duration = Duration::from_secs(2);
 pub(super) struct OperatorDrain {
     /// Allows one at a time.
     turn: Arc<Semaphore>,
-    pub(super) state: watch::Sender<DrainState>,
+    pub(super) state: watch::Sender<Draining<DrainRun>>,
     /// Where the record of its run is kept.
     records: Vec<Arc<dyn RecordStore>>,
     /// The run of this boot that an earlier agent was in the middle of, until it goes on.
     carried: Mutex<Option<RunRecord>>,
-}
-
-/// What has become of the operator's drain.
-#[derive(Default)]
-pub(super) enum DrainState {
-    #[default]
-    No,
-    InProgress(DrainRun),
-    /// The pods have ended, and none comes back.
-    Done,
 }
 
 #[derive(Clone, Default)]
@@ -56,16 +46,6 @@ pub(super) struct DrainRun {
     /// Spares the pods that have not been asked to end.
     cancel: CancellationToken,
     progress: ProgressSender,
-}
-
-impl From<&DrainState> for Draining {
-    fn from(state: &DrainState) -> Self {
-        match state {
-            DrainState::No => Self::No,
-            DrainState::InProgress(_) => Self::InProgress,
-            DrainState::Done => Self::Done,
-        }
-    }
 }
 
 // === impl OperatorDrain ===
@@ -111,7 +91,7 @@ impl<R: Runtime> Joined<R> {
         };
         self.core.gate.shut(GateReason::Drain);
         let run = DrainRun::default();
-        self.drain.state.send_replace(DrainState::InProgress(run.clone()));
+        self.drain.state.send_replace(Draining::InProgress(run.clone()));
         // The next agent may have another policy, but the drain still has the time that it was given.
         drain.time.get_or_insert_with(|| DrainOrder::default_time(&self.policy.borrow()));
         let node = Arc::clone(self);
@@ -128,7 +108,7 @@ impl<R: Runtime> Joined<R> {
             } else {
                 let _ = timeout(REPORT_WITHIN, keep.as_mut()).await;
                 node.operator.store_drain(Some(Drain { is_over: true, ..drain })).await;
-                node.drain.state.send_replace(DrainState::Done);
+                node.drain.state.send_replace(Draining::Done);
             }
             drop(turn);
             let _ = timeout(REPORT_WITHIN, keep.as_mut()).await;
@@ -142,7 +122,7 @@ impl<R: Runtime> Joined<R> {
     /// Ends the drain: pods come back unless something else keeps them out. A drain in progress is called off, which
     /// spares the pods that it has not asked to end.
     pub(super) async fn end_drain(&self) {
-        if let DrainState::InProgress(run) = &*self.drain.state.borrow() {
+        if let Draining::InProgress(run) = &*self.drain.state.borrow() {
             run.cancel.cancel();
         }
         let Ok(Ok(_turn)) = timeout(STOPPED_WITHIN, self.drain.turn.acquire()).await else {
@@ -159,7 +139,7 @@ impl<R: Runtime> Joined<R> {
     /// Ends the drain on disk first, so that no agent that starts meanwhile resumes it.
     async fn lift_drain(&self) {
         self.operator.store_drain(None).await;
-        self.drain.state.send_replace(DrainState::No);
+        self.drain.state.send_replace(Draining::No);
         self.core.workers.lame_duck(GateReason::Drain, false);
         self.core.gate.lift(GateReason::Drain);
     }
@@ -171,8 +151,8 @@ impl<R: Runtime> Joined<R> {
             self.core.gate.shut(GateReason::Drain);
             self.core.workers.lame_duck(GateReason::Drain, true);
             self.drain.state.send_replace(match drain.is_over {
-                true => DrainState::Done,
-                false => DrainState::InProgress(DrainRun::default()),
+                true => Draining::Done,
+                false => Draining::InProgress(DrainRun::default()),
             });
         }
     }
@@ -193,9 +173,9 @@ impl<R: Runtime> Joined<R> {
         let (running, pods_unknown) = self.left();
         let state = self.drain.state.borrow();
         let run = match &*state {
-            DrainState::No => return None,
-            DrainState::InProgress(run) => run,
-            DrainState::Done => {
+            Draining::No => return None,
+            Draining::InProgress(run) => run,
+            Draining::Done => {
                 let pods = self.core.workers.snapshot();
                 let ends = |pod: &&PodSnapshot| pod.lifecycle == Lifecycle::Terminating;
                 let pods_remaining = pods.iter().filter(ends).count();

@@ -12,8 +12,8 @@ use winddown_shared::{
 };
 use winddown_shutdown::ProgressPhase;
 
-use super::drain::DrainState;
 use super::{Joined, drain};
+use crate::links::Draining;
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
 
@@ -202,9 +202,7 @@ impl<R: Runtime> Joined<R> {
                 }
                 None => "the run of a notice that was withdrawn is not over yet".to_owned(),
             },
-            GateReason::Drain
-                if matches!(*self.drain.state.borrow(), DrainState::InProgress(_)) =>
-            {
+            GateReason::Drain if matches!(*self.drain.state.borrow(), Draining::InProgress(_)) => {
                 "the node is being drained (`winddown undrain` cancels it)".to_owned()
             }
             GateReason::Drain => {

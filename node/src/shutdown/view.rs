@@ -20,10 +20,10 @@ use winddown_shutdown::{
     plan_with, plan_within, why_unawaited,
 };
 
-use super::drain::DrainState;
+use super::drain::DrainRun;
 use super::{Joined, last_boot, reports, role};
 use crate::api::blocking;
-use crate::links::{NodeEnd, Observe};
+use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::status_view::lock_state;
@@ -141,7 +141,7 @@ pub(super) struct NodeEndView<R: Runtime> {
     notices: winddown_shared::Notices,
     progress: watch::Receiver<Progress>,
     known: watch::Receiver<bool>,
-    drained: watch::Receiver<DrainState>,
+    drained: watch::Receiver<Draining<DrainRun>>,
 }
 
 impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
@@ -158,7 +158,11 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
         let last = self.shutdown.kept.last_boot.status();
         NodeEnd {
             is_near: announced || runs || carried,
-            draining: (&*self.drained.borrow_and_update()).into(),
+            draining: match &*self.drained.borrow_and_update() {
+                Draining::No => Draining::No,
+                Draining::InProgress(_) => Draining::InProgress(()),
+                Draining::Done => Draining::Done,
+            },
             unprotected: self.shutdown.unprotected(said.lock),
             last: last.map(|last| last.text).unwrap_or_default(),
         }
