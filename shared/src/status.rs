@@ -12,5 +12,5 @@ mod tests;
 pub use containers::pending_containers;
 pub(crate) use containers::shows;
 pub use generate::{StatusInput, generate};
-pub use phase::{PodPhase, is_terminal};
+pub use phase::{PodPhase, Restart, is_terminal};
 pub use store::{StatusEntry, StatusStore};

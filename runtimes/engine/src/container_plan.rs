@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_shared::status::Restart;
 use winddown_shared::{ContainerKind, Pod};
 
 mod backoff;
@@ -33,17 +34,6 @@ mod backoff;
 mod tests;
 
 pub use backoff::CrashBackoff;
-
-/// When a container that exited is started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// Whatever its exit code.
-    Always,
-    /// If its exit code is not 0.
-    OnFailure,
-    /// Never.
-    Never,
-}
 
 /// The properties of a container that matter for the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,11 +91,7 @@ pub struct NextSteps {
 /// order.
 pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
-    let restart = match spec.restart_policy.as_deref() {
-        Some("Never") => Restart::Never,
-        Some("OnFailure") => Restart::OnFailure,
-        _ => Restart::Always,
-    };
+    let restart = Restart::of(pod);
     // An init container has to succeed once, whatever the policy says about restarts after that.
     let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
     let init = spec.init_containers.iter().flatten().map(|container| {
@@ -247,19 +233,6 @@ impl ContainerRule {
             ContainerKind::Init => self.restart == Restart::Never && exit_code != 0,
             ContainerKind::Sidecar => false,
             ContainerKind::Ephemeral => true,
-        }
-    }
-}
-
-// === impl Restart ===
-
-impl Restart {
-    /// Whether a container that exited with this code is started again.
-    pub fn applies_to(self, exit_code: i32) -> bool {
-        match self {
-            Restart::Always => true,
-            Restart::OnFailure => exit_code != 0,
-            Restart::Never => false,
         }
     }
 }

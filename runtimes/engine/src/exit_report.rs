@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_shared::status::Restart;
 use winddown_shared::{ContainerExit, EndCause, Event, PodRef};
 
-use crate::container_plan::{ContainerRule, Restart};
+use crate::container_plan::ContainerRule;
 use crate::driver::{Driver, Entry};
 use crate::files;
 use crate::last_line::last_line;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_shared::status::Restart;
 use winddown_shared::{
     ContainerKind, ContainerState, ContainerStatus, GoDuration, Pod, PodRuntimeStatus,
 };
 
-use crate::container_plan::{self, ContainerObservation, Restart};
+use crate::container_plan::{self, ContainerObservation};
 use crate::pod::{Container, EnginePodState, Run, RunScope};
 use crate::probing::ProbeState;
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 
-use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus};
+use crate::{ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus};
 
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,9 +31,8 @@ impl PodPhase {
     /// The phase of a status; `None` if it has none, or one that a node does not set.
     pub fn of(status: &api::PodStatus) -> Option<Self> {
         let name = status.phase.as_deref()?;
-        [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed]
-            .into_iter()
-            .find(|phase| phase.as_str() == name)
+        let all = [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed];
+        all.into_iter().find(|phase| phase.as_str() == name)
     }
 
     /// Whether the pod will never run again.
@@ -47,30 +46,45 @@ pub fn is_terminal(status: &api::PodStatus) -> bool {
     PodPhase::of(status).is_some_and(PodPhase::is_terminal)
 }
 
-/// The part of the pod's `restartPolicy` that applies to its regular containers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Restart {
+/// When a container that exited is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Whatever its exit code.
     Always,
+    /// If its exit code is not 0.
     OnFailure,
+    /// Never.
     Never,
+}
+
+impl Restart {
+    /// The part of the pod's `restartPolicy` that applies to its regular containers.
+    pub fn of(pod: &Pod) -> Self {
+        match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
+            Some("Never") => Self::Never,
+            Some("OnFailure") => Self::OnFailure,
+            _ => Self::Always,
+        }
+    }
+
+    /// Whether a container that exited with this code is started again.
+    pub fn applies_to(self, exit_code: i32) -> bool {
+        self == Self::Always || self == Self::OnFailure && exit_code != 0
+    }
 }
 
 /// The phase that follows from the containers alone.
 pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> PodPhase {
-    let restart = restart_policy(pod);
+    let restart = Restart::of(pod);
     if let Some(phase) = init_phase(status, restart) {
         return phase;
     }
     let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
     let tally = Tally::of(status);
-    if tally.seen() < expected || tally.waiting > 0 {
-        return PodPhase::Pending;
-    }
-    if tally.running > 0 {
-        return PodPhase::Running;
-    }
+    let seen = tally.waiting + tally.running + tally.succeeded + tally.failed;
     match restart {
-        _ if status.starts_over => PodPhase::Running,
+        _ if seen < expected || tally.waiting > 0 => PodPhase::Pending,
+        _ if tally.running > 0 || status.starts_over => PodPhase::Running,
         Restart::Always => PodPhase::Running,
         _ if tally.failed == 0 => PodPhase::Succeeded,
         Restart::OnFailure => PodPhase::Running,
@@ -100,19 +114,14 @@ impl Tally {
         for container in status.containers.iter().filter(|c| c.kind == ContainerKind::Regular) {
             match (&container.state, &container.last_exit) {
                 (ContainerState::Running { .. }, _) => tally.running += 1,
-                (ContainerState::Exited(exit), _) | (_, Some(exit)) => tally.count_exit(exit),
+                (ContainerState::Exited(exit), _) | (_, Some(exit)) => match exit.exit_code {
+                    0 => tally.succeeded += 1,
+                    _ => tally.failed += 1,
+                },
                 (ContainerState::Waiting { .. }, None) => tally.waiting += 1,
             }
         }
         tally
-    }
-
-    fn count_exit(&mut self, exit: &ContainerExit) {
-        if exit.exit_code == 0 { self.succeeded += 1 } else { self.failed += 1 }
-    }
-
-    fn seen(&self) -> usize {
-        self.waiting + self.running + self.succeeded + self.failed
     }
 }
 
@@ -121,24 +130,17 @@ fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<PodPhase> {
     if has_regular_started(status) {
         return None;
     }
-    let failed_for_good = restart == Restart::Never
-        && status
-            .containers
-            .iter()
-            .any(|c| c.kind == ContainerKind::Init && code(c).is_some_and(|code| code != 0));
-    if failed_for_good {
+    let mut init = status.containers.iter().filter(|c| c.kind == ContainerKind::Init);
+    if restart == Restart::Never && init.any(|c| code(c).is_some_and(|code| code != 0)) {
         return Some(PodPhase::Failed);
     }
-    let all_done = status.containers.iter().all(is_init_done);
-    if all_done { None } else { Some(PodPhase::Pending) }
+    (!status.containers.iter().all(is_init_done)).then_some(PodPhase::Pending)
 }
 
 /// Whether any regular container has started: the pod is initialized from then on, whatever its sidecars do.
 pub(super) fn has_regular_started(status: &PodRuntimeStatus) -> bool {
-    status.containers.iter().any(|c| {
-        c.kind == ContainerKind::Regular
-            && !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None))
-    })
+    let mut regular = status.containers.iter().filter(|c| c.kind == ContainerKind::Regular);
+    regular.any(|c| !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None)))
 }
 
 /// Whether this container lets the next one start; regular containers always do.
@@ -152,16 +154,6 @@ pub(super) fn is_init_done(container: &ContainerStatus) -> bool {
 
 /// The code that decides, of a container that has exited.
 fn code(container: &ContainerStatus) -> Option<i32> {
-    match &container.state {
-        ContainerState::Exited(exit) => Some(exit.deciding_code(container.kind)),
-        _ => None,
-    }
-}
-
-fn restart_policy(pod: &Pod) -> Restart {
-    match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
-        Some("Never") => Restart::Never,
-        Some("OnFailure") => Restart::OnFailure,
-        _ => Restart::Always,
-    }
+    let ContainerState::Exited(exit) = &container.state else { return None };
+    Some(exit.deciding_code(container.kind))
 }

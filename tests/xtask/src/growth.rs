@@ -33,7 +33,7 @@ const CLOSED: [(&str, &str); 5] = [
         "ContainerKind ContainerState DelayedBy EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
          InspectError Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
          MetricValue Outcome Outlook PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
-         ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
+         ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName Restart RestartCondition ShutdownKind \
          ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \
          UnitPhase UnitPlace Verdict WorkOutcome",
     ),
