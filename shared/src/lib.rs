@@ -67,7 +67,7 @@ pub use pod::{
     QosClass, Requests, ResourceName, RuntimePod, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
-pub use runtime::found_pod::{FoundContainer, FoundPod};
+pub use runtime::found_pod::{FoundContainer, FoundPod, StoppedContainers};
 pub use runtime::garbage::{Freed, Garbage, MemoryFigure};
 pub use runtime::places::RuntimePlaces;
 pub use runtime::stats::{

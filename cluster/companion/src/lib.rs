@@ -86,7 +86,7 @@ pub use follow::KubeletFollower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{
     ContainerStop, KubeletHost, LocalContainers, LocalHolds, LocalKubelet, NodeError,
-    RuntimePodState, StoppedContainers,
+    RuntimePodState,
 };
 pub use rights::{
     NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,

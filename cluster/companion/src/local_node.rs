@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer, StoppedContainers};
 
 /// Queries and actions on the node that a kubelet runs on.
 ///
@@ -132,17 +132,6 @@ pub struct ContainerStop {
     /// Names of the pod's sidecars, in the order in which they are asked to stop: each after all other containers and
     /// the sidecars before it have exited. All other containers are asked at once.
     pub sidecars: Vec<String>,
-}
-
-/// What a [`ContainerStop`] has come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoppedContainers {
-    /// Whether any container ran.
-    pub ran: bool,
-    /// Names of the containers whose preStop hook was to run and did not.
-    pub without_hook: Vec<String>,
-    /// Names of the containers whose preStop hook was to run and had begun before, by an earlier agent.
-    pub hook_begun_before: Vec<String>,
 }
 
 /// The node could not be queried, or refused.

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_engine::pods::DEFAULT_PROGRAM;
-use winddown_shared::{FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer};
+use winddown_shared::{
+    FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer, StoppedContainers,
+};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::begun_hooks::BegunHooks;
@@ -42,18 +44,6 @@ pub struct ForeignPod {
     pub running: Vec<String>,
     /// Whether its sandbox is ready.
     pub has_sandbox: bool,
-}
-
-/// What a stop of a pod's containers has come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ForeignStop {
-    /// Whether any ran.
-    pub ran: bool,
-    /// Names of the containers whose preStop hook was to run and did not.
-    pub without_hook: Vec<String>,
-    /// Names of the containers whose preStop hook was to run and had begun before.
-    pub hook_begun_before: Vec<String>,
 }
 
 // === impl PodContainers ===
@@ -155,10 +145,10 @@ impl PodContainers {
         grace: Duration,
         runs_hooks: bool,
         sidecars: &[String],
-    ) -> Result<ForeignStop, RuntimeError> {
+    ) -> Result<StoppedContainers, RuntimeError> {
         let running = self.list(Some(uid)).await?.into_iter().filter(may_run);
         let turns = foreign_turns::of(running.collect(), sidecars);
-        let mut all = ForeignStop { ran: !turns.is_empty(), ..ForeignStop::default() };
+        let mut all = StoppedContainers { ran: !turns.is_empty(), ..StoppedContainers::default() };
         let stops = turns.into_iter().map(|(container, turn)| {
             // A call that is dropped may make the runtime forget the kill that was to follow.
             tokio::spawn(self.clone().stop_one(container, turn, grace, runs_hooks))

@@ -132,7 +132,7 @@ mod volumes;
 
 pub use client::RuntimeEndpointError;
 pub use config::{CgroupDriver, CgroupSettings, CriConfig, CriPaths, CriTimes, Dns, Logs, Starts};
-pub use foreign_containers::{ForeignPod, ForeignStop, PodContainers};
+pub use foreign_containers::{ForeignPod, PodContainers};
 pub use health::CriHealth;
 pub use offline_stop::has_running;
 pub use open::CriOpenError;

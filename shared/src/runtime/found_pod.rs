@@ -36,3 +36,14 @@ pub struct FoundContainer {
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
+
+/// What a stop of the containers of a pod of another agent has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoppedContainers {
+    /// Whether any ran.
+    pub ran: bool,
+    /// Names of the containers whose preStop hook was to run and did not.
+    pub without_hook: Vec<String>,
+    /// Names of the containers whose preStop hook was to run and had begun before, by an earlier agent.
+    pub hook_begun_before: Vec<String>,
+}

@@ -41,7 +41,7 @@ const CLOSED: [(&str, &str); 5] = [
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",
         "CommandStream ContainerStats DesiredPods DiskUse DisruptionBudget EvictionConstraints FoundContainer \
          FoundPod FsStats LimitStats MemoryStats NodeEnding NodeView Notice NoticeState PodEvent PodRef \
-         PressureStats RunningPods ScheduledShutdown ShutdownRequest StatusInput SwapStats Synced UnitEnd \
+         PressureStats RunningPods ScheduledShutdown ShutdownRequest StatusInput StoppedContainers SwapStats Synced UnitEnd \
          UnitView VolumeStats WorkContext",
     ),
     (

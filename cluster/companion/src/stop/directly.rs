@@ -5,8 +5,8 @@ use std::convert::Infallible;
 
 use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
 use super::*;
-use crate::local_node::{ContainerStop, StoppedContainers};
-use winddown_shared::Retry;
+use crate::local_node::ContainerStop;
+use winddown_shared::{Retry, StoppedContainers};
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Stops the pod's containers through the container runtime as soon as the plan says so (`plan.rs`). Resolves when

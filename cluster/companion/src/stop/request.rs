@@ -7,10 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::display::in_seconds;
-use winddown_shared::{Grace, LateRemark, Mutex};
+use winddown_shared::{Grace, LateRemark, Mutex, StoppedContainers};
 
 use crate::api_outage::patience;
-use crate::local_node::StoppedContainers;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);

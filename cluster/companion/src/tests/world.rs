@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use winddown_shared::{
     FoundContainer, FoundPod, Grace, PodRef, PodStopped, PodUid, PodUidMap, RuntimeError,
-    StoppedContainer, WallClock, WallTime, seconds_up,
+    StoppedContainer, StoppedContainers, WallClock, WallTime, seconds_up,
 };
 
 use super::super::api::{AskResponders, EndPods};
@@ -23,7 +23,6 @@ use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
 use super::super::local_node::{
     ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
-    StoppedContainers,
 };
 use super::super::stop::StopCore;
 use super::pods::{NODE_UID, secs, terminated, uid};

@@ -13,13 +13,13 @@ use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::kubelet::service;
 use winddown_companion::{
     CompanionConfig, ContainerStop, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds,
-    LocalKubelet, NodeError, RuntimePodState, SharedLook, StoppedContainers, WithoutApi, companion,
+    LocalKubelet, NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
 use winddown_shared::{
-    FoundPod, InhibitorState, PodUid, PodUidMap, RuntimeError, StoppedContainer, critical,
-    error_chain,
+    FoundPod, InhibitorState, PodUid, PodUidMap, RuntimeError, StoppedContainer, StoppedContainers,
+    critical, error_chain,
 };
 use winddown_shutdown::{Progress, ProgressPhase};
 
@@ -246,12 +246,7 @@ impl LocalContainers for KubeletNode {
     ) -> Result<StoppedContainers, NodeError> {
         let ContainerStop { grace, runs_hooks, sidecars, .. } = stop;
         let stopped = self.containers.stop(uid, *grace, *runs_hooks, sidecars).await;
-        let stopped = stopped.map_err(|error| node_error(&error))?;
-        Ok(StoppedContainers {
-            ran: stopped.ran,
-            without_hook: stopped.without_hook,
-            hook_begun_before: stopped.hook_begun_before,
-        })
+        stopped.map_err(|error| node_error(&error))
     }
 
     async fn hooks_begin(&self, uid: &PodUid) {

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_companion::{
     ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
-    StoppedContainers,
 };
-use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer, StoppedContainers};
 
 /// What runs, as the container runtime would tell.
 #[derive(Clone, Debug, Default)]
