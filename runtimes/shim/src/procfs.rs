@@ -149,7 +149,7 @@ pub fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
     }
 }
 
-/// The kernel's id of this boot; empty if it has none.
+/// The kernel's id of this boot; empty if it has none. In a container, a service with a `/proc` of its own sees the host's.
 pub fn boot_id(proc_root: &Path) -> String {
     kernel::read_to_string(proc_root.join("sys/kernel/random/boot_id"))
         .map(|id| id.trim().to_owned())

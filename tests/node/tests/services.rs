@@ -190,6 +190,44 @@ async fn a_service_that_fails_again_and_again_is_named_with_its_cause_and_its_ou
 }
 
 #[tokio::test]
+async fn init_containers_run_again_after_a_container_lost_its_power_and_its_host_did_not()
+-> TestResult {
+    let test = "init_containers_run_again_after_a_container_lost_its_power_and_its_host_did_not";
+    let Some(mut scenario) =
+        Scenario::with_services(test, vec![TestPod::new("web-0", 0, 100)]).await?
+    else {
+        return Ok(());
+    };
+    let log = "/var/log/pods-under-test/db";
+    let container = |name: &str, then: &str| {
+        let script = format!("echo {name} >>{log}; {then}");
+        serde_json::json!({"name": name, "image": "host", "command": ["/bin/sh", "-c", script]})
+    };
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
+        "spec": {
+            "hostNetwork": true,
+            "initContainers": [container("init", "exit 0")],
+            "containers": [container("main", "exec sleep 1d")],
+        },
+    });
+    scenario.node.write("/etc/winddown/pods/db.yaml", pod.to_string(), 0o644)?;
+    scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
+    scenario.start().await?;
+    let ran = async |scenario: &Scenario, times: usize| {
+        let ran = || scenario.node.read(log).unwrap_or_default();
+        let has_run = async || ran().matches("main").count() == times;
+        scenario.node.wait_until("the pod to run", SOON, has_run).await?;
+        TestResult::Ok(ran())
+    };
+    assert_eq!(ran(&scenario, 1).await?, "init\nmain\n");
+    scenario.node.kill();
+    scenario.node.start().await?;
+    assert_eq!(ran(&scenario, 2).await?, "init\nmain\n".repeat(2));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_change_to_another_target_stops_no_service_and_a_shutdown_ends_them_in_order()
 -> TestResult {
     let test = "a_change_to_another_target_stops_no_service_and_a_shutdown_ends_them_in_order";

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_engine::machine_lock::{self, LockHolder};
-use winddown_host::UnitPlaces;
-use winddown_shim::procfs;
+use winddown_host::{UnitPlaces, machine};
 
 use super::units::{ServiceUnits, UnitError};
 use super::{Context, Services, SystemdRuntime, adopt, listen, names};
@@ -46,7 +45,7 @@ pub(crate) async fn open<U: ServiceUnits>(
     own_program(&mut config);
     let search = config.clone();
     let (found, boot_id, unenforced, agent) = open::off_thread(move || {
-        let boot_id = procfs::boot_id(&search.proc_root);
+        let boot_id = machine::boot_id();
         let unenforced = match &search.cgroups {
             CgroupParent::OwnUnit { mount } => Unenforced::by_systemd(&search.proc_root, mount),
             CgroupParent::None | CgroupParent::Rehearsal | CgroupParent::Directory(_) => {
