@@ -24,7 +24,7 @@ until_it_may() { while [ -e $logs/.hold ]; do sleep 0.05; done; }
 trap 'say TERM; kill $child $hog; sleep "$stop"; until_it_may; read_its_notice; say EXIT; exit 0' TERM
 [ "$3" != hog ] || trap 'dd if=/dev/zero bs=250M count=1 | sleep 3600 & hog=$!; kill $child' USR1
 [ "$3" != deaf ] || trap 'say TERM' TERM
-[ "$3" != lasting ] || trap 'say TERM; while sleep 0.05; do say LASTS; done' TERM
+[ "$3" != lasting ] || trap 'say TERM; while :; do sleep 0.05; say LASTS; done' TERM
 [ "$3" != hook ] || { say HOOK; exec sleep "$stop"; }
 say START
 [ "$3" != stuck ] || kill -STOP $$

@@ -7,10 +7,6 @@ use crate::scenario::group_of;
 use crate::witness::{At, Life};
 use crate::{PodLog, TestPod};
 
-/// How late this program may note an exit of which the kernel told it, on a busy machine, in
-/// nanoseconds.
-const NOTED: At = 100_000_000;
-
 /// What was seen of a deed.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
@@ -36,25 +32,22 @@ pub(crate) struct PodSeen {
     pub(crate) processes: usize,
 }
 
-/// What happened to the pods between two readings of their logs.
+/// What happened to the pods since their logs were empty.
 pub(crate) fn pods(
-    before: &BTreeMap<String, PodLog>,
-    after: &BTreeMap<String, PodLog>,
+    logs: &BTreeMap<String, PodLog>,
     lives: &[Life],
     processes: &BTreeMap<String, usize>,
 ) -> BTreeMap<String, PodSeen> {
-    let none = PodLog::default();
-    let seen = after.iter().map(|(name, log)| {
-        let old = before.get(name).unwrap_or(&none);
-        let asked = log.terms.get(old.terms.len()).copied();
+    let seen = logs.iter().map(|(name, log)| {
+        let asked = log.terms.first();
         let had = asked
-            .zip(ended(name, old, log, lives))
-            .map(|(asked, ended)| ended.saturating_sub(asked));
+            .zip(ended(name, log, lives))
+            .map(|(asked, ended)| Duration::from_nanos(ended.saturating_sub(*asked)));
         let seen = PodSeen {
-            starts: log.starts.len() - old.starts.len(),
-            exits: log.exits.len() - old.exits.len(),
+            starts: log.starts.len(),
+            exits: log.exits.len(),
             was_asked: asked.is_some(),
-            had: had.map(Duration::from_nanos),
+            had,
             processes: processes.get(name).copied().unwrap_or(0),
         };
         (name.clone(), seen)
@@ -65,25 +58,16 @@ pub(crate) fn pods(
 /// Each pod that was asked although one of an earlier group had not ended.
 pub(crate) fn order(
     pods: &[TestPod],
-    before: &BTreeMap<String, PodLog>,
-    after: &BTreeMap<String, PodLog>,
+    logs: &BTreeMap<String, PodLog>,
     lives: &[Life],
 ) -> Vec<String> {
-    let asked = |pod: &TestPod| {
-        let old = before.get(&pod.name).map_or(0, |log| log.terms.len());
-        after.get(&pod.name)?.terms.get(old).copied()
-    };
-    let none = PodLog::default();
-    let ended = |pod: &TestPod| {
-        let old = before.get(&pod.name).unwrap_or(&none);
-        ended(&pod.name, old, after.get(&pod.name)?, lives)
-    };
+    let asked = |pod: &TestPod| logs.get(&pod.name)?.terms.first().copied();
+    let ended = |pod: &TestPod| ended(&pod.name, logs.get(&pod.name)?, lives);
     let mut early = Vec::new();
     for pod in pods {
         let Some(asked) = asked(pod) else { continue };
         let earlier = pods.iter().filter(|other| group_of(other) < group_of(pod));
-        let is_alive = |ended: At| ended > asked + NOTED;
-        let alive = earlier.filter(|other| ended(other).is_none_or(is_alive));
+        let alive = earlier.filter(|other| ended(other).is_none_or(|ended| ended > asked));
         early.extend(
             alive.map(|other| format!("{} asked before {} terminated", pod.name, other.name)),
         );
@@ -91,11 +75,14 @@ pub(crate) fn order(
     early
 }
 
-/// When the pod ended: when it said so itself, or else when this program noted what the kernel told it.
-fn ended(name: &str, before: &PodLog, after: &PodLog, lives: &[Life]) -> Option<At> {
+/// When the pod ended: when it last said that it ran, or else when this program noted what the kernel told it, which on a
+/// busy machine is later.
+fn ended(name: &str, log: &PodLog, lives: &[Life]) -> Option<At> {
     let noted = lives.iter().find(|life| life.pod == name)?.ended?;
-    let said = after.exits.get(before.exits.len()).copied();
-    Some(said.map_or(noted, |said| said.min(noted)))
+    let exited = log.exits.first();
+    // The next process of the pod may have been asked too.
+    let lasted = log.lasts.iter().take_while(|at| **at <= noted).last();
+    Some(exited.or(lasted).map_or(noted, |said| noted.min(*said)))
 }
 
 #[cfg(test)]
@@ -103,19 +90,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_said_when_it_exited_ended_then_however_late_this_program_noted_it() {
+    fn a_pod_terminated_with_its_own_last_line_however_late_this_program_noted_its_exit() {
         let second = 1_000_000_000;
-        let all = [TestPod::new("queue", 1000, 0), TestPod::new("agent", 2_000_000_000, 0)];
-        let log =
-            |asked: At, exits: Vec<At>| PodLog { terms: vec![asked], exits, ..PodLog::default() };
-        let life = |name: &str, ended| Life { pod: name.to_owned(), ended: Some(ended) };
-        let lives = [life("queue", 9 * second), life("agent", 9 * second)];
-        let early = |exits| {
-            let after = [("queue", log(second, exits)), ("agent", log(3 * second, vec![]))];
-            let after = after.map(|(name, log)| (name.to_owned(), log)).into();
-            order(&all, &BTreeMap::new(), &after, &lives)
+        let all = [TestPod::new("deaf", 0, 0), TestPod::new("queue", 1000, 0)];
+        let life = |name: &str| Life { pod: name.to_owned(), ended: Some(9 * second) };
+        let lives = ["deaf", "queue"].map(life);
+        let asked = |at| PodLog { terms: vec![at], ..PodLog::default() };
+        let seen = |log: PodLog| {
+            let logs = [("deaf", log), ("queue", asked(5 * second))];
+            let logs = logs.map(|(name, log)| (name.to_owned(), log)).into();
+            let had = pods(&logs, &lives, &BTreeMap::new())["deaf"].had;
+            (order(&all, &logs, &lives), had)
         };
-        assert_eq!(early(vec![2 * second]), [""; 0]);
-        assert_eq!(early(vec![]), ["agent asked before queue terminated"]);
+        let exits = PodLog { exits: vec![4 * second], ..asked(second) };
+        let lasts = |until| PodLog { lasts: vec![2 * second, until], ..asked(second) };
+        let had = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(seen(exits), (vec![], had(3)));
+        assert_eq!(seen(lasts(5 * second - 1)).0, [""; 0]);
+        let early = vec!["queue asked before deaf terminated".to_owned()];
+        assert_eq!(seen(lasts(5 * second + 1)).0, early);
+        assert_eq!(seen(lasts(6 * second)), (early.clone(), had(5)));
+        // It said nothing after it was asked.
+        assert_eq!(seen(asked(second)), (early, had(8)));
     }
 }

@@ -1,6 +1,5 @@
 //! A node on which the deeds are done.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,7 +60,6 @@ impl Stage {
             Runtime::Process | Runtime::Systemd => intruder,
             Runtime::Containerd => intruder.in_container(),
         });
-        stage.empty_intruders_log()?;
         stage.rests().await?;
         Ok(Some(stage))
     }
@@ -83,8 +81,7 @@ impl Stage {
         deed: Deed,
         strike: Option<(bool, Duration)>,
     ) -> TestResult<Seen> {
-        self.empty_intruders_log()?;
-        let before = self.scenario.logs();
+        self.empty_logs()?;
         let mut watch = PodWatch::default();
         watch.add(&self.scenario.node, &self.scenario.pods)?;
         self.begin(deed).await?;
@@ -118,13 +115,12 @@ impl Stage {
             self.undo(deed).await?;
             self.rests().await?;
         }
-        let after = self.scenario.logs();
-        let lives = watch.seen();
+        let (logs, lives) = (self.scenario.logs(), watch.seen());
         let running = processes(&self.scenario.node, &self.scenario.pods);
         Ok(Seen {
             took,
-            pods: pods(&before, &after, &lives, &running),
-            order: order(&self.scenario.pods, &before, &after, &lives),
+            pods: pods(&logs, &lives, &running),
+            order: order(&self.scenario.pods, &logs, &lives),
             report,
         })
     }
@@ -178,18 +174,17 @@ impl Stage {
     /// Starts the deed, and returns when its first pod was asked, or its cause is there.
     async fn begin(&self, deed: Deed) -> TestResult {
         let node = &self.scenario.node;
-        let before = self.terms();
         match deed {
             Deed::Kill => {
                 for victim in deed.victims() {
                     let name = self.full_name(victim).await?;
                     self.in_the_background(&["winddown", "kill", &name]).await?;
                 }
-                return self.asked(&before, deed.victims().len()).await;
+                return self.asked(deed.victims().len()).await;
             }
             Deed::Drain | Deed::DrainCalledOff => {
                 self.in_the_background(&["winddown", "drain"]).await?;
-                return self.asked(&before, 1).await;
+                return self.asked(1).await;
             }
             Deed::Removal => {
                 for victim in deed.victims() {
@@ -205,7 +200,7 @@ impl Stage {
             Deed::Eviction => {
                 node.run(&["fallocate", "-l", "40M", &format!("/var/lib/winddown/{FILLER}")])
                     .await?;
-                return self.asked(&before, 1).await;
+                return self.asked(1).await;
             }
             Deed::ShutdownCalledOff => {
                 // Another lock keeps logind waiting while its job is made impossible.
@@ -314,11 +309,9 @@ impl Stage {
         let running = processes(&self.scenario.node, &self.scenario.pods);
         let as_many = |(name, count): (&String, &usize)| *count == usize::from(name != INTRUDER);
         // A pod that was asked runs until it has exited.
-        let logs = self.scenario.logs();
-        let was_asked = |log: &PodLog| {
-            log.terms.last() > log.starts.last().map(|(at, _)| at) && !log.starts.is_empty()
-        };
+        let was_asked = |log: &PodLog| log.terms.last() > log.starts.last().map(|(at, _)| at);
         let is_terminating = |(name, log): (&String, &PodLog)| name != INTRUDER && was_asked(log);
+        let logs = self.scenario.logs();
         if !running.iter().all(as_many) || logs.iter().any(is_terminating) {
             return false;
         }
@@ -335,16 +328,11 @@ impl Stage {
         processes(&self.scenario.node, &self.scenario.pods).get(name) == Some(&1)
     }
 
-    fn terms(&self) -> BTreeMap<String, usize> {
-        let logs = self.scenario.logs();
-        logs.into_iter().map(|(name, log): (String, PodLog)| (name, log.terms.len())).collect()
-    }
-
-    /// Waits until `count` pods were asked since `before`.
-    async fn asked(&self, before: &BTreeMap<String, usize>, count: usize) -> TestResult {
+    /// Waits until `count` pods have been asked.
+    async fn asked(&self, count: usize) -> TestResult {
         let asked = async || {
-            let now = self.terms();
-            now.iter().filter(|(name, terms)| before.get(*name) < Some(*terms)).count() >= count
+            let logs = self.scenario.logs();
+            logs.values().filter(|log| !log.terms.is_empty()).count() >= count
         };
         self.scenario.node.wait_until("the pods to be asked", SOON, asked).await?;
         Ok(())
@@ -365,9 +353,13 @@ impl Stage {
         Ok(full.ok_or_else(|| format!("no pod {name}: {status}"))?.to_owned())
     }
 
-    /// Empties the log of the pod that comes and goes.
-    fn empty_intruders_log(&self) -> TestResult {
-        Ok(self.scenario.node.write(&format!("/var/log/pods-under-test/{INTRUDER}"), "", 0o666)?)
+    /// Empties the logs, which are read again and again, and makes one for the pod that comes and goes.
+    fn empty_logs(&self) -> TestResult {
+        for pod in &self.scenario.pods {
+            let log = format!("/var/log/pods-under-test/{}", pod.name);
+            self.scenario.node.write(&log, "", 0o666)?;
+        }
+        Ok(())
     }
 
     async fn said(&self) -> String {
@@ -397,7 +389,7 @@ fn manifest(name: &str) -> String {
 fn five_pods() -> Vec<TestPod> {
     let requests = |pod: TestPod| TestPod { cpu: Some("100m".to_owned()), ..pod };
     let deaf =
-        TestPod { behavior: PodBehavior::Deaf, grace_seconds: 4, ..TestPod::new("deaf", 0, 0) };
+        TestPod { behavior: PodBehavior::Lasting, grace_seconds: 4, ..TestPod::new("deaf", 0, 0) };
     vec![
         requests(TestPod::new("web", 0, 1500)),
         deaf,
