@@ -6,6 +6,7 @@
 # It takes as long as a build of all that the programs depend on. CARGO_TARGET_DIR is not used.
 set -eu
 cd "$(dirname "$0")/../.."
+[ -n "${1:-}" ] || { echo "earlier.sh: name the commit to upgrade from, as in 'make upgrade SINCE=HEAD~100'" >&2; exit 2; }
 commit=$(git rev-parse --verify --quiet "$1^{commit}") || { echo "earlier.sh: there is no commit $1" >&2; exit 1; }
 place=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/earlier
 deb=$place/$(printf %.8s "$commit").deb
