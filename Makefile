@@ -40,7 +40,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts upgrade soak pressure conformance beside-kubelet beside-crio bench fuzz mutants published node-base arm64
+.PHONY: msrv semver help deps build programs manual demo demo-node test test-all lint lint-code lint-texts crates packages pages chaos restarts upgrade soak pressure conformance beside-kubelet rolling beside-crio bench fuzz mutants published node-base arm64
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -244,6 +244,13 @@ beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/com
 	@$(CARGO) build --quiet --release --locked --package winddown
 	@WINDDOWN_LONG=1 $(if $(WRITE),WINDDOWN_WRITE_PAGES=1) WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
 		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
+
+rolling: ## Reboot three nodes of a cluster in turn, ROUNDS times (1), by winddown and by the kubelet (WINDDOWN_KUBE_SCHEDULER=…, …)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --locked --package winddown
+	@WINDDOWN_LONG=1 $(if $(WRITE),WINDDOWN_WRITE_PAGES=1) $(if $(ROUNDS),WINDDOWN_ROUNDS=$(ROUNDS)) \
+		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
+		--package winddown-cluster-tests --test real_apiserver -- --nocapture three_nodes
 
 beside-crio: ## Power nodes off whose CRI-O works, stops, hangs or is killed, also beside a kubelet (WINDDOWN_CRIO=…, WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test

@@ -92,6 +92,11 @@ else
     set --
 fi
 
+# What nodes have in common, like the storage of a cluster.
+if [ -d "$dir/shared" ]; then
+    set -- "$@" --bind="$(readlink -f "$dir/shared"):/srv/shared"
+fi
+
 # A disk of the agent's own, that can be filled up and can hang.
 if [ -f "$dir/state.img" ]; then
     mount -o loop "$dir/state.img" "$dir/state"

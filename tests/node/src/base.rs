@@ -370,6 +370,14 @@ pub async fn example_agent() -> Result<PathBuf, Unavailable> {
     build(&[&["--package", "winddown-node"], &features[..]].concat(), "agent").await
 }
 
+/// `bin/workload.rs`, built.
+///
+/// # Errors
+/// [`Unavailable::Build`] if it does not compile.
+pub async fn workload() -> Result<PathBuf, Unavailable> {
+    build(&["--package", "winddown-node-tests", "--bin", "workload"], "workload").await
+}
+
 /// The environment variables with which cargo describes the running test. They must be removed before cargo is started
 /// again: some build scripts, such as ring's, are rerun when they change, and then all dependent crates are recompiled.
 pub fn of_this_test() -> impl Iterator<Item = OsString> {

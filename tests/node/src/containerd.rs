@@ -9,7 +9,7 @@ use crate::{Node, NodeError};
 const ARCHIVE: &str = "/var/lib/images.tar";
 const NETWORK: &str =
     r#"{ "cniVersion": "0.4.0", "name": "none", "plugins": [{ "type": "loopback" }] }"#;
-/// A bridge, with addresses from a list on the node's disk.
+/// A bridge, with addresses of SUBNET from a list on the node's disk.
 const POD_NETWORK: &str = r#"{
     "cniVersion": "0.4.0",
     "name": "pods",
@@ -17,7 +17,7 @@ const POD_NETWORK: &str = r#"{
         "type": "bridge",
         "bridge": "pods0",
         "isGateway": true,
-        "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.7.0/24" }]] }
+        "ipam": { "type": "host-local", "ranges": [[{ "subnet": "SUBNET" }]] }
     }]
 }"#;
 /// A part of containerd's configuration: runc asks systemd for control groups. On a node with its own kernel, systemd
@@ -55,13 +55,15 @@ impl Node {
         self.write(ARCHIVE, image::archive(self.base().root())?, 0o644)
     }
 
-    /// Gives pods that are not on the host's network a network of their own. The node may be on or off.
+    /// Gives pods that are not on the host's network a network of their own, 10.88.`third`.0/24. The node may be on or
+    /// off.
     ///
     /// # Errors
     /// [`NodeError::File`].
-    pub fn configure_pod_network(&self) -> Result<(), NodeError> {
+    pub fn configure_pod_network(&self, third: u8) -> Result<(), NodeError> {
+        let network = POD_NETWORK.replace("SUBNET", &format!("10.88.{third}.0/24"));
         // containerd uses the first file by name.
-        self.write("/etc/cni/net.d/05-pods.conflist", POD_NETWORK, 0o644)
+        self.write("/etc/cni/net.d/05-pods.conflist", network, 0o644)
     }
 
     /// The addresses of [`configure_pod_network`](Self::configure_pod_network) that are in use. The node is on.

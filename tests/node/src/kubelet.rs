@@ -1,5 +1,6 @@
 //! A real kubelet on a node with containerd. No package registry has it, so the user has to provide the program.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -12,14 +13,16 @@ pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 pub const KUBELET: &str = "/usr/local/bin/kubelet";
 /// The path of its credentials, if it has any.
 pub const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+/// The address of a node that is the only one.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const CONFIGURATION: &str = "/var/lib/kubelet/config.yaml";
 
 /// Prepares what a kubelet requires: it uses the address of the default route, waits for name servers that do not answer
 /// unless it finds its own name, and insists on these kernel settings, which belong to the host here and cannot be
 /// written. It limits huge pages, and CRI-O takes the controller for mounted if the kernel has it.
-const PREPARE: &str = "echo 10.99.0.1 $(hostname) >>/etc/hosts
+const PREPARE: &str = "echo $1 $(hostname) >>/etc/hosts
 ip link add kubelet0 type bridge
-ip address add 10.99.0.1/24 dev kubelet0
+ip address add $1/24 dev kubelet0
 ip link set kubelet0 up
 ip route add default dev kubelet0
 for setting in vm/overcommit_memory=1 kernel/panic=10 kernel/panic_on_oops=1 \
@@ -59,7 +62,7 @@ pub fn configuration(node: &Node) -> Value {
 
 impl Node {
     /// Installs `program` as the service `kubelet`, without starting it. It joins a cluster if [`KUBECONFIG`] exists by
-    /// then; otherwise it is standalone. The node is on.
+    /// then; otherwise it is standalone. The node is on, and has this address if it shares the host's kernel.
     ///
     /// # Errors
     /// [`NodeError::File`], [`NodeError::Command`].
@@ -67,6 +70,7 @@ impl Node {
         &self,
         program: &Path,
         configuration: &Value,
+        address: Ipv4Addr,
     ) -> Result<(), NodeError> {
         self.install(program, KUBELET)?;
         self.configure_kubelet(configuration)?;
@@ -79,9 +83,17 @@ impl Node {
              Restart=always\nRestartSec=10\n"
         );
         self.write("/etc/systemd/system/kubelet.service", unit, 0o644)?;
-        let prepare = if self.has_own_kernel() { PREPARE_OWN_KERNEL } else { PREPARE };
-        self.run(&["sh", "-ec", prepare]).await?;
+        self.prepare_for_kubelet(address).await?;
         self.run(&["systemctl", "daemon-reload"]).await.map(drop)
+    }
+
+    /// Prepares what a kubelet requires, which is gone after a reboot.
+    ///
+    /// # Errors
+    /// Those of [`Node::run`].
+    pub async fn prepare_for_kubelet(&self, address: Ipv4Addr) -> Result<(), NodeError> {
+        let prepare = if self.has_own_kernel() { PREPARE_OWN_KERNEL } else { PREPARE };
+        self.run(&["sh", "-ec", prepare, "sh", &address.to_string()]).await.map(drop)
     }
 
     /// Replaces the kubelet's configuration, which it reads when it starts.

@@ -51,13 +51,14 @@ mod witness;
 
 pub use base::{
     Base, Flavour, Need, Recipe, Suite, Unavailable, example_agent, of_this_test, programs,
+    workload,
 };
 pub use bridge::Bridge;
 pub use containerd::SYSTEMD_CGROUPS;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use interrupt::unless_interrupted;
 pub use journal::JournalEntry;
-pub use node::{Dialer, Disk, Node, NodeError, Output, Process, error_chain};
+pub use node::{Dialer, Disk, Node, NodeError, Output, Process, SHARED, error_chain};
 pub use pods::{
     PodBehavior, PodLog, TestPod, hold_pods, install_pods, let_pods_end, read_pod_log, remove_pods,
 };

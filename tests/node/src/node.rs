@@ -35,6 +35,8 @@ use machine::Machine;
 pub use network::Dialer;
 pub use process::Process;
 
+/// Where a node finds the folder that it shares with others.
+pub const SHARED: &str = "/srv/shared";
 /// The timeout of a boot, which needs 0.3 s on an idle machine.
 const BOOT: Duration = Duration::from_secs(30);
 /// The same with the node's own kernel, which needs 8 s, or half a minute in an emulated machine.
@@ -466,6 +468,16 @@ impl Node {
             stdout: String::new(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// Gives the node, which is off and shares the host's kernel, a folder of the host as [`SHARED`] from its next boot
+    /// on. Locks on files there count between nodes.
+    ///
+    /// # Errors
+    /// [`NodeError::File`].
+    pub fn share(&self, folder: &Path) -> Result<(), NodeError> {
+        let path = self.dir.path().join("shared");
+        std::os::unix::fs::symlink(folder, &path).map_err(|source| NodeError::File { path, source })
     }
 
     /// The node's console output since it was created.

@@ -154,6 +154,9 @@ impl Scenario {
         if let Some(bytes) = setup.disk {
             node.add_disk(bytes).await?;
         }
+        if let Some(folder) = &setup.shared {
+            node.share(folder)?;
+        }
         node.start().await?;
         match &setup.package {
             Some(deb) => install_for(&node, deb, runtime, &config).await?,

@@ -180,7 +180,7 @@ impl Agent<'_> {
                 let group = |priority: i32| json!({ "priority": priority, "shutdownGracePeriodSeconds": 30 });
                 configuration["shutdownGracePeriodByPodPriority"] =
                     json!([group(0), group(CRITICAL)]);
-                node.install_kubelet(program, &configuration).await?;
+                node.install_kubelet(program, &configuration, kubelet::ADDRESS).await?;
             }
         }
         Ok(())

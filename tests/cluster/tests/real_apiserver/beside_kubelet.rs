@@ -6,7 +6,7 @@ mod daemon_set;
 mod embedded;
 mod in_a_pod;
 mod installed;
-mod machine;
+pub(crate) mod machine;
 mod recorded;
 mod shown;
 mod table;

@@ -20,6 +20,7 @@ mod processes;
 mod proxy;
 mod resolve;
 mod rights;
+mod rolling;
 mod server;
 mod status;
 mod taint;

@@ -34,10 +34,15 @@ pub(crate) struct RealApi {
     admin: OnceLock<Issued>,
     ready: OnceCell<Result<(), String>>,
     controllers: OnceLock<Running>,
+    scheduler: OnceLock<Running>,
 }
 
 /// What the server is called in messages.
 const SERVER: &str = "kube-apiserver";
+/// The controllers of a cluster whose nodes go down and come back.
+const WORKLOADS: &str = "daemonset,deployment,disruption,endpointslice,garbage-collector-controller,job,\
+     node-lifecycle-controller,pod-garbage-collector-controller,replicaset,statefulset,\
+     taint-eviction-controller";
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// Signed into the group of bootstrap tokens.
 pub(crate) const BOOTSTRAP_TOKEN: &str = "bootstrap-token-of-the-test";
@@ -74,24 +79,50 @@ impl RealApi {
 
     /// The same with the controllers of budgets, DaemonSets and ReplicaSets, in a kube-controller-manager.
     pub(crate) async fn with_controllers(test: &str) -> Option<&'static Self> {
-        let name = "WINDDOWN_KUBE_CONTROLLER_MANAGER";
-        let Some(program) = std::env::var_os(name) else {
-            println!("SKIPPED: {test}: {name} names no kube-controller-manager");
-            return None;
-        };
+        let program = named(test, "WINDDOWN_KUBE_CONTROLLER_MANAGER")?;
         let server = Self::get().await?;
-        server.admin().await;
-        server.controllers.get_or_init(|| {
-            let kubeconfig = server.folder.join("admin.kubeconfig");
-            let arguments = [
-                format!("--kubeconfig={}", kubeconfig.display()),
-                "--controllers=disruption,daemonset,replicaset".to_owned(),
-                "--leader-elect=false".to_owned(),
-                "--secure-port=0".to_owned(),
-            ];
-            start(&server.folder, "kube-controller-manager", Path::new(&program), &arguments)
+        server.control(&program, "disruption,daemonset,replicaset").await;
+        Some(server)
+    }
+
+    /// A server that only this test has, with the controllers of workloads and nodes, and a scheduler.
+    pub(crate) async fn cluster(test: &str) -> Option<&'static Self> {
+        let controllers = named(test, "WINDDOWN_KUBE_CONTROLLER_MANAGER")?;
+        let scheduler = named(test, "WINDDOWN_KUBE_SCHEDULER")?;
+        let server = Self::own(test).await?;
+        server.control(&controllers, WORKLOADS).await;
+        server.scheduler.get_or_init(|| {
+            start(&server.folder, "kube-scheduler", &scheduler, &server.as_admin())
         });
         Some(server)
+    }
+
+    async fn control(&self, program: &Path, controllers: &str) {
+        self.admin().await;
+        self.controllers.get_or_init(|| {
+            let mut arguments = self.as_admin();
+            arguments.push(format!("--controllers={controllers}"));
+            start(&self.folder, "kube-controller-manager", program, &arguments)
+        });
+    }
+
+    /// How a program of the control plane is told to work for this server, alone.
+    fn as_admin(&self) -> Vec<String> {
+        let kubeconfig = self.folder.join("admin.kubeconfig");
+        vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+        ]
+    }
+
+    /// Ends what `cluster` started.
+    pub(crate) fn stop(&self) {
+        let server = self.server.lock().unwrap();
+        let others = [self.controllers.get(), self.scheduler.get()].into_iter().flatten();
+        for running in others.chain([&*server, &self.etcd]) {
+            running.process().kill().unwrap();
+        }
     }
 
     /// The end of the controllers' log.
@@ -168,6 +199,7 @@ impl RealApi {
             admin: OnceLock::new(),
             ready: OnceCell::new(),
             controllers: OnceLock::new(),
+            scheduler: OnceLock::new(),
         }
     }
 
@@ -338,12 +370,17 @@ impl RealApi {
 
 /// The server's program. None, after saying so for each test that asks, where there is none.
 fn program() -> Option<PathBuf> {
-    let program = std::env::var_os("WINDDOWN_KUBE_APISERVER");
+    let thread = std::thread::current();
+    named(thread.name().unwrap_or("a test of the real kube-apiserver"), "WINDDOWN_KUBE_APISERVER")
+}
+
+/// The program that a variable names. None, after saying so, where it names none.
+pub(crate) fn named(test: &str, variable: &str) -> Option<PathBuf> {
+    let program = std::env::var_os(variable);
     if program.is_none() {
         // Not failed where nothing may be skipped: no package registry has the program.
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test of the real kube-apiserver");
-        println!("SKIPPED: {test}: WINDDOWN_KUBE_APISERVER names no kube-apiserver");
+        let name = variable.trim_start_matches("WINDDOWN_").to_lowercase().replace('_', "-");
+        println!("SKIPPED: {test}: {variable} names no {name}");
     }
     program.map(PathBuf::from)
 }

@@ -24,6 +24,8 @@ pub struct Setup {
     pub seconds: [u32; 3],
     /// The size in bytes of a disk of its own for the agent's state; none for a folder on the node's disk.
     pub disk: Option<u64>,
+    /// A folder of the host that the node shares with others; see [`Node::share`](crate::Node::share).
+    pub shared: Option<PathBuf>,
     /// Further lines of the configuration file, each with a line break.
     pub more: String,
     /// The .deb that is installed; none for what `winddown install` of the programs under test writes.
@@ -37,6 +39,7 @@ impl Default for Setup {
             needs: &[],
             seconds: [6, 4, 4],
             disk: None,
+            shared: None,
             more: String::new(),
             package: None,
         }

@@ -67,7 +67,7 @@ async fn a_pod_with_its_own_network_keeps_its_address_over_restarts_and_gives_it
         return Ok(());
     };
     let node = &scenario.node;
-    node.configure_pod_network()?;
+    node.configure_pod_network(7)?;
     node.write(&format!("{SEEN}/.keep"), "", 0o644)?;
     node.write(MANIFEST, web().to_string(), 0o644)?;
     scenario.start().await?;

@@ -1,7 +1,7 @@
 //! A node with containerd, a real kubelet that belongs to a real API server, and winddown beside it.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use winddown_node_tests::{Bridge, Need, PodLog, Process, Suite, TestPod, read_po
 use super::DOWN;
 use crate::RealApi;
 use crate::proxy::{Proxy, Way};
-use crate::server::HOUR;
+use crate::server::{HOUR, named};
 
 /// How long the kubelet may take to run all pods.
 const RUNS: Duration = Duration::from_secs(300);
@@ -47,6 +47,7 @@ pub(crate) struct Machine {
     pub(crate) node: String,
     /// Between the node and the API server.
     way: Proxy,
+    address: Ipv4Addr,
 }
 
 /// What runs on the machine, and how it ends.
@@ -60,14 +61,31 @@ pub(crate) struct Wanted {
     pub(crate) volumes: bool,
     /// CRI-O runs them, and not containerd.
     pub(crate) crio: bool,
+    /// Where it is among several nodes, if it is not the only one.
+    pub(crate) place: Option<Place>,
     /// The node's release of Debian: after Debian 12 the node has its own kernel and control groups of version 2.
     pub(crate) suite: Suite,
+}
+
+/// A node among several.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Decides its address and those of its pods, which have networks of their own.
+    pub(crate) number: u8,
+    /// What they all see.
+    pub(crate) shared: PathBuf,
+}
+
+impl Place {
+    fn address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 99, 0, self.number)
+    }
 }
 
 impl Wanted {
     pub(crate) fn by(ends: Ends) -> Self {
         let (pods, suite) = (pods(), Suite::default());
-        Self { ends, pods, seconds: [6, 4, 4], volumes: false, crio: false, suite }
+        Self { ends, pods, seconds: [6, 4, 4], volumes: false, crio: false, place: None, suite }
     }
 }
 
@@ -105,12 +123,22 @@ impl Machine {
         test: &str,
         wanted: Wanted,
     ) -> TestResult<Option<Self>> {
-        let Some(kubelet) = std::env::var_os("WINDDOWN_KUBELET") else {
-            println!("SKIPPED: {test}: WINDDOWN_KUBELET names no kubelet");
-            return Ok(None);
-        };
+        let (ends, volumes) = (wanted.ends, wanted.volumes);
+        let Some(machine) = Self::joined(api, test, wanted).await? else { return Ok(None) };
+        machine.make_pods(volumes).await?;
+        machine.leave_pods_to(ends).await?;
+        Ok(Some(machine))
+    }
+
+    /// The machine with a kubelet that belongs to the API server, and nothing else yet.
+    pub(crate) async fn joined(
+        api: &'static RealApi,
+        test: &str,
+        wanted: Wanted,
+    ) -> TestResult<Option<Self>> {
+        let Some(kubelet) = named(test, "WINDDOWN_KUBELET") else { return Ok(None) };
         let mut more = format!("mode: companion\nkubeconfig: {KUBECONFIG}\n");
-        let Wanted { ends, pods, seconds, volumes, crio, suite } = wanted;
+        let Wanted { ends, pods, seconds, crio, place, suite, .. } = wanted;
         let scenario = if crio {
             let Some(crio) = Crio::named(test, "cgroupfs") else { return Ok(None) };
             let setup = Setup { more, seconds, ..Setup::default() };
@@ -118,36 +146,58 @@ impl Machine {
         } else {
             more += "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n";
             let needs: &[Need] = if suite == Suite::Bookworm { &[] } else { &[Need::Controllers] };
-            let setup = Setup { suite, needs, more, seconds, ..Setup::default() };
+            let shared = place.as_ref().map(|place| place.shared.clone());
+            let setup = Setup { suite, needs, more, seconds, shared, ..Setup::default() };
             Scenario::with_containerd_as(test, pods, &setup).await?
         };
         let Some(scenario) = scenario else { return Ok(None) };
         // One API server has the nodes of all tests.
         let node = format!("kubelet-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        scenario.node.write("/etc/hostname", &node, 0o644)?;
         scenario.node.run(&["hostname", &node]).await?;
+        let address = place.as_ref().map_or(kubelet::ADDRESS, Place::address);
+        if let Some(place) = place {
+            scenario.node.configure_pod_network(place.number)?;
+        }
         let way = Proxy::to(&api.url).await;
-        let mut machine = Self { scenario, bridge: None, api, node, way };
+        let mut machine = Self { scenario, bridge: None, api, node, way, address };
         machine.connect().await?;
         let mut configuration = machine.configuration(ends, seconds);
         if crio {
             configuration["containerRuntimeEndpoint"] = json!(format!("unix://{}", crio::SOCKET));
         }
-        machine.start_kubelet(Path::new(&kubelet), &configuration).await?;
-        machine.make_pods(volumes).await?;
-        let node = &machine.scenario.node;
+        machine.start_kubelet(&kubelet, &configuration).await?;
+        Ok(Some(machine))
+    }
+
+    /// From now on winddown runs, or is not there.
+    async fn leave_pods_to(&self, ends: Ends) -> TestResult {
+        let node = &self.scenario.node;
         match ends {
             Ends::Winddown => {
                 node.run(&["systemctl", "start", "winddown"]).await?;
-                machine.agent_knows_all().await?;
+                self.agent_knows_all().await
             }
-            // The programs stay, for what they say of such a node.
-            Ends::Kubelet | Ends::Requests => {
-                let all = "cp $(dirname $(command -v winddown))/winddown* /root/
-winddown uninstall --force; rm -r /etc/winddown";
-                node.run(&["sh", "-ec", all]).await?;
-            }
+            Ends::Kubelet | Ends::Requests => self.remove_winddown().await,
         }
-        Ok(Some(machine))
+    }
+
+    /// The programs stay, for what they say of such a node.
+    pub(crate) async fn remove_winddown(&self) -> TestResult {
+        let all = "cp $(dirname $(command -v winddown))/winddown* /root/
+winddown uninstall --force; rm -r /etc/winddown";
+        self.scenario.node.run(&["sh", "-ec", all]).await?;
+        Ok(())
+    }
+
+    /// Boots the node, which is off, and has the kubelet start.
+    pub(crate) async fn boot_again(&mut self) -> TestResult {
+        self.scenario.node.start().await?;
+        self.connect().await?;
+        let node = &self.scenario.node;
+        node.prepare_for_kubelet(self.address).await?;
+        node.run(&["systemctl", "start", "kubelet"]).await?;
+        Ok(())
     }
 
     /// From now on the node reaches the API server.
@@ -215,7 +265,7 @@ winddown uninstall --force; rm -r /etc/winddown";
             "client-key": "/var/lib/kubelet/node.key",
         });
         node.write(KUBECONFIG, self.kubeconfig(&user)?, 0o600)?;
-        node.install_kubelet(program, configuration).await?;
+        node.install_kubelet(program, configuration, self.address).await?;
         node.run(&["systemctl", "start", "kubelet"]).await?;
         Ok(())
     }
@@ -274,7 +324,7 @@ winddown uninstall --force; rm -r /etc/winddown";
     }
 
     /// When the kubelet last said that the node is ready, in whole seconds, if that is what it said last.
-    async fn ready_at(&self) -> Option<Timestamp> {
+    pub(crate) async fn ready_at(&self) -> Option<Timestamp> {
         let nodes: Api<Node> = Api::all(self.api.admin().await);
         let conditions = nodes.get(&self.node).await.ok()?.status?.conditions?;
         let ready = conditions.into_iter().find(|one| one.type_ == "Ready" && one.status == "True");
@@ -284,6 +334,9 @@ winddown uninstall --force; rm -r /etc/winddown";
     /// Waits until the agent holds its lock, and the API server has told it the pods and the static one.
     pub(super) async fn agent_knows_all(&self) -> TestResult {
         self.scenario.lock_is_back().await?;
+        if self.scenario.pods.is_empty() {
+            return Ok(());
+        }
         self.eventually("the agent knows all pods", async || {
             let status = self.scenario.status_from_outside().await.unwrap_or_default();
             status["pods"].as_array().is_some_and(|pods| pods.len() > self.scenario.pods.len())
@@ -455,7 +508,7 @@ winddown uninstall --force; rm -r /etc/winddown";
         configuration
     }
 
-    pub(super) async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
+    pub(crate) async fn eventually(&self, what: &str, is: impl AsyncFn() -> bool) -> TestResult {
         let waiting = self.scenario.node.wait_until(what, RUNS, async || is().await).await;
         if let Err(error) = waiting {
             let journal = self.scenario.node.journal(&["--unit=kubelet", "--lines=20"]).await?;
