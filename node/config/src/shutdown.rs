@@ -48,7 +48,8 @@ options! {
         // With groups configured by priority it is always `priority`.
         order: ShutdownOrder = ShutdownOrder::Role => live(ORDER);
         /// How long pods are not ready before the first SIGTERM, so that load balancers turn away from them. Comes
-        /// before the time above and is at most as long. When time is short, this is given up first.
+        /// before the time above and is at most as long. When time is short, this is given up first. Has no effect with
+        /// `mode: companion`, where pods are ready until they are evicted: give them a `preStop` hook that sleeps.
         endpoint_drain: Duration = Duration::ZERO => live(DRAIN).duration("0s", MAX_GROUPS_TOTAL);
         /// What is kept back after the pods' time for their last status and the report. Never more than a tenth of what
         /// logind gives.
@@ -363,14 +364,18 @@ fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
     }
 }
 
-/// Warns of what has no effect beside a kubelet, which starts the pods.
-fn beside_a_kubelet(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
+/// Warns of what has no effect beside a kubelet, which starts the pods and says whether they are ready.
+fn beside_a_kubelet(fields: &Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     if config.node.mode != Mode::Companion {
         return;
     }
-    for key in ["rebootInPlace", "startGroupTimeout"] {
+    // Pods would stay ready for that long.
+    config.shutdown.endpoint_drain = Duration::ZERO;
+    let starts = "the kubelet starts the pods";
+    let ready = "pods are ready until they are evicted: give them a `preStop` hook that sleeps";
+    for (key, why) in [("rebootInPlace", starts), ("startGroupTimeout", starts), (DRAIN, ready)] {
         if let Some(at) = fields.key_at(key).filter(|_| fields.has(key)) {
-            let what = "has no effect with `mode: companion`: the kubelet starts the pods";
+            let what = format!("has no effect with `mode: companion`: {why}");
             reading.warnings.push(Problem::new(at, key, what));
         }
     }

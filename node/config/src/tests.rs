@@ -117,6 +117,14 @@ fn groups_by_priority_are_sorted_and_replace_the_periods() {
 }
 
 #[test]
+fn beside_a_kubelet_nothing_waits_for_endpoints_that_stay_ready_until_pods_are_evicted() {
+    let (config, warnings) = warned("mode: companion\nshutdownEndpointDrainPeriod: 15s\n");
+    assert_eq!(config.shutdown, roles(60, 30));
+    let said = "config.yaml:4: shutdownEndpointDrainPeriod: has no effect with `mode: companion`: ";
+    assert!(warnings[0].starts_with(said), "{warnings:?}");
+}
+
+#[test]
 fn an_empty_list_of_groups_is_as_good_as_none() {
     assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, roles(60, 30));
 }
