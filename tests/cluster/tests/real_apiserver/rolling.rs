@@ -38,6 +38,9 @@ const WORK: usize = 8;
 /// How often each node is rebooted in the long form.
 const ROUNDS: &str = "WINDDOWN_ROUNDS";
 
+/// Names a part of who alone terminates the pods; all without it.
+const CHOICE: &str = "WINDDOWN_SCENES";
+
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/reliability.md");
 const MARKS: [&str; 2] =
     ["<!-- Written by `make rolling`. -->", "<!-- End of the reboots of three nodes. -->"];
@@ -57,6 +60,27 @@ fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
+/// Who terminates the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Winddown,
+    /// winddown with the kubelet's own credentials, as `winddown install --companion` sets it up.
+    WinddownAsKubelet,
+    Kubelet,
+}
+
+const BY: [(By, &str); 3] = [
+    (By::Winddown, "winddown"),
+    (By::WinddownAsKubelet, "winddown, with the kubelet's credentials"),
+    (By::Kubelet, "the kubelet"),
+];
+
+impl By {
+    fn ends(self) -> Ends {
+        if self == Self::Kubelet { Ends::Kubelet } else { Ends::Winddown }
+    }
+}
+
 /// A cluster of three nodes.
 struct Fleet {
     api: &'static RealApi,
@@ -68,10 +92,9 @@ struct Fleet {
 
 impl Fleet {
     /// The nodes, ready. None, after saying so, where a program is missing.
-    async fn set(test: &str, ends: Ends) -> TestResult<Option<Self>> {
-        let Some(api) = RealApi::cluster(&format!("{test}-{ends:?}")).await else {
-            return Ok(None);
-        };
+    async fn set(test: &str, by: By) -> TestResult<Option<Self>> {
+        let Some(api) = RealApi::cluster(&format!("{test}-{by:?}")).await else { return Ok(None) };
+        let ends = by.ends();
         let shared = tempfile::tempdir()?;
         for folder in ["logs", "locks"] {
             std::fs::create_dir(shared.path().join(folder))?;
@@ -83,9 +106,9 @@ impl Fleet {
             let wanted = Wanted { pods: Vec::new(), seconds: GRACE, place, ..Wanted::by(ends) };
             let Some(machine) = Machine::joined(api, test, wanted).await? else { return Ok(None) };
             machine.scenario.node.install(&program, objects::PROGRAM)?;
-            match ends {
-                Ends::Winddown => machine.give_agent_its_rights().await?,
-                Ends::Kubelet | Ends::Requests => machine.remove_winddown().await?,
+            match by {
+                By::Winddown => machine.give_agent_its_rights().await?,
+                By::WinddownAsKubelet | By::Kubelet => machine.leave_pods_to(ends).await?,
             }
             fleet.machines.push(machine);
             fleet.find_way(usize::from(number) - 1)?;
@@ -110,10 +133,14 @@ impl Fleet {
         let servers: Api<Deployment> = Api::namespaced(admin.clone(), self.namespace());
         let keepers: Api<StatefulSet> = Api::namespaced(admin, self.namespace());
         self.eventually("servers and identities are ready", async || {
-            let servers = servers.get("web").await.ok().and_then(|set| set.status);
+            for app in objects::SERVERS {
+                let status = servers.get(app).await.ok().and_then(|set| set.status);
+                if status.and_then(|set| set.available_replicas) != Some(objects::EACH) {
+                    return false;
+                }
+            }
             let keepers = keepers.get("store").await.ok().and_then(|set| set.status);
-            servers.is_some_and(|set| set.available_replicas == Some(objects::SERVERS))
-                && keepers.is_some_and(|set| set.ready_replicas == Some(objects::KEEPERS))
+            keepers.is_some_and(|set| set.ready_replicas == Some(objects::KEEPERS))
         })
         .await
     }
@@ -179,8 +206,8 @@ impl Fleet {
 }
 
 /// Plays the rounds. None, after saying so, where a program is missing.
-async fn play(test: &str, ends: Ends, rounds: usize) -> TestResult<Option<Account>> {
-    let Some(mut fleet) = Fleet::set(test, ends).await? else { return Ok(None) };
+async fn play(test: &str, by: By, rounds: usize) -> TestResult<Option<Account>> {
+    let Some(mut fleet) = Fleet::set(test, by).await? else { return Ok(None) };
     fleet.api.namespace(fleet.namespace()).await;
     let work = WORK * usize::from(NODES) * rounds;
     fleet.api.apply(&objects::all(fleet.namespace(), work)).await;
@@ -191,9 +218,9 @@ async fn play(test: &str, ends: Ends, rounds: usize) -> TestResult<Option<Accoun
     client::settle().await;
     let mut turns = Vec::new();
     for turn in 0..rounds * usize::from(NODES) {
-        let turn = fleet.reboot(turn % usize::from(NODES), ends).await?;
+        let turn = fleet.reboot(turn % usize::from(NODES), by.ends()).await?;
         println!(
-            "{ends:?}: {turn:?}: off, open, whole {:?}; {} lost so far",
+            "{by:?}: {turn:?}: off, open, whole {:?}; {} lost so far",
             turn.times(),
             client.lost()
         );
@@ -216,16 +243,20 @@ async fn three_nodes_rebooted_in_turn_by_winddown_and_by_the_kubelet_itself() ->
     }
     let rounds = std::env::var(ROUNDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let mut table = HEAD.to_owned();
-    for (ends, who) in [(Ends::Winddown, "winddown"), (Ends::Kubelet, "the kubelet")] {
-        let Some(account) = play(test, ends, rounds).await? else { return Ok(()) };
+    let chosen = std::env::var(CHOICE).ok();
+    for (by, who) in BY {
+        if chosen.as_ref().is_some_and(|chosen| !who.contains(chosen.as_str())) {
+            continue;
+        }
+        let Some(account) = play(test, by, rounds).await? else { return Ok(()) };
         println!("{account:#?}");
-        if ends == Ends::Winddown {
+        if by.ends() == Ends::Winddown {
             account.check();
         }
         table += &account.row(who);
     }
     println!("{table}");
-    if std::env::var_os("WINDDOWN_WRITE_PAGES").is_some() {
+    if std::env::var_os("WINDDOWN_WRITE_PAGES").is_some() && chosen.is_none() {
         replace_between(Path::new(PAGE), MARKS, &table)?;
     }
     Ok(())

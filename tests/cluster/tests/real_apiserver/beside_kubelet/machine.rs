@@ -171,7 +171,7 @@ impl Machine {
     }
 
     /// From now on winddown runs, or is not there.
-    async fn leave_pods_to(&self, ends: Ends) -> TestResult {
+    pub(crate) async fn leave_pods_to(&self, ends: Ends) -> TestResult {
         let node = &self.scenario.node;
         match ends {
             Ends::Winddown => {
@@ -183,7 +183,7 @@ impl Machine {
     }
 
     /// The programs stay, for what they say of such a node.
-    pub(crate) async fn remove_winddown(&self) -> TestResult {
+    async fn remove_winddown(&self) -> TestResult {
         let all = "cp $(dirname $(command -v winddown))/winddown* /root/
 winddown uninstall --force; rm -r /etc/winddown";
         self.scenario.node.run(&["sh", "-ec", all]).await?;

@@ -15,7 +15,7 @@ use super::client::{Counted, Lost};
 use super::{Fleet, seconds};
 
 /// The apps whose pods terminate together, in the order of the groups.
-const GROUPS: [&[&str]; 3] = [&["web", "work"], &["store"], &["agent"]];
+const GROUPS: [&[&str]; 3] = [&["web", "hooked", "work"], &["store"], &["agent"]];
 
 /// A reboot of a node. Times are nanoseconds since 1970.
 #[derive(Clone, Debug)]

@@ -6,12 +6,15 @@ use winddown_node_tests::{IMAGE, SHARED};
 /// The path of the pods' program in a node.
 pub(super) const PROGRAM: &str = "/usr/local/bin/workload";
 pub(super) const PORT: u16 = 8080;
-/// Pods of the Deployment.
-pub(super) const SERVERS: i32 = 4;
+/// The Deployments of servers: those of the first end on SIGTERM, in their time; those of the second at once, after a
+/// `preStop` hook that sleeps.
+pub(super) const SERVERS: [&str; 2] = ["web", "hooked"];
+/// Pods of each.
+pub(super) const EACH: i32 = 2;
 /// Identities of the StatefulSet.
 pub(super) const KEEPERS: i32 = 3;
-/// How long a server goes on answering after SIGTERM.
-const LAME_DUCK: &str = "2000";
+/// How long a server goes on answering after it is to end, in seconds.
+const LAME_DUCK: u64 = 2;
 /// How long a pod of the Job works.
 const WORK: &str = "6000";
 /// How many pods of the Job work at a time.
@@ -19,15 +22,6 @@ const AT_WORK: i32 = 3;
 
 /// Everything in the namespace, and so many pieces of work for the Job.
 pub(super) fn all(namespace: &str, work: usize) -> Vec<Value> {
-    let port = PORT.to_string();
-    let mut servers = pod("web", &["web", &port, LAME_DUCK]);
-    let probe =
-        json!({"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1, "timeoutSeconds": 5});
-    servers["spec"]["containers"][0]["readinessProbe"] = probe;
-    servers["spec"]["topologySpreadConstraints"] = json!([{
-        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }]);
     let mut workers = pod("work", &["work", WORK]);
     workers["spec"]["restartPolicy"] = json!("Never");
     let ignored = json!({
@@ -41,9 +35,10 @@ pub(super) fn all(namespace: &str, work: usize) -> Vec<Value> {
     let mut objects = vec![
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "queue"}, "value": 1000}),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": PORT}]}}),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-            "spec": {"replicas": SERVERS, "selector": of("web"), "template": servers}}),
+            "spec": {"selector": {"serves": "web"}, "ports": [{"port": PORT}]}}),
+        // One at a time, as far as their shutdown leaves the time for it.
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"serves": "web"}}}}),
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "store"},
             "spec": {"replicas": KEEPERS, "serviceName": "store", "selector": of("store"), "template": keepers}}),
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
@@ -53,10 +48,33 @@ pub(super) fn all(namespace: &str, work: usize) -> Vec<Value> {
             "podFailurePolicy": {"rules": [ignored]}, "template": workers,
         }}),
     ];
+    objects.extend(SERVERS.map(|app| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app},
+            "spec": {"replicas": EACH, "selector": of(app), "template": server(app)}})
+    }));
     for object in objects.iter_mut().skip(1) {
         object["metadata"]["namespace"] = json!(namespace);
     }
     objects
+}
+
+/// A server of the service, whose pods are on all nodes.
+fn server(app: &str) -> Value {
+    let (port, lame_duck) = (PORT.to_string(), (LAME_DUCK * 1000).to_string());
+    let is_hooked = app == "hooked";
+    let mut pod = pod(app, &["web", &port, if is_hooked { "0" } else { &lame_duck }]);
+    pod["metadata"]["labels"]["serves"] = json!("web");
+    let container = &mut pod["spec"]["containers"][0];
+    container["readinessProbe"] =
+        json!({"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1, "timeoutSeconds": 5});
+    if is_hooked {
+        container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": LAME_DUCK}}});
+    }
+    pod["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"serves": "web"}},
+    }]);
+    pod
 }
 
 /// A pod of this app, with the arguments of its program.
