@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
+use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::Refusal;
 
 use super::api::EndPods;
@@ -22,7 +23,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const JUST_NOW: Duration = Duration::from_secs(2);
 /// With at most this many pods to stop, any API server answers a probe in time.
 const MANY: usize = 8;
-/// The time between two probes; none is sent if the server has answered something else meanwhile, and no request failed.
+/// The time between two probes; none is sent if the server has answered something else meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum time for one request: the first answer may show that the server is back.
 const FIRST_TRY: Duration = Duration::from_secs(1);
@@ -89,23 +90,20 @@ impl ApiOutage {
         verdict
     }
 
-    /// Probes the server while there are receivers of the verdict: at once, and as soon as a request fails. Never returns.
+    /// Probes the server while there are receivers of the verdict, and at once for the first. Never returns.
     pub(super) async fn keep_probing<A: EndPods>(&self, api: &A) -> Infallible {
         loop {
             let mut since = Instant::now().checked_sub(PROBE_INTERVAL);
-            if self.verdict.receiver_count() == 0 {
+            while self.verdict.receiver_count() == 0 {
                 self.verdict.send_replace(ApiVerdict::Unknown);
                 self.wanted.notified().await;
+                // What it answered before says nothing.
                 since = Some(Instant::now());
             }
-            if self.fails() || !self.has_heard_since(since) {
+            if !self.has_heard_since(since) {
                 self.probe(api).await;
             }
-            let is_new = !self.fails();
-            tokio::select! {
-                () = sleep(PROBE_INTERVAL) => {}
-                () = self.begun(), if is_new => {}
-            }
+            sleep(PROBE_INTERVAL).await;
         }
     }
 
@@ -118,11 +116,10 @@ impl ApiOutage {
             answered = timeout_at(sent + BUSY_TIMEOUT, answer).await;
         }
         match answered {
-            Ok(Ok(())) => self.worked(),
-            Ok(Err(refused)) if refused.refusal != Refusal::NoAnswer => self.worked(),
+            Ok(answer) if is_answer(&answer) => self.worked(),
             // Another request may have been answered meanwhile.
             Err(_) if self.has_heard_since(Some(sent)) => {}
-            Ok(Err(_)) | Err(_) => {
+            Ok(_) | Err(_) => {
                 self.failed(sent);
                 self.set_verdict(ApiVerdict::Away);
             }
@@ -136,6 +133,11 @@ impl ApiOutage {
     fn set_verdict(&self, verdict: ApiVerdict) {
         self.verdict.send_if_modified(|known| std::mem::replace(known, verdict) != verdict);
     }
+}
+
+/// Whether the server has answered the probe, whatever it says.
+pub(super) fn is_answer(probe: &Result<(), RefusedRequest>) -> bool {
+    probe.as_ref().map_or_else(|refused| refused.refusal != Refusal::NoAnswer, |()| true)
 }
 
 /// The part of a grace period that may be spent waiting for an API server that answers, but does not accept the pod's

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
-use super::api_outage::PROBE_TIMEOUT;
+use super::api_outage::{PROBE_TIMEOUT, is_answer};
 use super::config::WithoutApi;
 use super::found;
 use super::known::ONLY_FOUND;
@@ -31,8 +31,10 @@ const FIRST_PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 const HOOKS_OF_UNAWARE: Duration = Duration::from_secs(5);
 /// How long the API server may take to list the pods before it is asked whether it answers at all.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much longer it may take if it does.
-const SLOW_LIST_TIMEOUT: Duration = Duration::from_secs(4);
+/// How much longer it may take if it does; together less than a runtime has for its first list (`runtime.rs`).
+const SLOW_LIST_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same once a shutdown has begun, whose time it takes.
+const SLOW_LIST_IN_SHUTDOWN: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
 /// provide no events.
 const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -215,16 +217,20 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Resolves when the API server's first list is waited for no longer. Only that tells the pods' priorities: a shutdown
     /// would terminate those that the container runtime lists in no order. Cancel-safe.
     async fn list_is_overdue(&self) {
-        let overdue = async {
-            sleep(FIRST_LIST_TIMEOUT).await;
-            if let Ok(Ok(())) = timeout(PROBE_TIMEOUT, self.api.probe()).await {
-                sleep(SLOW_LIST_TIMEOUT).await;
-            }
+        let _ = timeout(FIRST_LIST_TIMEOUT, self.outage.begun()).await;
+        let answers = timeout(PROBE_TIMEOUT, self.api.probe()).await.is_ok_and(|it| is_answer(&it));
+        if !answers || self.known.is_refused() {
+            return;
+        }
+        let mut going_down = self.config.going_down.clone();
+        let in_shutdown = async {
+            // The agent is ending otherwise.
+            let _ = going_down.wait_for(|is_down| *is_down).await;
+            sleep(SLOW_LIST_IN_SHUTDOWN).await;
         };
         tokio::select! {
-            () = overdue => {}
-            // A connection that is refused need not be waited for.
-            () = self.outage.begun() => {}
+            () = sleep(SLOW_LIST_TIMEOUT) => {}
+            () = in_shutdown => {}
         }
     }
 

@@ -357,7 +357,7 @@ impl PodIndex {
     /// Whether there are known pods that the API server does not refuse to show.
     pub(super) fn has_pods(&self) -> bool {
         let is_known = self.is_listed() || self.desired.borrow().is_some();
-        is_known && self.refused.lock().is_none()
+        is_known && !self.is_refused()
     }
 
     /// Why the pods are not known, not from the API server, or only as they were; `None` if it shows them.
@@ -373,6 +373,11 @@ impl PodIndex {
             Some(why) => format!("{trouble}; the API server answers: {why}"),
             None => trouble,
         })
+    }
+
+    /// Whether the API server refuses to show the pods.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.lock().is_some()
     }
 
     /// Records what the API server says when it refuses to show the pods; `None` once it shows them.

@@ -43,31 +43,38 @@ async fn an_agent_that_starts_without_the_api_server_asks_the_runtime_and_stops_
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_answers_and_lists_slowly_is_waited_for_as_only_it_knows_priorities() {
     let (world, core) = World::starting([pod("web", json!({}))]);
-    world.state().list_takes = secs(3);
+    world.state().list_takes = Duration::from_millis(2500);
     sleep(secs(2)).await;
     world.set_going_down();
-    let desired = core.known.desired();
-    assert!(
-        desired.borrow().is_none(),
-        "what the container runtime knows would be terminated in no order"
-    );
-    sleep(secs(2)).await;
+    assert!(core.known.desired().borrow().is_none(), "they would be terminated in no order");
+    sleep(secs(1)).await;
     assert_eq!(known(&core), Some((names(&["web"]), true)));
     stop(&core, "web", 40).await.1.unwrap();
-    assert_eq!(world.log(), ["4: evict web 40", "4: stop uid-web 40"]);
+    assert_eq!(world.log(), ["3: evict web 40", "3: stop uid-web 40"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_lists_nothing_for_too_long_is_not_waited_for() {
-    for (probe_takes, known_after) in [(0, 5000), (9, 1300)] {
+async fn an_api_server_that_lists_nothing_is_waited_for_as_long_as_that_may_help() {
+    let (never, at_once) = (secs(3600), Duration::ZERO);
+    for (scene, list_takes, refuses, is_silent, is_going_down, known_after) in [
+        ("it answers others", never, None, false, false, 4000),
+        ("it answers nothing", never, None, true, false, 1300),
+        ("a shutdown has begun", never, None, false, true, 2000),
+        ("it is busy", at_once, Some((503, "starting")), false, false, 3000),
+        ("it refuses", at_once, Some((403, "no role")), false, false, 1000),
+    ] {
         let (world, core) = World::starting([pod("web", json!({}))]);
         {
             let mut state = world.state();
-            (state.list_takes, state.probe_takes) = (secs(3600), secs(probe_takes));
+            (state.list_takes, state.refuses_watches) = (list_takes, refuses);
+            state.silent = is_silent;
+        }
+        if is_going_down {
+            world.set_going_down();
         }
         core.known.desired().wait_for(Option::is_some).await.unwrap();
-        assert_eq!(world.elapsed_ms(), known_after, "a probe takes {probe_takes} s");
-        assert_eq!(known(&core), Some((names(&["web"]), false)));
+        assert_eq!(world.elapsed_ms(), known_after, "{scene}");
+        assert_eq!(known(&core), Some((names(&["web"]), false)), "{scene}");
     }
 }
 

@@ -71,22 +71,6 @@ async fn an_api_server_that_has_just_answered_is_known_to_be_away_or_silent_no_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_goes_away_in_the_middle_is_known_to_be_at_the_first_request_that_fails()
-{
-    let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.state().answers_after = secs(60);
-    world.set_going_down();
-    let stopping = tokio::spawn({
-        let core = Arc::clone(&core);
-        async move { stop(&core, "web", 60).await.1.unwrap() }
-    });
-    sleep(Duration::from_millis(130)).await;
-    world.set_api_away(true);
-    stopping.await.unwrap();
-    assert_eq!(world.first_ms("stop the kubelet"), Some(130), "{:?}", world.log());
-}
-
-#[tokio::test(start_paused = true)]
 async fn containers_lose_none_of_their_grace_to_rounding_when_the_kubelet_is_held_first() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.state().takes = secs(100);

@@ -54,8 +54,8 @@ pub(super) struct State {
     /// Whether the API server serves eviction requests; their outcome; and how often discovery was queried.
     serves_requests: bool,
     pub(super) refuses_request: Option<Refusal>,
-    /// What the API server says to every list and watch, if it forbids them.
-    forbids_watches: Option<&'static str>,
+    /// What the API server says to every list and watch, and with which code, if it refuses them.
+    pub(super) refuses_watches: Option<(u16, &'static str)>,
     /// What the API server says to every deletion, if it forbids them.
     pub(super) forbids_deletions: Option<&'static str>,
     responding: Option<Responding>,
@@ -227,7 +227,7 @@ impl World {
 
     /// Has the API server answer this to every list and watch.
     pub(super) fn forbid_watches(&self, why: Option<&'static str>) {
-        self.state().forbids_watches = why;
+        self.state().refuses_watches = why.map(|why| (403, why));
         self.break_watch();
     }
 
@@ -466,9 +466,9 @@ impl EndPods for World {
                         let list_takes = world.state().list_takes;
                         sleep(list_takes).await;
                         let mut state = world.state();
-                        let failure = match state.forbids_watches {
+                        let failure = match state.refuses_watches {
                             _ if state.api_away => Some(lost()),
-                            why => why.map(forbidden),
+                            refusal => refusal.map(|(code, why)| refusal_of(code, why)),
                         };
                         if let Some(failure) = failure {
                             drop(state);
@@ -539,7 +539,7 @@ impl EndPods for World {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         if let Some(why) = self.state().forbids_deletions {
-            return Err(RefusedRequest::of("delete the pod", forbidden(why)));
+            return Err(RefusedRequest::of("delete the pod", refusal_of(403, why)));
         }
         self.begin(&pod.uid, grace);
         Ok(())
@@ -776,8 +776,8 @@ fn against(budget: &str) -> Status {
     .unwrap()
 }
 
-fn forbidden(why: &str) -> kube::Error {
-    let status = Status { code: 403, message: why.into(), ..Status::default() };
+fn refusal_of(code: u16, why: &str) -> kube::Error {
+    let status = Status { code, message: why.into(), ..Status::default() };
     kube::Error::Api(Box::new(status))
 }
 
