@@ -75,8 +75,11 @@ fn advice(kind: io::ErrorKind, path: &Path) -> String {
             "{} is another's, and longer names are cut to 255 bytes: shorten the name of the pod or of the container",
             path.display()
         ),
-        io::ErrorKind::TimedOut | io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("the disk of {links} is full, or does not answer")
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("the disk of {links} is full")
+        }
+        io::ErrorKind::TimedOut => {
+            format!("the disk of {links}, or of a pod's volume, does not answer")
         }
         _ => format!(
             "let {links} be a directory of root's that the agent's unit may write to (ReadWritePaths=), then restart \
