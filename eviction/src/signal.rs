@@ -359,8 +359,8 @@ impl Signal {
         self as usize
     }
 
-    /// What is available according to the node's figures; none if it was not measured, or if the node has none of it (no
-    /// swap, inodes that are made as needed), which would be short for ever.
+    /// What is available according to the node's figures; none if it was not measured, or if the node has none of it,
+    /// such as inodes that are made as needed: it would be short for ever.
     pub(crate) fn available(
         self,
         node: &NodeStats,

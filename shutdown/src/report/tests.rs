@@ -98,6 +98,17 @@ fn each_name_that_an_agent_has_written_is_read() {
 }
 
 #[test]
+fn each_end_of_a_pod_is_counted() {
+    let aliases = ["ending", "stays", "left"];
+    let error = serde_json::from_str::<PodEnd>("\"no such name\"").unwrap_err().to_string();
+    let names = error.split('`').skip(3).step_by(2).filter(|name| !aliases.contains(name));
+    for name in names {
+        let end: PodEnd = serde_json::from_value(name.into()).unwrap();
+        assert!(PodEnd::ALL.contains(&end), "{name}");
+    }
+}
+
+#[test]
 fn each_outcome_has_its_sentence() {
     let ended = || pod("a", PodEnd::Exited, Some(0), Some(1000));
     let one = |outcome, pods| report(outcome, 1500, vec![group(0, Some((0, 1000)), pods)]);

@@ -56,14 +56,23 @@ const BACKOFFS: [&str; 7] =
     ["{Backoff", "::Backoff", " Backoff", "doubled(", " in 0..", "_ROUNDS", "sleep(Duration::"];
 
 /// The files that sleep for an interval, because there is no event: each with the reason.
-const INTERVALS: [(&str, &str); 13] = [
+const INTERVALS: [(&str, &str); 16] = [
+    (
+        "cluster/client/src/list_and_watch.rs",
+        "restored data makes a watch silent, without an error",
+    ),
     ("cluster/companion/src/api_outage.rs", "a server that is silent says nothing"),
     (
         "cluster/companion/src/runtime.rs",
         "mounts of two namespaces, directories and a sandbox: no one event",
     ),
+    (
+        "cluster/companion/src/runtime_poller.rs",
+        "container runtimes from before 2023 have no events",
+    ),
     ("cluster/companion/src/shared_look.rs", "bounds the looks of many callers"),
     ("cluster/companion/src/stop.rs", "as for runtime.rs"),
+    ("cluster/node-api/src/lib.rs", "in case the kernel loses an event of its files"),
     ("node/src/guard.rs", "timers stand still while the machine sleeps"),
     ("node/src/recorders.rs", "bounds the looks after events"),
     ("programs/src/drill/progress.rs", "the clock that it draws"),
@@ -137,8 +146,9 @@ fn intervals(file: &str, text: &str) -> Vec<String> {
 }
 
 fn sleeps_for_interval(line: &str) -> bool {
-    let slept = line.split_once("sleep").map_or("", |(_, slept)| slept);
-    slept.contains("_INTERVAL)") || slept.contains("_INTERVAL,")
+    ["sleep", "timeout("]
+        .into_iter()
+        .any(|waits| line.split_once(waits).is_some_and(|(_, waited)| waited.contains("_INTERVAL")))
 }
 
 /// One line for each file of [`INTERVALS`] that sleeps for none.
