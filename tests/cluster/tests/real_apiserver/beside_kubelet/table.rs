@@ -26,7 +26,7 @@ volumes free before the lock went | report |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Names parts of scenes that alone are played, separated by commas; all without it.
+/// Names parts of scenes that alone are played, separated by commas, and after a `!` of those that are not; all without it.
 const CHOICE: &str = "WINDDOWN_SCENES";
 /// How often each scene is played; the table has the run whose last exit is the median.
 const RUNS: &str = "WINDDOWN_RUNS";
@@ -434,9 +434,10 @@ fn scenes() -> impl Iterator<Item = (Scene, Suite, String)> {
 }
 
 fn is_chosen(scene: &str) -> bool {
-    let chosen = std::env::var(CHOICE);
-    chosen.is_ok_and(|chosen| chosen.split(',').any(|part| scene.contains(part)))
-        || std::env::var_os(CHOICE).is_none()
+    let Ok(chosen) = std::env::var(CHOICE) else { return true };
+    let (not, parts): (Vec<_>, Vec<_>) = chosen.split(',').partition(|part| part.starts_with('!'));
+    parts.iter().any(|part| scene.contains(part))
+        && !not.iter().any(|part| scene.contains(&part[1..]))
 }
 
 /// Each scene with both, one after the other. The way to the API server must not wait for the rest of the test.
