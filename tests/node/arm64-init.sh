@@ -7,7 +7,8 @@ export INSTA_WORKSPACE_ROOT=/src INSTA_UPDATE=no
 for type in proc:/proc sysfs:/sys cgroup2:/sys/fs/cgroup tmpfs:/tmp tmpfs:/run; do
     mount -t ${type%%:*} none ${type#*:}
 done
-mkdir -p /dev/shm && mount -t tmpfs none /dev/shm
+mkdir -p /dev/shm /dev/pts && mount -t tmpfs none /dev/shm && mount -t devpts none /dev/pts
+echo arm64 >/proc/sys/kernel/hostname
 [ -e /dev/fd ] || ln -s /proc/self/fd /dev/fd
 # The packages were not set up.
 echo root:x:0:0:root:/root:/bin/sh >/etc/passwd
