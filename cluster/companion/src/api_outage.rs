@@ -137,7 +137,7 @@ impl ApiOutage {
 
 /// Whether the server has answered the probe, whatever it says.
 pub(super) fn is_answer(probe: &Result<(), RefusedRequest>) -> bool {
-    probe.as_ref().map_or_else(|refused| refused.refusal != Refusal::NoAnswer, |()| true)
+    probe.as_ref().err().is_none_or(|refused| refused.refusal != Refusal::NoAnswer)
 }
 
 /// The part of a grace period that may be spent waiting for an API server that answers, but does not accept the pod's

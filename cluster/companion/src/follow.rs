@@ -224,14 +224,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
         let mut going_down = self.config.going_down.clone();
         let in_shutdown = async {
-            // The agent is ending otherwise.
+            // If the sender is gone, the agent is ending.
             let _ = going_down.wait_for(|is_down| *is_down).await;
             sleep(SLOW_LIST_IN_SHUTDOWN).await;
         };
-        tokio::select! {
-            () = sleep(SLOW_LIST_TIMEOUT) => {}
-            () = in_shutdown => {}
-        }
+        let _ = timeout(SLOW_LIST_TIMEOUT, in_shutdown).await;
     }
 
     /// Holds a kubelet that goes on restarting a pod whose end it should have known: it may not know of the others either.

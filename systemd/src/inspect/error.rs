@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::trouble::{is_no_bus, trouble};
 
 /// Why a query failed.
-// Exhaustive: whoever asks decides for each.
+// Exhaustive: callers decide for each kind.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// There is no bus, or the service does not run and cannot be started.
