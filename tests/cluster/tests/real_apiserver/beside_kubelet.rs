@@ -9,7 +9,7 @@ mod installed;
 pub(crate) mod machine;
 mod recorded;
 mod shown;
-mod table;
+pub(crate) mod table;
 mod typed;
 mod volumes;
 
@@ -28,7 +28,7 @@ const DOWN: Duration = Duration::from_secs(120);
 const LOST: Duration = Duration::from_secs(3);
 
 /// Seconds, for people.
-fn seconds(nanoseconds: u64) -> f64 {
+pub(crate) fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 

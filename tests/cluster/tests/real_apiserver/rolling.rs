@@ -21,9 +21,11 @@ use winddown_node_tests::{in_long_form, workload};
 
 use crate::RealApi;
 use crate::beside_kubelet::machine::{Ends, Machine, Place, Wanted};
+use crate::beside_kubelet::table::number;
 use client::{Client, Ways};
 use judge::{Account, Turn};
 
+const NAMESPACE: &str = "rolling";
 const NODES: u8 = 3;
 /// The time of each of the three groups, in seconds.
 const GRACE: [u32; 3] = [12, 6, 4];
@@ -54,10 +56,6 @@ asked to whole | left at the end |
 /// Nanoseconds since 1970, which nodes and this machine share.
 fn now() -> u64 {
     u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap()
-}
-
-fn seconds(nanoseconds: u64) -> f64 {
-    Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
 /// Who terminates the pods.
@@ -123,15 +121,11 @@ impl Fleet {
         Ok(())
     }
 
-    fn namespace(&self) -> &'static str {
-        "rolling"
-    }
-
     /// Waits until all servers and identities are ready.
     async fn is_whole(&self) -> TestResult {
         let admin = self.api.admin().await;
-        let servers: Api<Deployment> = Api::namespaced(admin.clone(), self.namespace());
-        let keepers: Api<StatefulSet> = Api::namespaced(admin, self.namespace());
+        let servers: Api<Deployment> = Api::namespaced(admin.clone(), NAMESPACE);
+        let keepers: Api<StatefulSet> = Api::namespaced(admin, NAMESPACE);
         self.eventually("servers and identities are ready", async || {
             for app in objects::SERVERS {
                 let status = servers.get(app).await.ok().and_then(|set| set.status);
@@ -146,7 +140,7 @@ impl Fleet {
     }
 
     async fn job_is_done(&self) -> TestResult {
-        let jobs: Api<Job> = Api::namespaced(self.api.admin().await, self.namespace());
+        let jobs: Api<Job> = Api::namespaced(self.api.admin().await, NAMESPACE);
         self.eventually("the Job is complete or failed", async || {
             let status = jobs.get("work").await.ok().and_then(|job| job.status);
             status.is_some_and(|status| {
@@ -208,12 +202,12 @@ impl Fleet {
 /// Plays the rounds. None, after saying so, where a program is missing.
 async fn play(test: &str, by: By, rounds: usize) -> TestResult<Option<Account>> {
     let Some(mut fleet) = Fleet::set(test, by).await? else { return Ok(None) };
-    fleet.api.namespace(fleet.namespace()).await;
+    fleet.api.namespace(NAMESPACE).await;
     let work = WORK * usize::from(NODES) * rounds;
-    fleet.api.apply(&objects::all(fleet.namespace(), work)).await;
+    fleet.api.apply(&objects::all(NAMESPACE, work)).await;
     fleet.is_whole().await?;
     let admin = fleet.api.admin().await;
-    let slices = Api::namespaced(admin, fleet.namespace());
+    let slices = Api::namespaced(admin, NAMESPACE);
     let client = Client::start(slices, Arc::clone(&fleet.ways));
     client::settle().await;
     let mut turns = Vec::new();
@@ -241,7 +235,7 @@ async fn three_nodes_rebooted_in_turn_by_winddown_and_by_the_kubelet_itself() ->
     if !in_long_form(test, "three nodes take minutes") {
         return Ok(());
     }
-    let rounds = std::env::var(ROUNDS).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let rounds = number(ROUNDS);
     let mut table = HEAD.to_owned();
     let chosen = std::env::var(CHOICE).ok();
     for (by, who) in BY {

@@ -416,7 +416,8 @@ impl Drop for Ahead {
     }
 }
 
-fn number(variable: &str) -> usize {
+/// How often, as the variable says; once without it.
+pub(crate) fn number(variable: &str) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 

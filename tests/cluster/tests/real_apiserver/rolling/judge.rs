@@ -12,7 +12,8 @@ use kube::api::ListParams;
 use winddown_node_tests::scenario::TestResult;
 
 use super::client::{Counted, Lost};
-use super::{Fleet, seconds};
+use super::{Fleet, NAMESPACE};
+use crate::beside_kubelet::seconds;
 
 /// The apps whose pods terminate together, in the order of the groups.
 const GROUPS: [&[&str]; 3] = [&["web", "hooked", "work"], &["store"], &["agent"]];
@@ -173,9 +174,9 @@ impl Account {
             .collect();
         print_lost(&counted.lost, &logs);
         let admin = fleet.api.admin().await;
-        let job: Job = Api::namespaced(admin.clone(), fleet.namespace()).get("work").await?;
+        let job: Job = Api::namespaced(admin.clone(), NAMESPACE).get("work").await?;
         let job = job.status.unwrap_or_default();
-        let sets: Api<StatefulSet> = Api::namespaced(admin, fleet.namespace());
+        let sets: Api<StatefulSet> = Api::namespaced(admin, NAMESPACE);
         let set = sets.get("store").await?.status.unwrap_or_default();
         Ok(Self {
             withdrawn: spans
@@ -282,7 +283,7 @@ async fn left(fleet: &Fleet) -> TestResult<Vec<String>> {
         }
     }
     let mut counts = BTreeMap::<String, usize>::new();
-    let pods: Api<Pod> = Api::namespaced(admin, fleet.namespace());
+    let pods: Api<Pod> = Api::namespaced(admin, NAMESPACE);
     for pod in pods.list(&ListParams::default()).await? {
         let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
         let app = pod.metadata.labels.unwrap_or_default().remove("app").unwrap_or_default();
