@@ -68,15 +68,20 @@ impl PollThread {
                 match poll(&mut polled, None) {
                     // The test's children exit all the time, each with a signal.
                     Err(Errno::INTR) => continue,
-                    Ok(_) if polled[0].revents().is_empty() => {}
-                    _ => return,
+                    Ok(_) => {}
+                    Err(_) => return,
                 }
+                let is_stopped = !polled[0].revents().is_empty();
                 let ready =
                     numbers.iter().zip(&polled[1..]).filter(|(_, p)| !p.revents().is_empty());
                 for (number, _) in ready {
                     if !told(*number, &fds[*number]) {
                         open.remove(number);
                     }
+                }
+                // Only now: what happened before has to be recorded.
+                if is_stopped {
+                    return;
                 }
             }
         };
@@ -175,13 +180,15 @@ impl PodWatch {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
-        // Processes that are already watched are found again.
+        // Processes that are already watched are found again. One that exits meanwhile is watched twice rather than not
+        // at all.
+        let processes = node.processes_with(SCRIPT);
         self.threads.clear();
         let mut lives = locked(&self.lives);
         lives.retain(|life| life.ended.is_some());
         let first = lives.len();
         let (mut known, mut fds) = (BTreeSet::new(), Vec::new());
-        for (process, arguments) in node.processes_with(SCRIPT) {
+        for (process, arguments) in processes {
             let Some(pod) = pod_of(&arguments, pods) else { continue };
             // Only the oldest one counts; a shell that is about to exec looks like its parent.
             if known.insert(&pod.name) {
@@ -219,4 +226,39 @@ pub(crate) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize
 /// start.
 fn pod_of<'a>(arguments: &[String], pods: &'a [TestPod]) -> Option<&'a TestPod> {
     pods.iter().find(|pod| arguments.starts_with(&pod.command()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_happened_before_a_watch_ends_is_recorded() {
+        let first = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        let later = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let trigger = later.try_clone().unwrap();
+        let (entered, has_entered) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let watch = PollThread::open(vec![first, later], move |number, _| {
+            locked(&told).push(number);
+            if number == 0 {
+                entered.send(()).unwrap();
+                may_go_on.recv().unwrap();
+            }
+            false
+        });
+        // The thread is busy when the second event comes, and then the end.
+        let watch = watch.unwrap();
+        has_entered.recv().unwrap();
+        let one = 1_u64.to_ne_bytes();
+        rustix::io::write(&trigger, &one).unwrap();
+        rustix::io::write(&watch.end, &one).unwrap();
+        go_on.send(()).unwrap();
+        drop(watch);
+        assert_eq!(*locked(&seen), [0, 1]);
+    }
 }
