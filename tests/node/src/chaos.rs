@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::scenario::TestResult;
 use crate::{Base, Flavour, Node, Suite, base_or_skip, error_chain};
 
-pub use fault::{Fault, Phase};
+pub use fault::{Fate, Fault, Phase, Service};
 pub use feature::Feature;
 pub use judge::Violation;
 pub use plan::{Runtime, Schedule, Strike};
@@ -137,7 +137,7 @@ impl Parts {
                 return Ok(None);
             }
         }
-        if schedules.iter().any(|schedule| schedule.runtime == Runtime::Containerd) {
+        if schedules.iter().any(|schedule| schedule.runtime.has_containers()) {
             containerd = base_or_skip(test, Flavour::Containerd).await?;
             if containerd.is_none() {
                 return Ok(None);
@@ -149,8 +149,8 @@ impl Parts {
     }
 
     fn base(&self, schedule: &Schedule) -> &Base {
-        let base = match (schedule.runtime, schedule.suite) {
-            (Runtime::Containerd, _) => self.containerd.as_ref(),
+        let base = match (schedule.runtime.has_containers(), schedule.suite) {
+            (true, _) => self.containerd.as_ref(),
             (_, Suite::Trixie) => self.trixie.as_ref(),
             // No schedule uses sid: a seed would not stand for the same node tomorrow.
             (_, Suite::Bookworm | Suite::Sid) => None,

@@ -31,24 +31,16 @@ pub enum Fault {
     AgentKilled,
     /// The agent is suspended for a while (SIGSTOP, SIGCONT).
     AgentHangs,
-    /// `systemctl restart dbus`.
-    DbusRestarted,
-    /// `systemctl restart systemd-logind`.
-    LogindRestarted,
-    /// `kill -9` of containerd, followed by a start.
-    ContainerdKilled,
-    /// containerd is stopped for a while.
-    ContainerdStopped,
-    /// `systemctl restart containerd`.
-    ContainerdRestarted,
-    /// containerd is suspended for a while (SIGSTOP, SIGCONT): it accepts calls but does not answer.
-    ContainerdHangs,
+    /// What happens to a service of the node.
+    Of(Service, Fate),
     /// The API server is unreachable for a while.
     ApiDown,
     /// The disk with the agent's state is completely full.
     StateFull,
     /// The disk with the agent's state blocks all writes for a while.
     DiskHangs,
+    /// The file system with the journal is completely full.
+    JournalFull,
     /// `/etc` is read-only.
     EtcReadOnly,
     /// The wall clock jumps forward.
@@ -71,6 +63,32 @@ pub enum Fault {
     NoticeWithdrawn,
     /// Another package makes logind wait for longer than winddown needs.
     OtherDelay,
+}
+
+/// A service of the node that winddown, or the node, depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// D-Bus.
+    Dbus,
+    /// logind.
+    Logind,
+    /// journald, which reads what the agent logs.
+    Journald,
+    /// containerd.
+    Containerd,
+}
+
+/// What happens to a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// `kill -9` of its main process, followed by a start.
+    Killed,
+    /// It is stopped for a while.
+    Stopped,
+    /// `systemctl restart`.
+    Restarted,
+    /// Its main process is suspended for a while (SIGSTOP, SIGCONT): it accepts calls but does not answer.
+    Hangs,
 }
 
 // === impl Phase ===
@@ -106,18 +124,25 @@ impl fmt::Display for Phase {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::AgentKilled,
         Self::AgentHangs,
-        Self::DbusRestarted,
-        Self::LogindRestarted,
-        Self::ContainerdKilled,
-        Self::ContainerdStopped,
-        Self::ContainerdRestarted,
-        Self::ContainerdHangs,
+        Self::Of(Service::Dbus, Fate::Killed),
+        Self::Of(Service::Dbus, Fate::Restarted),
+        Self::Of(Service::Dbus, Fate::Hangs),
+        Self::Of(Service::Logind, Fate::Killed),
+        Self::Of(Service::Logind, Fate::Restarted),
+        Self::Of(Service::Logind, Fate::Hangs),
+        Self::Of(Service::Journald, Fate::Killed),
+        Self::Of(Service::Journald, Fate::Hangs),
+        Self::Of(Service::Containerd, Fate::Killed),
+        Self::Of(Service::Containerd, Fate::Stopped),
+        Self::Of(Service::Containerd, Fate::Restarted),
+        Self::Of(Service::Containerd, Fate::Hangs),
         Self::ApiDown,
         Self::StateFull,
         Self::DiskHangs,
+        Self::JournalFull,
         Self::EtcReadOnly,
         Self::ClockForward,
         Self::ClockBack,
@@ -133,16 +158,18 @@ impl Fault {
     /// Whether the fault can strike in this phase of a node with this runtime and release.
     #[must_use]
     pub fn strikes(self, phase: Phase, runtime: Runtime, suite: Suite) -> bool {
+        let is_taken_back = phase == Phase::Shutdown && self.takes_back();
+        if runtime == Runtime::Companion && (is_taken_back || self == Self::ManifestBroken) {
+            // No kubelet starts the pods again, nor reads their manifests.
+            return false;
+        }
         match self {
-            // logind of systemd 257 does not reconnect to a restarted bus, whatever runs on the node, and loses a
+            // logind of systemd 257 does not reconnect to another bus, whatever runs on the node, and loses a
             // requested shutdown.
-            Self::DbusRestarted => suite == Suite::Bookworm,
+            Self::Of(Service::Dbus, Fate::Killed | Fate::Restarted) => suite == Suite::Bookworm,
+            Self::Of(Service::Containerd, _) => runtime.has_containers(),
             Self::SecondShutdown | Self::ShutdownPastLogind => phase == Phase::Shutdown,
-            Self::ContainerdKilled
-            | Self::ContainerdStopped
-            | Self::ContainerdRestarted
-            | Self::ContainerdHangs => runtime == Runtime::Containerd,
-            Self::ApiDown => runtime == Runtime::Cluster,
+            Self::ApiDown => runtime.has_api(),
             // The next agent learns of the drain from the disk, which another fault may have filled.
             Self::AgentKilled => phase != Phase::Drained,
             // In other phases, the pods of the manifest come back, or do not exist yet.
@@ -156,36 +183,50 @@ impl Fault {
     /// Whether both may strike in one schedule. A fault strikes once.
     #[must_use]
     pub fn goes_with(self, other: Self) -> bool {
-        let is = |one: &[Self], two: &[Self]| {
-            (one.contains(&self) && two.contains(&other))
-                || (one.contains(&other) && two.contains(&self))
+        let each = [(self, other), (other, self)];
+        let is = |one: &dyn Fn(Self) -> bool, two: &dyn Fn(Self) -> bool| {
+            each.into_iter().any(|(this, that)| one(this) && two(that))
         };
-        let containerd = [
-            Self::ContainerdKilled,
-            Self::ContainerdStopped,
-            Self::ContainerdRestarted,
-            Self::ContainerdHangs,
-        ];
-        let disk = [Self::StateFull, Self::DiskHangs];
-        let clock = [Self::ClockForward, Self::ClockBack];
-        let other_way = [Self::SecondShutdown, Self::ShutdownPastLogind];
-        // If the first shutdown is cancelled, the second one is wanted.
-        let takes_back = [Self::Cancel, Self::LogindRestarted, Self::DbusRestarted];
-        // Once logind is bypassed, systemd restarts nothing: an agent that is killed has had its chance, as
-        // tests/bench/reliability.md says.
-        let past = [Self::ShutdownPastLogind];
+        let any = |of: &'static [Self]| move |fault: Self| of.contains(&fault);
+        let disk = any(&[Self::StateFull, Self::DiskHangs]);
+        let clock = any(&[Self::ClockForward, Self::ClockBack]);
+        let other_way = any(&[Self::SecondShutdown, Self::ShutdownPastLogind]);
+        let past = any(&[Self::ShutdownPastLogind]);
         self != other
-            && !is(&containerd, &containerd)
+            && (self.service().is_none() || self.service() != other.service())
             && !is(&disk, &disk)
             && !is(&clock, &clock)
             && !is(&other_way, &other_way)
-            && !is(&other_way, &takes_back)
-            && !is(&past, &[Self::AgentKilled, Self::ManifestBroken])
+            // If the first shutdown is cancelled, the second one is wanted.
+            && !is(&other_way, &Self::takes_back)
+            // Once logind is bypassed, systemd restarts nothing: an agent that is killed has had its chance, as
+            // tests/bench/reliability.md says.
+            && !is(&past, &Self::kills_the_agent)
+            && !is(&past, &|fault| fault.service() == Some(Service::Containerd))
             // Both of these write to /etc.
-            && !is(&[Self::EtcReadOnly], &[Self::ManifestBroken, Self::OtherDelay])
+            && !is(&any(&[Self::EtcReadOnly]), &any(&[Self::ManifestBroken, Self::OtherDelay]))
             // A pod without a manifest does not come back.
-            && !is(&takes_back, &[Self::ManifestBroken])
-            && !is(&past, &containerd)
+            && !is(&Self::takes_back, &any(&[Self::ManifestBroken]))
+            // The agent says in the journal that it lost the report, and logind that it gave up the shutdown.
+            && !is(&any(&[Self::JournalFull]), &any(&[Self::StateFull, Self::Cancel]))
+    }
+
+    /// The service that the fault strikes. Without room for a journal, journald does not even start.
+    #[must_use]
+    pub fn service(self) -> Option<Service> {
+        match self {
+            Self::Of(service, _) => Some(service),
+            Self::JournalFull => Some(Service::Journald),
+            _ => None,
+        }
+    }
+
+    /// Whether a shutdown in progress may be cancelled: what is restarted makes logind forget it.
+    pub(super) fn takes_back(self) -> bool {
+        match self {
+            Self::Of(service, fate) => service.carries_the_lock() && fate != Fate::Hangs,
+            _ => self == Self::Cancel,
+        }
     }
 
     /// Whether the fault needs the agent's state to be on its own disk.
@@ -210,31 +251,23 @@ impl Fault {
 
     /// Whether the lock cannot be acquired while the fault lasts.
     pub(super) fn keeps_the_lock_away(self) -> bool {
-        matches!(
-            self,
-            Self::AgentKilled
-                | Self::AgentHangs
-                | Self::ManifestBroken
-                | Self::DbusRestarted
-                | Self::LogindRestarted
-        )
+        match self {
+            Self::Of(service, _) => service.carries_the_lock(),
+            _ => self == Self::AgentHangs || self.kills_the_agent(),
+        }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
+            Self::Of(service, fate) => return write!(f, "{} {}", service.name(), fate.name()),
             Self::AgentKilled => "agent killed",
             Self::AgentHangs => "agent hangs",
-            Self::DbusRestarted => "dbus restarted",
-            Self::LogindRestarted => "logind restarted",
-            Self::ContainerdKilled => "containerd killed",
-            Self::ContainerdStopped => "containerd stopped",
-            Self::ContainerdRestarted => "containerd restarted",
-            Self::ContainerdHangs => "containerd hangs",
             Self::ApiDown => "API server down",
             Self::StateFull => "state directory full",
             Self::DiskHangs => "disk hangs",
+            Self::JournalFull => "journal's disk full",
             Self::EtcReadOnly => "/etc read-only",
             Self::ClockForward => "clock goes forward",
             Self::ClockBack => "clock goes back",
@@ -245,6 +278,48 @@ impl fmt::Display for Fault {
             Self::ManifestBroken => "manifest broken, agent killed",
             Self::NoticeWithdrawn => "notice withdrawn",
             Self::OtherDelay => "another package's delay",
-        })
+        };
+        f.write_str(text)
+    }
+}
+
+// === impl Service ===
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dbus => "dbus",
+            Self::Logind => "logind",
+            Self::Journald => "journald",
+            Self::Containerd => "containerd",
+        }
+    }
+
+    /// Whether no lock can be had while it is away.
+    pub(super) fn carries_the_lock(self) -> bool {
+        matches!(self, Self::Dbus | Self::Logind)
+    }
+
+    /// The unit of systemd.
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::Dbus => "dbus",
+            Self::Logind => "systemd-logind",
+            Self::Journald => "systemd-journald",
+            Self::Containerd => "containerd",
+        }
+    }
+}
+
+// === impl Fate ===
+
+impl Fate {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::Restarted => "restarted",
+            Self::Hangs => "hangs",
+        }
     }
 }

@@ -45,6 +45,8 @@ impl Feature {
         let has = |faults: &[Fault]| faults.iter().any(|fault| schedule.has(*fault));
         // In this phase, memory is only for the pods, and only the hog may be evicted.
         schedule.phase != Phase::Eviction
+            // Beside a kubelet the agent starts nothing, and the pods of the others would be the kubelet's.
+            && (schedule.runtime != Runtime::Companion || self == Self::FarNotice)
             && match self {
                 Self::StartInOrder => true,
                 // A later systemd would refuse the shutdown.

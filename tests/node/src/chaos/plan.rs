@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Fault, Feature, Phase};
+use super::{Fate, Fault, Feature, Phase, Service};
 use crate::Suite;
 use crate::{PodBehavior, SeededRng, TestPod};
 
@@ -20,10 +20,14 @@ const SLOW_MS: (u32, u32) = (2000, 2500);
 pub enum Runtime {
     /// Processes of the node.
     Process,
+    /// Transient services of the node's systemd.
+    Systemd,
     /// The same, on a node in a cluster. The pods are static, and the API shows them.
     Cluster,
     /// Containers of a real containerd.
     Containerd,
+    /// The same, of a kubelet that answers nothing: the agent beside it only terminates them.
+    Companion,
 }
 
 /// A fault, when it strikes and for how long.
@@ -60,6 +64,29 @@ pub struct Schedule {
     pub features: Vec<Feature>,
 }
 
+// === impl Runtime ===
+
+impl Runtime {
+    /// Its name in the configuration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Process | Self::Cluster => "process",
+            Self::Systemd => "systemd",
+            Self::Containerd | Self::Companion => "cri",
+        }
+    }
+
+    /// Whether the pods are containers.
+    pub(super) fn has_containers(self) -> bool {
+        matches!(self, Self::Containerd | Self::Companion)
+    }
+
+    /// Whether the node is in a cluster.
+    pub(super) fn has_api(self) -> bool {
+        matches!(self, Self::Cluster | Self::Companion)
+    }
+}
+
 // === impl Schedule ===
 
 impl Schedule {
@@ -74,12 +101,15 @@ impl Schedule {
             (_, Phase::Eviction) => Runtime::Process,
             (0, _) => Runtime::Containerd,
             (1, _) => Runtime::Cluster,
+            (2, _) => Runtime::Systemd,
+            // No kubelet would start pods.
+            (3, Phase::Steady | Phase::Shutdown) => Runtime::Companion,
             _ => Runtime::Process,
         };
-        let suite = match (runtime, phase) {
-            // Debian 13 in a container has no memory controller, and its containerd cannot start containers.
-            (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
-            _ => rng.one_of([Suite::Bookworm, Suite::Trixie]),
+        // Debian 13 in a container has no memory controller, and its containerd cannot start containers.
+        let suite = match runtime.has_containers() || phase == Phase::Eviction {
+            true => Suite::Bookworm,
+            false => rng.one_of([Suite::Bookworm, Suite::Trixie]),
         };
         let pods = pods(rng, phase, runtime);
         let strikes = strikes(rng, (phase, runtime, suite));
@@ -133,8 +163,7 @@ impl Schedule {
     /// Whether the faults may cancel the shutdown, so that the node stays up.
     #[must_use]
     pub fn may_be_taken_back(&self) -> bool {
-        let faults = [Fault::Cancel, Fault::LogindRestarted, Fault::DbusRestarted];
-        self.phase == Phase::Shutdown && faults.into_iter().any(|fault| self.has(fault))
+        self.phase == Phase::Shutdown && self.strikes.iter().any(|strike| strike.fault.takes_back())
     }
 }
 
@@ -150,14 +179,11 @@ fn pod_of(feature: Feature) -> Option<TestPod> {
 }
 
 fn placed(pod: TestPod, runtime: Runtime) -> TestPod {
-    match runtime {
-        Runtime::Process | Runtime::Cluster => pod,
-        Runtime::Containerd => pod.in_container(),
-    }
+    if runtime.has_containers() { pod.in_container() } else { pod }
 }
 
 fn pods(rng: &mut SeededRng, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
-    let most = if runtime == Runtime::Containerd { 5 } else { 9 };
+    let most = if runtime.has_containers() { 5 } else { 9 };
     let count = rng.between(3, most);
     let mut pods: Vec<TestPod> = (0..count).map(|n| pod(rng, phase, runtime, n)).collect();
     if phase == Phase::Shutdown {
@@ -184,12 +210,10 @@ fn pod(rng: &mut SeededRng, phase: Phase, runtime: Runtime, number: u32) -> Test
     // Where pods are stopped for others, the time that stubborn pods take does not matter.
     let stubborn = rng.one_in(6);
     if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction | Phase::Drained) {
-        pod.behavior = match runtime {
-            Runtime::Process | Runtime::Cluster => {
-                rng.one_of([PodBehavior::Deaf, PodBehavior::Stuck])
-            }
+        pod.behavior = match runtime.has_containers() {
             // The first process of a container cannot suspend itself.
-            Runtime::Containerd => PodBehavior::Deaf,
+            true => PodBehavior::Deaf,
+            false => rng.one_of([PodBehavior::Deaf, PodBehavior::Stuck]),
         };
         pod.grace_seconds = rng.between(1, 2);
     }
@@ -203,12 +227,11 @@ fn strikes(rng: &mut SeededRng, (phase, runtime, suite): (Phase, Runtime, Suite)
         // Faults that only this runtime can suffer would otherwise be rare.
         let fault = match (rng.one_in(4), runtime) {
             (true, Runtime::Cluster) => Fault::ApiDown,
-            (true, Runtime::Containerd) => rng.one_of([
-                Fault::ContainerdKilled,
-                Fault::ContainerdStopped,
-                Fault::ContainerdRestarted,
-                Fault::ContainerdHangs,
-            ]),
+            (true, Runtime::Companion) if rng.one_in(2) => Fault::ApiDown,
+            (true, Runtime::Containerd | Runtime::Companion) => {
+                let fates = [Fate::Killed, Fate::Stopped, Fate::Restarted, Fate::Hangs];
+                Fault::Of(Service::Containerd, rng.one_of(fates))
+            }
             _ => rng.one_of(Fault::ALL),
         };
         let after = Duration::from_millis(u64::from(rng.between(0, 1500)));
@@ -251,9 +274,19 @@ mod tests {
                 drawn.insert((strike.fault, schedule.phase, schedule.runtime));
             }
         }
-        for runtime in [Runtime::Process, Runtime::Cluster, Runtime::Containerd] {
+        let runtimes = [
+            Runtime::Process,
+            Runtime::Systemd,
+            Runtime::Cluster,
+            Runtime::Containerd,
+            Runtime::Companion,
+        ];
+        for runtime in runtimes {
             for (fault, phase) in Fault::ALL.into_iter().flat_map(|f| Phase::ALL.map(|p| (f, p))) {
-                let no_such_node = runtime != Runtime::Process && phase == Phase::Eviction;
+                let no_such_node = match runtime {
+                    Runtime::Companion => !matches!(phase, Phase::Steady | Phase::Shutdown),
+                    _ => runtime != Runtime::Process && phase == Phase::Eviction,
+                };
                 let suites = [Suite::Bookworm, Suite::Trixie];
                 let strikes = suites.iter().any(|suite| fault.strikes(phase, runtime, *suite));
                 let expected = strikes && !no_such_node;

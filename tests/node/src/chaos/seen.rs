@@ -91,15 +91,15 @@ fn says_running(status: &Value, pod: &TestPod) -> bool {
     of(status, pod).is_some_and(|told| told["phase"] == "Running")
 }
 
-/// The agent's status of a pod. The names of static pods end in the node's name.
+/// The agent's status of a pod.
 fn of<'a>(status: &'a Value, pod: &TestPod) -> Option<&'a Value> {
     let pods = status["pods"].as_array()?;
     pods.iter().find(|told| told["name"].as_str().is_some_and(|name| is_called(name, &pod.name)))
 }
 
-/// Whether a static pod with this name belongs to that manifest.
+/// Whether a pod with this name is of that manifest. The names of static pods end in the node's name.
 pub(super) fn is_called(name: &str, manifest: &str) -> bool {
-    name.strip_prefix(manifest) == Some("-winddown-node")
+    name.strip_prefix(manifest).is_some_and(|rest| rest.is_empty() || rest == "-winddown-node")
 }
 
 /// The pods that have an termination notice but are not being stopped.

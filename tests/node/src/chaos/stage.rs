@@ -20,6 +20,8 @@ use crate::{Disk, Node, PodBehavior, TestPod, install_pods, remove_pods};
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
 /// The time of each group. Every pod that stops by itself does so well within it.
 pub(super) const SECONDS: [u32; 3] = [5, 3, 3];
+const CONFIG: &str = "/etc/winddown/config.yaml";
+const COMPANION: &str = "companion";
 /// How long a node may take to shut down: longer than the budget and all of systemd's own work.
 const DOWN: Duration = Duration::from_secs(40);
 /// The size of the disk for the agent's state: small, so that it is soon full.
@@ -89,24 +91,27 @@ impl<'a> Stage<'a> {
         if schedule.phase == Phase::Eviction {
             node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
         }
-        if schedule.runtime == Runtime::Containerd {
+        if schedule.runtime.has_containers() {
             node.configure_containerd()?;
         }
         node.start().await?;
-        if schedule.runtime == Runtime::Containerd {
+        if schedule.runtime.has_containers() {
             node.import_images().await?;
         }
-        let api = match schedule.runtime {
-            Runtime::Cluster => Some(Api::start(&node, schedule.is_on(Feature::AfterNodes)).await?),
-            Runtime::Process | Runtime::Containerd => None,
+        let api = match schedule.runtime.has_api() {
+            true => Some(Api::start(&node, schedule.is_on(Feature::AfterNodes)).await?),
+            false => None,
         };
         let disk = has_disk.then(|| node.disk()).transpose()?;
         let pods = match schedule.phase {
             Phase::Idle => Vec::new(),
             _ => schedule.pods.clone(),
         };
-        install_pods(&node, &pods)?;
         let scenario = Scenario { node, pods };
+        match (schedule.runtime, &api) {
+            (Runtime::Companion, Some(api)) => play_kubelet(&scenario, api).await?,
+            _ => install_pods(&scenario.node, &scenario.pods)?,
+        }
         prepare(&scenario, &schedule.strikes, &parts.clock)?;
         let on = |feature| schedule.is_on(feature);
         if on(Feature::FarNotice) {
@@ -370,15 +375,29 @@ impl<'a> Stage<'a> {
 async fn install(node: &Node, schedule: &Schedule) -> TestResult {
     let mut more = format!("shutdownNotices:\n  file: {NOTICE}\n");
     more.extend(schedule.features.iter().map(|feature| feature.config()));
-    if schedule.runtime == Runtime::Cluster {
-        more.push_str(&format!("mode: cluster\nkubeconfig: {KUBECONFIG}\n"));
+    if schedule.runtime.has_api() {
+        let mode = if schedule.runtime == Runtime::Companion { COMPANION } else { "cluster" };
+        more.push_str(&format!("mode: {mode}\nkubeconfig: {KUBECONFIG}\n"));
     }
-    // The name of the runtime in the configuration and the unit.
-    let unit = match schedule.runtime {
-        Runtime::Process | Runtime::Cluster => "process",
-        Runtime::Containerd => "cri",
-    };
+    let unit = schedule.runtime.name();
     let seconds = Feature::seconds(&schedule.features);
     let config = Setup { seconds, more, ..Setup::default() }.config(unit);
     Installation::of(unit, &config).await?.lay_into(node)
+}
+
+/// Lets an agent that belongs to the cluster run the pods and go: it records in containerd and at the API server what a
+/// kubelet does.
+async fn play_kubelet(scenario: &Scenario, api: &Api) -> TestResult {
+    let node = &scenario.node;
+    let beside = node.read(CONFIG)?;
+    node.write(CONFIG, beside.replace(COMPANION, "cluster"), 0o644)?;
+    install_pods(node, &[])?;
+    node.run(&["systemctl", "start", "winddown"]).await?;
+    api.bind(&scenario.pods).await?;
+    scenario.wait_started(scenario.pods.len()).await?;
+    api.run(&scenario.pods).await?;
+    node.run(&["systemctl", "stop", "winddown"]).await?;
+    node.run(&["rm", "-rf", "/run/winddown"]).await?;
+    node.write(CONFIG, beside, 0o644)?;
+    Ok(())
 }

@@ -8,18 +8,25 @@ use tokio::time::{sleep, timeout};
 
 use super::api::Api;
 use super::record::Harm;
-use super::{Fault, Phase, Strike, clock};
+use super::{Fate, Fault, Phase, Service, Strike, clock};
 use crate::scenario::{SOON, Scenario, TestResult};
 use crate::witness::now;
-use crate::{Disk, PodBehavior, Suite, TestPod};
+use crate::{Disk, PodBehavior, Process, Suite, TestPod};
 
 /// The timeout of a command: in a node that is shutting down it may never end.
 const COMMAND: Duration = Duration::from_secs(8);
-const CONTAINERD: [&str; 1] = ["/usr/bin/containerd"];
 /// The file in which the owner's program announces that the node will go away.
 pub(super) const NOTICE: &str = "/run/winddown/notice";
 /// The delay that another package wants from logind, in seconds: longer than winddown's.
 pub(super) const OTHER_DELAY: f64 = 60.0;
+/// Gives journald file systems in which there is room for no journal, and makes it open new files there.
+const FILL_JOURNAL: &str = "for folder in /var/log/journal /run/log/journal; do
+    mkdir -p $folder
+    mount -t tmpfs -o size=16k none $folder
+done
+systemctl kill --signal=USR2 --kill-whom=main systemd-journald";
+const EMPTY_JOURNAL: &str = "umount --lazy /var/log/journal /run/log/journal
+systemctl kill --signal=USR2 --kill-whom=main systemd-journald";
 const AGENT: [&str; 1] = ["/usr/bin/winddownd"];
 
 /// The target of faults.
@@ -77,25 +84,7 @@ impl Target<'_> {
                 }
                 Ok(())
             }
-            Fault::DbusRestarted => self.restart("dbus").await,
-            Fault::LogindRestarted => self.restart("systemd-logind").await,
-            Fault::ContainerdKilled => {
-                self.run(&["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "containerd"])
-                    .await?;
-                self.run(&["systemctl", "start", "containerd"]).await
-            }
-            Fault::ContainerdStopped => {
-                self.run(&["systemctl", "stop", "containerd"]).await?;
-                sleep(strike.lasts).await;
-                self.run(&["systemctl", "start", "containerd"]).await
-            }
-            Fault::ContainerdHangs => {
-                let Some(containerd) = node.process(&CONTAINERD) else { return Ok(()) };
-                containerd.hang()?;
-                sleep(strike.lasts * 3).await;
-                Ok(containerd.go_on()?)
-            }
-            Fault::ContainerdRestarted => self.run(&["systemctl", "restart", "containerd"]).await,
+            Fault::Of(service, fate) => self.befall(service, fate, strike.lasts).await,
             Fault::ApiDown => {
                 let api = self.api.ok_or("the node is in no cluster")?;
                 api.down(node, strike.lasts * 3).await
@@ -109,6 +98,11 @@ impl Target<'_> {
             Fault::DiskHangs => {
                 let disk = self.disk.ok_or("the node has no disk of its own")?;
                 Ok(disk.hang(strike.lasts).await?)
+            }
+            Fault::JournalFull => {
+                self.run(&["sh", "-ec", FILL_JOURNAL]).await?;
+                sleep(strike.lasts * 3).await;
+                self.run(&["sh", "-ec", EMPTY_JOURNAL]).await
             }
             Fault::EtcReadOnly => {
                 self.run(&["sh", "-c", "mount --bind /etc /etc && mount -o remount,bind,ro /etc"])
@@ -148,6 +142,36 @@ impl Target<'_> {
         }
     }
 
+    /// Does this to a service.
+    async fn befall(&self, service: Service, fate: Fate, lasts: Duration) -> TestResult {
+        let unit = service.unit();
+        // What logind and D-Bus sleep through in a shutdown is time that the pods do not get.
+        let is_short = self.phase == Phase::Shutdown && service.carries_the_lock();
+        match fate {
+            Fate::Killed => {
+                let kill = ["systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit];
+                self.run(&kill).await?;
+                self.run(&["systemctl", "start", unit]).await?;
+            }
+            Fate::Stopped => {
+                self.run(&["systemctl", "stop", unit]).await?;
+                sleep(lasts).await;
+                self.run(&["systemctl", "start", unit]).await?;
+            }
+            Fate::Restarted => self.run(&["systemctl", "restart", unit]).await?,
+            Fate::Hangs => {
+                let show = ["systemctl", "show", "--property=MainPID", "--value", unit];
+                let pid = timeout(COMMAND, self.scenario.node.run(&show)).await??;
+                let pid = self.scenario.node.host_pid(pid.trim().parse()?);
+                let Some(main) = pid.and_then(Process::of) else { return Ok(()) };
+                main.hang()?;
+                sleep(if is_short { lasts } else { lasts * 3 }).await;
+                return Ok(main.go_on()?);
+            }
+        }
+        if service.carries_the_lock() { self.answers().await } else { Ok(()) }
+    }
+
     /// Cancels a shutdown. If one is in progress, newer versions of logind can cancel it; older ones are made to fail
     /// when they carry it out after the last lock was released.
     async fn cancel(&self) -> TestResult {
@@ -172,11 +196,6 @@ impl Target<'_> {
         let _ =
             self.run(&["systemctl", "kill", "--signal=HUP", "--kill-whom=main", "winddown"]).await;
         Ok(())
-    }
-
-    async fn restart(&self, unit: &str) -> TestResult {
-        self.run(&["systemctl", "restart", unit]).await?;
-        self.answers().await
     }
 
     /// Waits until the agent knows that the notice was withdrawn.

@@ -18,14 +18,15 @@ pub const IN_A_ROW: [&str; 2] =
 pub fn table(outcomes: &[Outcome]) -> String {
     let count = outcomes.len();
     let with = |runtime| outcomes.iter().filter(|o| o.schedule.runtime == runtime).count();
-    let (containers, members) = (with(Runtime::Containerd), with(Runtime::Cluster));
+    let (services, containers) = (with(Runtime::Systemd), with(Runtime::Containerd));
+    let (members, beside) = (with(Runtime::Cluster), with(Runtime::Companion));
     let trixie = outcomes.iter().filter(|o| o.schedule.suite == Suite::Trixie).count();
     let violated = outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
     let seed = |outcome: Option<&Outcome>| outcome.map_or(0, |outcome| outcome.schedule.seed);
     let (first, last) = (seed(outcomes.first()), seed(outcomes.last()));
     let mut text = format!(
-        "{count} schedules, seeds {first} to {last}, {containers} of them with containerd, {members} \
-         in a cluster, {trixie} on Debian 13: {violated} \
+        "{count} schedules, seeds {first} to {last}, {services} of them with systemd, {containers} with containerd, \
+         {members} in a cluster, {beside} beside a kubelet, {trixie} on Debian 13: {violated} \
          with a violation.\n\n| fault |"
     );
     // Writing to a text cannot fail.

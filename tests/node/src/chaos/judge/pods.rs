@@ -3,7 +3,7 @@
 use super::{SECOND, Verdict, group_of, seconds, within};
 use crate::chaos::record::Record;
 use crate::chaos::seen::REMAINS;
-use crate::chaos::{Fault, Runtime};
+use crate::chaos::{Fault, Service};
 use crate::witness::At;
 use crate::{PodBehavior, TestPod};
 
@@ -30,8 +30,10 @@ pub(super) fn nothing_is_left_running(record: &Record) -> Verdict {
         }
     }
     let counts = |(at, text): &&(At, String)| {
-        // A killed agent leaves its pods alone, and so does containerd.
-        let is_left = text.contains(REMAINS);
+        // A killed agent leaves its pods alone, and so does containerd. What a killed pod leaves in its own service,
+        // systemd kills.
+        let is_pods_own = text.starts_with("winddown-pod") && text.contains("Killing process");
+        let is_left = text.contains(REMAINS) || is_pods_own;
         !is_left || (*at > released && !text.starts_with("containerd.service"))
     };
     let complaint = record.complaints.iter().find(counts);
@@ -111,13 +113,6 @@ pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
 /// Whether containerd may have given up a start. It does so, and kills what it had started, when it is stopped itself
 /// or its caller is gone. Such a container is started again.
 fn gave_up_a_start(record: &Record) -> bool {
-    let faults = [
-        Fault::AgentKilled,
-        Fault::ContainerdKilled,
-        Fault::ContainerdStopped,
-        Fault::ContainerdRestarted,
-        Fault::ContainerdHangs,
-        Fault::ManifestBroken,
-    ];
-    record.runtime == Runtime::Containerd && faults.into_iter().any(|fault| record.had(fault))
+    let is = |fault: Fault| fault.kills_the_agent() || fault.service() == Some(Service::Containerd);
+    record.runtime.has_containers() && record.harms.iter().any(|harm| is(harm.fault))
 }

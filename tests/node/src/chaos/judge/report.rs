@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{SECOND, Verdict, within};
 use crate::chaos::record::Record;
 use crate::chaos::seen::is_called;
-use crate::chaos::{Fault, Runtime};
+use crate::chaos::{Fate, Fault, Service};
 use crate::scenario::has_unknown_end;
 use crate::witness::At;
 use crate::{PodBehavior, TestPod};
@@ -89,12 +89,10 @@ pub(super) fn all(report: &Value) -> impl Iterator<Item = &Value> {
 /// reports it as unknown. The same holds while containerd is away.
 fn may_be_unknown(record: &Record) -> bool {
     let asked = record.last_asked();
-    let containerd = |fault| {
-        let away = [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdRestarted];
-        away.contains(&fault)
-    };
+    let containerd =
+        |fault| matches!(fault, Fault::Of(Service::Containerd, fate) if fate != Fate::Hangs);
     record.was_harmed(Fault::kills_the_agent, asked, At::MAX)
-        || record.runtime == Runtime::Containerd && record.was_harmed(containerd, asked, At::MAX)
+        || record.runtime.has_containers() && record.was_harmed(containerd, asked, At::MAX)
 }
 
 /// Whether reports may be missing: a full disk takes no report. It has to be full then, and the agent has to log that.

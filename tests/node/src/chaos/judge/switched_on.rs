@@ -5,17 +5,18 @@ use serde_json::Value;
 use super::Verdict;
 use super::report::{all, of, ran};
 use crate::chaos::record::Record;
-use crate::chaos::{Fault, Feature, Runtime};
+use crate::chaos::{Fate, Fault, Feature, Runtime, Service};
 use crate::{PodBehavior, TestPod};
 
 /// A pod that was asked to stop, and stopped, had an termination notice at that time. A container may have none if containerd
 /// was away, or if the agent was killed before it created the directory.
 pub(super) fn pods_are_told(record: &Record) -> Verdict {
-    let is_away = |fault: Fault| {
-        [Fault::ContainerdKilled, Fault::ContainerdStopped, Fault::ContainerdHangs].contains(&fault)
-    };
-    if record.runtime == Runtime::Containerd && record.harms.iter().any(|harm| is_away(harm.fault))
-    {
+    let is_away = |fault: Fault| matches!(fault, Fault::Of(Service::Containerd, fate) if fate != Fate::Restarted);
+    // Beside a kubelet, nobody tells.
+    if record.runtime == Runtime::Companion {
+        return Ok(());
+    }
+    if record.runtime.has_containers() && record.harms.iter().any(|harm| is_away(harm.fault)) {
         return Ok(());
     }
     for (name, log) in &record.logs {

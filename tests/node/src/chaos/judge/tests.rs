@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{SECOND, judge};
 use crate::chaos::record::{Harm, Record};
-use crate::chaos::{Fault, Feature, Runtime};
+use crate::chaos::{Fate, Fault, Feature, Runtime, Service};
 use crate::witness::{At, Life};
 use crate::{PodBehavior, PodLog, TestPod};
 
@@ -147,7 +147,10 @@ fn a_killed_agent_waits_for_no_start_of_containerd() {
     let harm = |fault, from, to| Harm { fault, from: ms(from), to: ms(to) };
     let cut = |r: &mut Record| {
         r.lives[1].ended = Some(ms(1000));
-        r.harms = vec![harm(Fault::ContainerdKilled, 50, 900), harm(Fault::AgentKilled, 100, 150)];
+        r.harms = vec![
+            harm(Fault::Of(Service::Containerd, Fate::Killed), 50, 900),
+            harm(Fault::AgentKilled, 100, 150),
+        ];
     };
     assert_eq!(broken(cut), ["grace"]);
 }
@@ -159,6 +162,9 @@ fn a_process_that_is_left_or_one_too_many_is_noticed() {
         broken(|r| r.complaints.push((ms(9), "winddown.service: Killing process 5".into()))),
         ["no orphan"]
     );
+    let own = |at| (at, "winddown-pod1-main-0.service: Killing process 5 (sleep)".to_owned());
+    assert_eq!(broken(|r| r.complaints.push(own(ms(3000)))), ["no orphan"]);
+    assert!(broken(|r| r.complaints.push(own(ms(2515)))).is_empty());
     let left = |at| (at, "winddown.service: Unit process 7 remains running".to_owned());
     assert_eq!(broken(|r| r.complaints.push(left(ms(3000)))), ["no orphan"]);
     assert!(broken(|r| r.complaints.push(left(ms(100)))).is_empty());
@@ -208,7 +214,7 @@ fn a_lock_that_stays_away_is_noticed_and_what_kept_it_away_is_passed_over() {
         r.lock.insert(3, (ASKED - 7 * SECOND, true));
     };
     assert_eq!(broken(away), ["lock kept"]);
-    let fault = Fault::LogindRestarted;
+    let fault = Fault::Of(Service::Logind, Fate::Restarted);
     let harm = Harm { fault, from: ASKED - 9 * SECOND, to: ASKED - 7 * SECOND - SECOND / 2 };
     let excused = |r: &mut Record| {
         away(r);
