@@ -1,20 +1,29 @@
 //! A cluster for one node: an API server on the host, and the node's connection to it.
 
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Objects};
 
 use super::stage::KUBECONFIG;
 use crate::scenario::{SOON, TestResult};
+use crate::witness::{At, now};
 use crate::{Bridge, Node, TestPod};
 
 /// The API server of a node's cluster, and the node's connection to it.
 pub(super) struct Api {
     server: ApiServer,
     bridge: RefCell<Option<Bridge>>,
+    slow: Arc<Mutex<Vec<(At, At)>>>,
 }
+
+/// How often the API server shows that it has a processor, and how late that may be. It runs in this program, with less
+/// of the processors than the nodes.
+const TICK: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_millis(400);
 
 impl Api {
     /// Starts an API server that the running node can reach and access. With `with_worker`, it has another node, which
@@ -29,7 +38,14 @@ impl Api {
         }
         node.write(KUBECONFIG, server.kubeconfig(), 0o600)?;
         let bridge = Bridge::open(node, server.address()).await?;
-        Ok(Self { server, bridge: RefCell::new(Some(bridge)) })
+        let slow = Arc::default();
+        tokio::spawn(record_when_slow(Arc::clone(&slow)));
+        Ok(Self { server, bridge: RefCell::new(Some(bridge)), slow })
+    }
+
+    /// When the API server was too slow, from and to.
+    pub(super) fn slow(&self) -> Vec<(At, At)> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Binds the pods to the node, once it is registered.
@@ -68,6 +84,20 @@ impl Api {
         let bridge = Bridge::open(node, self.server.address()).await?;
         self.bridge.replace(Some(bridge));
         Ok(())
+    }
+}
+
+/// Records when the API server's own thread did not run, until the runtime ends.
+async fn record_when_slow(slow: Arc<Mutex<Vec<(At, At)>>>) {
+    loop {
+        let from = Instant::now();
+        tokio::time::sleep(TICK).await;
+        let took = from.elapsed();
+        if took > TICK + LATE {
+            let to = now();
+            let from = to.saturating_sub(At::try_from(took.as_nanos()).unwrap_or(0));
+            slow.lock().unwrap_or_else(PoisonError::into_inner).push((from, to));
+        }
     }
 }
 

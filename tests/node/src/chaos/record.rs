@@ -31,6 +31,8 @@ pub(super) struct Record {
     pub(super) gave_up: Vec<At>,
     /// The faults that struck.
     pub(super) harms: Vec<Harm>,
+    /// When the API server had no processor, from and to.
+    pub(super) slow_api: Vec<(At, At)>,
     /// Pods that were preempted, evicted or drained before any shutdown.
     pub(super) victims: Vec<String>,
     /// When a drain had stopped all pods, if the node was drained.

@@ -360,6 +360,7 @@ impl<'a> Stage<'a> {
             asked: self.asked.clone(),
             gave_up: said.gave_up,
             harms: self.harms.borrow().clone(),
+            slow_api: self.api.as_ref().map(Api::slow).unwrap_or_default(),
             victims: self.victims.clone(),
             drained: self.drained,
             at_rest: self.at_rest.clone(),

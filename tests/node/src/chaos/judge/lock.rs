@@ -50,6 +50,10 @@ pub(super) fn the_lock_goes_with_the_last_pod(record: &Record) -> Verdict {
             seconds(last - released)
         ));
     }
+    // The agent gives an API server that is slow all the time that is left, which another invariant checks.
+    if record.slow_api.iter().any(|(from, to)| *from < released && *to + SECOND > last) {
+        return Ok(());
+    }
     let kept = released.saturating_sub(last);
     match kept > delay_at(record, last) + SLACK {
         true => Err(format!("the lock was held for {} after the last end", seconds(kept))),

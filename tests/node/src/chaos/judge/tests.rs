@@ -60,6 +60,7 @@ fn well() -> Record {
         asked: vec![ASKED],
         gave_up: vec![],
         harms: vec![],
+        slow_api: vec![],
         victims: vec![],
         drained: None,
         complaints: vec![],
@@ -232,7 +233,10 @@ fn a_lock_that_stays_away_is_noticed_and_what_kept_it_away_is_passed_over() {
 #[test]
 fn a_lock_that_goes_before_the_last_pod_or_long_after_it_is_noticed() {
     assert_eq!(broken(|r| r.lock[2].0 = ms(2300)), ["no orphan", "lock released"]);
-    assert_eq!(broken(|r| r.lock[2].0 = ms(5500)), ["lock released"]);
+    let late = |r: &mut Record| r.lock[2].0 = ms(5500);
+    assert_eq!(broken(late), ["lock released"]);
+    let slow = |r: &mut Record| r.slow_api = vec![(ms(3000), ms(4000))];
+    assert!(broken(|r| (late(r), slow(r)).1).is_empty());
     assert_eq!(broken(|r| r.lock.truncate(2)), ["lock released"]);
 }
 
