@@ -180,9 +180,18 @@ impl Target<'_> {
                 return self.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await;
             }
             (Phase::Shutdown, Suite::Trixie) => {}
-            _ => self.run(&["shutdown", "+1"]).await?,
+            _ => self.ask_logind(&["shutdown", "+1"]).await?,
         }
-        self.run(&["shutdown", "-c"]).await
+        self.ask_logind(&["shutdown", "-c"]).await
+    }
+
+    /// Runs a command that needs logind, again if another fault took that away meanwhile.
+    async fn ask_logind(&self, argv: &[&str]) -> TestResult {
+        if self.run(argv).await.is_ok() {
+            return Ok(());
+        }
+        self.answers().await?;
+        self.run(argv).await
     }
 
     /// Changes only the limit of pods.
