@@ -35,6 +35,8 @@ pub struct Times {
 pub struct Soak {
     /// How many deeds were done.
     pub deeds: usize,
+    /// How many drains more this machine was too busy to call off in time.
+    pub too_late: usize,
     /// How long they took, with the rest between them.
     pub took: Duration,
     /// The deeds that were done otherwise than the first time.
@@ -58,11 +60,13 @@ impl Soak {
 impl fmt::Display for Soak {
     /// A row for each figure: early, late.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { deeds, took, differences, early, late } = self;
-        let hours = took.as_secs_f64() / 3600.0;
-        writeln!(f, "{deeds} deeds in {hours:.1} hours, {} otherwise", differences.len())?;
+        let hours = self.took.as_secs_f64() / 3600.0;
+        let (deeds, otherwise) = (self.deeds, self.differences.len());
+        write!(f, "{deeds} deeds in {hours:.1} hours, {otherwise} otherwise")?;
+        writeln!(f, ", {} drains more not called off in time", self.too_late)?;
         writeln!(f, "\n| the agent at rest | early | at the end |\n|---|--:|--:|")?;
-        for ((what, early), (_, late)) in early.figures().into_iter().zip(late.figures()) {
+        let figures = self.early.figures().into_iter().zip(self.late.figures());
+        for ((what, early), (_, late)) in figures {
             writeln!(f, "| {what} | {early} | {late} |")?;
         }
         Ok(())
@@ -84,7 +88,16 @@ pub async fn soak(
 ) -> TestResult<Option<Soak>> {
     let Some(stage) = Stage::set(test, runtime, None).await? else { return Ok(None) };
     let (rng, deeds) = (SeededRng::new(seed), deeds.to_vec());
-    let mut play = Play { stage, runtime, rng, deeds, past: vec![], done: 0, differences: vec![] };
+    let mut play = Play {
+        stage,
+        runtime,
+        rng,
+        deeds,
+        past: vec![],
+        done: 0,
+        too_late: 0,
+        differences: vec![],
+    };
     let begun = Instant::now();
     play.rounds(begun + times.settled, &mut told).await?;
     let early = Sample::take(&mut play.stage).await?;
@@ -93,8 +106,9 @@ pub async fn soak(
     if late.pid != early.pid {
         return Err(format!("another agent runs: {early:?}, {late:?}").into());
     }
-    let Play { done, differences, .. } = play;
-    Ok(Some(Soak { deeds: done, took: begun.elapsed(), differences, early, late }))
+    let Play { done, too_late, differences, .. } = play;
+    let took = begun.elapsed();
+    Ok(Some(Soak { deeds: done, too_late, took, differences, early, late }))
 }
 
 /// The deeds on a node.
@@ -105,6 +119,7 @@ struct Play {
     deeds: Vec<Deed>,
     past: Vec<PastDeed>,
     done: usize,
+    too_late: usize,
     differences: Vec<String>,
 }
 
@@ -152,6 +167,10 @@ impl Play {
         let last = Instant::now();
         let seen = self.stage.play(deed, None).await?;
         self.stage.is_asked().await?;
+        if seen.was_late {
+            self.too_late += 1;
+            return Ok(());
+        }
         self.done += 1;
         let Some(past) = self.past.iter_mut().find(|past| past.deed == deed) else {
             told(deed, &[]);

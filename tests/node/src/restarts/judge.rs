@@ -50,7 +50,7 @@ mod tests {
 
     fn seen(pod: PodSeen) -> Seen {
         let pods = [("web".to_owned(), pod)].into();
-        Seen { took: Duration::ZERO, pods, order: Vec::new(), report: None }
+        Seen { took: Duration::ZERO, pods, order: Vec::new(), report: None, was_late: false }
     }
 
     const ENDED: PodSeen = PodSeen {

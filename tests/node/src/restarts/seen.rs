@@ -17,6 +17,8 @@ pub(crate) struct Seen {
     pub(crate) order: Vec<String>,
     /// The outcome in the report of a shutdown.
     pub(crate) report: Option<String>,
+    /// Whether the deed was called off too late, on a busy machine: pods that it spares had been asked by then.
+    pub(crate) was_late: bool,
 }
 
 /// What happened to a pod.

@@ -113,15 +113,22 @@ impl Stage {
             report = Some(self.outcome()?);
         } else {
             self.undo(deed).await?;
+        }
+        let undone = now();
+        if deed != Deed::Shutdown {
             self.rests().await?;
         }
         let (logs, lives) = (self.scenario.logs(), watch.seen());
         let running = processes(&self.scenario.node, &self.scenario.pods);
+        let is_late = |(name, log): (&String, &PodLog)| {
+            !deed.victims().contains(&name.as_str()) && log.terms.iter().any(|at| *at < undone)
+        };
         Ok(Seen {
             took,
             pods: pods(&logs, &lives, &running),
             order: order(&self.scenario.pods, &logs, &lives),
             report,
+            was_late: deed == Deed::DrainCalledOff && logs.iter().any(is_late),
         })
     }
 
