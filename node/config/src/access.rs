@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use winddown_yaml::{Fields, Problem};
 
 use crate::reference::{FieldReading, at_restart, options};
-use crate::{Config, Trust};
+use crate::{Config, Effect, Trust};
 
 /// The longest path of a socket: `sun_path` has 108 bytes, including the terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -18,29 +18,34 @@ options! {
         /// Where the containers' logs are. The kubelet's /var/log/pods would do, but a kubelet on this machine removes
         /// what it does not know from there.
         pod_logs_dir: PathBuf = PathBuf::from("/var/log/winddown")
-            => at_restart("podLogsDir").trusted(Trust::Nothing).zero_is_unset_for_kubelets();
+            => at_restart("podLogsDir", Effect::LOGS)
+                .trusted(Trust::Nothing)
+                .zero_is_unset_for_kubelets();
         /// When a log is rotated.
         // In bytes.
         container_log_max_size: u64 = 10 * 1024 * 1024
-            => at_restart("containerLogMaxSize").size("4Ki").zero_is_unset_for_kubelets();
+            => at_restart("containerLogMaxSize", Effect::LOGS)
+                .size("4Ki")
+                .zero_is_unset_for_kubelets();
         /// How many log files of a container are kept, the current one included.
-        container_log_max_files: u32 = 5 => at_restart("containerLogMaxFiles").integer(2, 1000);
+        container_log_max_files: u32 = 5
+            => at_restart("containerLogMaxFiles", Effect::LOGS).integer(2, 1000);
         /// The directory for what has to survive a restart: which processes belong to which pod, and reports of past
         /// shutdowns.
         state_directory: PathBuf = PathBuf::from("/var/lib/winddown")
-            => at_restart("stateDirectory").trusted(Trust::Read);
+            => at_restart("stateDirectory", Effect::Everywhere).trusted(Trust::Read);
         /// The socket that commands connect to. Root may do everything.
         control_socket: PathBuf = PathBuf::from("/run/winddown/winddown.sock")
-            => at_restart("controlSocket").trusted(Trust::Socket).check(socket);
+            => at_restart("controlSocket", Effect::Everywhere).trusted(Trust::Socket).check(socket);
         /// An existing group whose members may do everything as well. Unset, or with group 0: only root may, mode 0600.
         control_socket_group: Option<String> = None
-            => at_restart("controlSocketGroup")
+            => at_restart("controlSocketGroup", Effect::Everywhere)
                 .text("^[A-Za-z0-9_.-]{1,32}$")
                 .check(group)
                 .example("winddown");
         /// Metrics are on the control socket. This serves them over TCP as well, without authentication.
         metrics_address: Option<SocketAddr> = None
-            => at_restart("metricsAddress").example("127.0.0.1:9477");
+            => at_restart("metricsAddress", Effect::Everywhere).example("127.0.0.1:9477");
     }
 }
 

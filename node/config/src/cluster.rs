@@ -12,17 +12,13 @@ use crate::reference::{
     Field, FieldReading, ListEntry, OptionValue, ValueKind, Word, at_restart, go, options, parsed,
     part, words,
 };
-use crate::{Config, Mode, Trust};
+use crate::{Config, Effect, Trust};
 
 const AFTER_NODES: &str = "shutdownAfterNodes";
 const AFTER_NODES_TIMEOUT: &str = "shutdownAfterNodesTimeout";
 /// The range for how long the objects of terminated pods may be kept.
 const TTL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
-
-/// Beside a kubelet, `mode: cluster` would be a second node agent under the node's name.
-const NO_API_SERVER: &str = "has no effect with `mode: standalone`: write `mode: companion` beside a kubelet, and `mode: \
-                             cluster` without one";
 
 // The defaults are the kubelet's, for options that it has.
 options! {
@@ -32,91 +28,105 @@ options! {
     pub struct ClusterSettings {
         /// How the API server is reached. Unset: the service account of the agent's pod.
         kubeconfig: Option<PathBuf> = None
-            => at_restart("kubeconfig").trusted(Trust::Secret).example("/etc/winddown/kubeconfig");
+            => at_restart("kubeconfig", Effect::WithApiServer)
+                .trusted(Trust::Secret)
+                .example("/etc/winddown/kubeconfig");
         /// For a node that has no certificate yet, in place of `kubeconfig`: credentials that may only ask for one. The
         /// agent keeps the certificate in the state directory and renews it.
         bootstrap_kubeconfig: Option<PathBuf> = None
-            => at_restart("bootstrapKubeconfig")
+            => at_restart("bootstrapKubeconfig", Effect::WithApiServer)
                 .trusted(Trust::Secret)
                 .example("/etc/winddown/bootstrap-kubeconfig");
         /// Create this machine's Node object when the agent starts.
-        register_node: bool = true => at_restart("registerNode");
+        register_node: bool = true => at_restart("registerNode", Effect::Cluster);
         /// Create the Node object again when it is deleted while the agent runs.
-        recreate_node: bool = false => at_restart("recreateNode");
+        recreate_node: bool = false => at_restart("recreateNode", Effect::Cluster);
         /// Taints that the Node object is created with.
         register_with_taints: Vec<NodeTaint> = Vec::new()
-            => at_restart("registerWithTaints")
+            => at_restart("registerWithTaints", Effect::Cluster)
                 .example("- key: example.com/edge\n  value: here\n  effect: NoSchedule");
         /// The cloud's identifier of the machine, set when the Node object is created.
         provider_id: Option<String> = None
-            => at_restart("providerID").example("example://machine-1");
+            => at_restart("providerID", Effect::Cluster).example("example://machine-1");
         /// The node's addresses, one or one of each family (10.0.0.5,fd00::5). Unset: the machine's own.
         // The primary address first.
         node_ips: Vec<IpAddr> = Vec::new()
-            => at_restart("nodeIP").kind(ValueKind::Address("IP address")).example("10.0.0.5");
+            => at_restart("nodeIP", Effect::PODS)
+                .kind(ValueKind::Address("IP address"))
+                .example("10.0.0.5");
         /// The cluster's name servers. Pods with `dnsPolicy: ClusterFirst`, which is the default, ask them instead of
-        /// the node's. With `runtime: cri` only: other runtimes' pods use the node's files.
-        dns: Vec<IpAddr> = Vec::new() => at_restart("clusterDNS").example("[10.96.0.10]");
+        /// the node's. Pods of other runtimes use the node's files.
+        dns: Vec<IpAddr> = Vec::new()
+            => at_restart("clusterDNS", Effect::Cri).example("[10.96.0.10]");
         /// The domain of the cluster's Services, which such pods search for short names.
         // Empty if there is none; without a dot at the end.
         domain: String = String::new()
-            => at_restart("clusterDomain")
+            => at_restart("clusterDomain", Effect::Cri)
                 .text("^[a-z0-9.-]*$")
                 .check(domain)
                 .example("cluster.local");
-        /// The resolver file that pods get where they do not ask the cluster's name servers. With `runtime: cri` only.
+        /// The resolver file that pods get where they do not ask the cluster's name servers.
         /// Where it names only servers on this machine (systemd-resolved), pods with a network of their own get
         /// /run/systemd/resolve/resolv.conf instead.
         resolv_conf: PathBuf = PathBuf::from("/etc/resolv.conf")
-            => at_restart("resolvConf").trusted(Trust::Nothing).zero_is_unset_for_kubelets();
+            => at_restart("resolvConf", Effect::Cri)
+                .trusted(Trust::Nothing)
+                .zero_is_unset_for_kubelets();
         /// The duration that the node's lease names; the agent renews it four times within that.
         // No timer is faster than a second. The cluster judges a node by the time of the last renewal alone.
         node_lease_duration: Duration = Duration::from_secs(40)
-            => at_restart("nodeLeaseDurationSeconds")
+            => at_restart("nodeLeaseDurationSeconds", Effect::Cluster)
                 .seconds(4, 86_400)
                 .zero_is_unset_for_kubelets();
         /// How often the status is written although it has not changed.
         node_status_report_frequency: Duration = Duration::from_secs(300)
-            => at_restart("nodeStatusReportFrequency").kind(ValueKind::INTERVAL).zero_is_unset();
+            => at_restart("nodeStatusReportFrequency", Effect::Cluster)
+                .kind(ValueKind::INTERVAL)
+                .zero_is_unset();
         /// Make the node unschedulable when it goes down, and beside a kubelet taint it as well. Both are undone after
         /// the boot, unless they were there before.
-        cordon_on_shutdown: bool = true => at_restart("cordonOnShutdown");
+        cordon_on_shutdown: bool = true => at_restart("cordonOnShutdown", Effect::WithApiServer);
         /// A label selector of nodes that go down before this node's control plane: a shutdown waits for them until
         /// their Node objects report a clean shutdown or are gone. Terms are `key`, `!key`, `key=value` and
         /// `key!=value`, with commas between them.
         after_nodes: Option<String> = None
-            => at_restart(AFTER_NODES)
+            => at_restart(AFTER_NODES, Effect::WithApiServer)
                 .check(selector)
                 .example("\"!node-role.kubernetes.io/control-plane\"");
         /// How long it waits for them, whatever the API server does: a quarter of the shutdown's whole time at most.
         after_nodes_timeout: Duration = Duration::from_secs(5)
-            => at_restart(AFTER_NODES_TIMEOUT).duration("1s", "1h");
+            => at_restart(AFTER_NODES_TIMEOUT, Effect::WithApiServer).duration("1s", "1h");
         /// The group that waits, with those after it: the one that terminates pods of this priority. Where groups are roles,
         /// 2000001001 is the control plane; where they are priorities, it is the highest group.
         // The priority of the control plane; with groups by priority, this is in the highest group.
         after_nodes_priority: i32 = SYSTEM_NODE_CRITICAL_PRIORITY + 1
-            => at_restart("shutdownAfterNodesPriority");
+            => at_restart("shutdownAfterNodesPriority", Effect::WithApiServer);
         /// What happens to the API objects of pods that this node has terminated (shutdown, drain, eviction, preemption):
         /// `keep`; `delete`, after the next boot; or `ttl` and how long after they terminated, 1s to 720h (`ttl 24h`).
-        ended_pods: EndedPods = EndedPods::Keep => at_restart("endedPods");
+        ended_pods: EndedPods = EndedPods::Keep => at_restart("endedPods", Effect::Cluster);
         /// What happens to pods that run when the agent starts but are unknown to the API server: `stop` (with their
         /// grace), `adopt` (they run on), or `report` (the same, and each is named in the log).
-        orphaned_pods: OrphanedPods = OrphanedPods::Stop => at_restart("orphanedPods");
-        /// The address at which the API server asks this node for logs and the like; the port is usually 10250. With
-        /// `mode: cluster`. Unset: disabled.
+        orphaned_pods: OrphanedPods = OrphanedPods::Stop
+            => at_restart("orphanedPods", Effect::Cluster);
+        /// The address at which the API server asks this node for logs and the like; the port is usually 10250.
+        /// Unset: disabled.
         node_api_address: Option<SocketAddr> = None
-            => at_restart("nodeApiAddress").example("0.0.0.0:10250");
+            => at_restart("nodeApiAddress", Effect::Cluster).example("0.0.0.0:10250");
         /// The authorities that certificates of `nodeApiAddress`'s clients come from, above all the API server's own.
         /// Unset: clients are known by tokens alone.
         client_ca_file: Option<PathBuf> = None
-            => at_restart("clientCAFile").trusted(Trust::Read).example("/etc/kubernetes/pki/ca.crt");
+            => at_restart("clientCAFile", Effect::Cluster)
+                .trusted(Trust::Read)
+                .example("/etc/kubernetes/pki/ca.crt");
         /// The certificate that `nodeApiAddress` shows. Unset: the agent asks the cluster for one, which has to be
         /// approved, keeps it in the state directory and renews it.
         tls_cert_file: Option<PathBuf> = None
-            => at_restart("tlsCertFile").trusted(Trust::Read).example("/etc/winddown/node.crt");
+            => at_restart("tlsCertFile", Effect::Cluster)
+                .trusted(Trust::Read)
+                .example("/etc/winddown/node.crt");
         /// Its private key. Unset: in the same file.
         tls_private_key_file: Option<PathBuf> = None
-            => at_restart("tlsPrivateKeyFile")
+            => at_restart("tlsPrivateKeyFile", Effect::Cluster)
                 .trusted(Trust::Secret)
                 .example("/etc/winddown/node.key");
     }
@@ -126,17 +136,20 @@ options! {
     /// The options that only matter in companion mode.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CompanionSettings {
-        /// Beside a kubelet: how long a pod's disruption budget is asked for its consent before the pod is deleted
-        /// without it. Unset: a third of the pod's grace, and at most 10s.
+        /// How long a pod's disruption budget is asked for its consent before the pod is deleted without it. Unless set,
+        /// a third of the pod's grace, and at most 10s.
         eviction_timeout: Option<Duration> = None
-            => at_restart("companionEvictionTimeout").duration("0s", "1h").example("5s");
-        /// Beside a kubelet: what is done when the API server is unavailable while the node goes down. `stopContainers` stops
+            => at_restart("companionEvictionTimeout", Effect::Companion)
+                .duration("0s", "1h")
+                .example("5s");
+        /// What is done when the API server is unavailable while the node goes down. `stopContainers` stops
         /// containers through the container runtime, `wait` waits.
-        without_api: WithoutApi = WithoutApi::StopContainers => at_restart("companionWithoutApi");
-        /// Beside a kubelet: its `--root-dir`, where it mounts the volumes of pods. They are released when nothing of
+        without_api: WithoutApi = WithoutApi::StopContainers
+            => at_restart("companionWithoutApi", Effect::Companion);
+        /// The kubelet's `--root-dir`, where it mounts the volumes of pods. They are released when nothing of
         /// them is mounted there.
         kubelet_root_dir: PathBuf = PathBuf::from("/var/lib/kubelet")
-            => at_restart("kubeletRootDir").trusted(Trust::Read);
+            => at_restart("kubeletRootDir", Effect::Companion).trusted(Trust::Read);
     }
 }
 
@@ -309,13 +322,6 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
         let what = "has no effect without tlsCertFile";
         reading.warnings.push(Problem::new(at, "tlsPrivateKeyFile", what));
     }
-    if let Some(at) = fields.key_at("nodeApiAddress")
-        && cluster.node_api_address.is_some()
-        && config.node.mode != Mode::Cluster
-    {
-        let what = "has no effect without `mode: cluster`";
-        reading.warnings.push(Problem::new(at, "nodeApiAddress", what));
-    }
     if let Some(dns) = fields.node("clusterDNS").filter(|_| reading.kubelet)
         && let Tree::List(items) = &dns.value.value
     {
@@ -326,11 +332,6 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     }
     after_nodes(fields, config, reading);
     let cluster = &config.cluster;
-    if config.node.mode == Mode::Standalone {
-        let unused =
-            given.into_iter().filter_map(|(key, at)| Some(Problem::new(at?, key, NO_API_SERVER)));
-        reading.warnings.extend(unused);
-    }
     if cluster.recreate_node && !cluster.register_node {
         let at = fields.key_at("recreateNode").unwrap_or(fields.at());
         let what = "is true, but registerNode is false: remove one of them";
@@ -359,15 +360,12 @@ fn is_address(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }
 
-/// Warns if the wait for other nodes has no effect, or gets less time than configured.
+/// Warns if the wait for other nodes gets less time than configured.
 fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
     let Some(at) = fields.key_at(AFTER_NODES).filter(|_| config.cluster.after_nodes.is_some())
     else {
         return;
     };
-    if config.node.mode == Mode::Standalone {
-        reading.warnings.push(Problem::new(at, AFTER_NODES, NO_API_SERVER));
-    }
     let (timeout, whole) = (config.cluster.after_nodes_timeout, config.shutdown.total());
     if timeout > whole / ShutdownWork::PART && !whole.is_zero() {
         let (at, part) =

@@ -14,7 +14,7 @@ use winddown_shared::{GoDuration, error_chain};
 use winddown_yaml::{Fields, Problem, YamlNode};
 
 use crate::reference::{FieldReading, Names, ValueKind, Word, live, options, part, rows};
-use crate::{Config, Trust};
+use crate::{Config, Effect, Trust};
 
 #[cfg(test)]
 mod tests;
@@ -43,68 +43,76 @@ options! {
         /// `mergeDefaultEvictionSettings` is true.
         // With the defaults, if they are merged.
         hard: BTreeMap<String, String> = default_hard()
-            => live(HARD).kind(THRESHOLDS).check(threshold);
+            => live(HARD, Effect::EVICTION).kind(THRESHOLDS).check(threshold);
         /// Signals that `evictionHard` does not name keep their default.
-        merge_defaults: bool = false => live("mergeDefaultEvictionSettings");
+        merge_defaults: bool = false => live("mergeDefaultEvictionSettings", Effect::EVICTION);
         /// The same, but only when it lasts longer than its grace period. Has to be more than the hard one.
         // Each has its entry in `soft_grace_period`.
         soft: BTreeMap<String, String> = BTreeMap::new()
-            => live(SOFT)
+            => live(SOFT, Effect::EVICTION)
                 .kind(THRESHOLDS)
                 .check(threshold)
                 .example("memory.available: 300Mi");
         /// How long each soft threshold has to be met before a pod is evicted for it.
         // Each is greater than zero.
         soft_grace_period: BTreeMap<String, Duration> = BTreeMap::new()
-            => live(GRACE)
+            => live(GRACE, Effect::EVICTION)
                 .kind(GRACES)
                 .check(|name, _| signal(name))
                 .example("memory.available: 1m30s");
         /// How much to get back beyond the threshold, so that the next one is not due at once.
         minimum_reclaim: BTreeMap<String, String> = BTreeMap::new()
-            => live(RECLAIM)
+            => live(RECLAIM, Effect::EVICTION)
                 .kind(THRESHOLDS)
                 .check(reclaim)
                 .example("nodefs.available: 500Mi");
         /// How long the pressure condition outlasts the pressure.
         pressure_transition_period: Duration = Duration::from_secs(5 * 60)
-            => live("evictionPressureTransitionPeriod").duration("1s", "").zero_is_unset();
+            => live("evictionPressureTransitionPeriod", Effect::EVICTION)
+                .duration("1s", "")
+                .zero_is_unset();
         /// The most grace a pod gets when a soft threshold evicts it; 0 or less takes the pod's own.
         max_pod_grace_period: i32 = 0
-            => live("evictionMaxPodGracePeriod").seconds(i32::MIN.into(), i32::MAX.into());
+            => live("evictionMaxPodGracePeriod", Effect::EVICTION)
+                .seconds(i32::MIN.into(), i32::MAX.into());
         /// Which memory is available: `memAvailable` counts what the kernel can give back without swapping, file cache
         /// included; `workingSet` counts file cache that was used lately as used, as the kubelet does.
-        memory_available: MemoryAvailable = MemoryAvailable::default() => live("memoryAvailable");
+        memory_available: MemoryAvailable = MemoryAvailable::default()
+            => live("memoryAvailable", Effect::EVICTION);
         /// Terminate a pod as soon as tasks lose time waiting for memory, before any threshold is met. All of it has to hold:
         /// the share of the last 10 s in which some or all tasks waited, that it does not fall, and that less memory
         /// than `below` is available. After that no other pod is evicted for `coolDown`. Off unless set.
-        memory_pressure: Option<PressureRule> = None => live("memoryPressure");
+        memory_pressure: Option<PressureRule> = None => live("memoryPressure", Effect::EVICTION);
         /// Before a pod is evicted for memory, have the kernel take some of that pod's memory back, for this long at most:
         /// what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod is evicted if that is enough.
         /// It is not tried where it could not be enough, nor twice within 10 s. Wants cgroup v2 and Linux 5.19. Off
         /// unless set.
         memory_reclaim: Option<Duration> = None
-            => live("evictionMemoryReclaim").duration("10ms", "5s").example("500ms");
+            => live("evictionMemoryReclaim", Effect::EVICTION)
+                .duration("10ms", "5s")
+                .example("500ms");
         /// A command that runs as root before each evicted pod is asked to terminate, and delays that: for example, to dump
         /// what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, `WINDDOWN_POD_NAME`,
         /// `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; `winddown plan eviction` shows what it wrote.
-        hook: Option<HookRule> = None => live("evictionHook");
+        hook: Option<HookRule> = None => live("evictionHook", Effect::EVICTION);
         /// Static pods are critical to the kubelet, and never evicted (`spared`). Here those whose manifest has a
         /// priority, below 2000000000, are like other pods (`byPriority`), and come back when the pressure is over.
-        static_pods: StaticPods = StaticPods::ByPriority => live("evictStaticPods");
+        static_pods: StaticPods = StaticPods::ByPriority
+            => live("evictStaticPods", Effect::EVICTION);
         /// Decide and record only: no pod is terminated, nothing is reclaimed, no condition is reported.
-        shadow: bool = false => live("evictionShadow");
+        shadow: bool = false => live("evictionShadow", Effect::EVICTION);
         /// How long an image that nothing uses is kept when the disk runs short: the pod that it was pulled for may not
         /// have started yet.
         image_minimum_gc_age: Duration = Duration::from_secs(2 * 60)
-            => live("imageMinimumGCAge").zero_is_unset();
+            => live("imageMinimumGCAge", Effect::Cri).zero_is_unset();
         /// Terminate pods that have more on the disks than their own limits allow.
-        local_storage_limits: bool = true => live("localStorageCapacityIsolation");
+        local_storage_limits: bool = true
+            => live("localStorageCapacityIsolation", Effect::EVICTION);
         /// With `pods` in it, hard thresholds on memory.available hold for the pods' cgroup as well. The kubelet's
         /// other words have no effect.
         // Whether `pods` is in it.
         enforce_pods: bool = true
-            => live("enforceNodeAllocatable").kind(ValueKind::Words(&[
+            => live("enforceNodeAllocatable", Effect::EVICTION).kind(ValueKind::Words(&[
                 "pods",
                 "system-reserved",
                 "kube-reserved",

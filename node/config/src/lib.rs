@@ -6,15 +6,15 @@
 //!
 //! # Design
 //!
-//! An option is one field of a struct, which does not compile without a text, a default, and whether a reload applies
-//! it; its bounds follow, and for a path what root does with it ([`Trust`]). [`mod@reference`] is the table of these
+//! An option is one field of a struct, which does not compile without a text, a default, whether a reload applies it,
+//! and where it has an [`Effect`]; its bounds follow, and for a path what root does with it ([`Trust`]). [`mod@reference`] is the table of these
 //! fields. Reading, printing, reloads and [`Config::rooted`] walk it; the default file, winddown.yaml(5) and the schema
 //! are generated from it.
 //!
 //! # Adding an option
 //!
 //! Take the kubelet's name if the kubelet has the option. Add one field to the `options!` of its section: the manual's
-//! text as its doc comment, type, default, `live` or `at_restart`, bounds, and for a path what root does with it
+//! text as its doc comment, type, default, `live` or `at_restart`, its [`Effect`], bounds, and for a path what root does with it
 //! (`trusted`). Its `check` checks the option's own text; the section's `relate` checks options against each other. Add a
 //! broken value to the table of bad input (`programs/tests/data/bad`) and, if the kubelet has the option, a row to the
 //! options in `docs/differences.md`.
@@ -22,6 +22,7 @@
 mod access;
 mod changes;
 mod cluster;
+mod effect;
 mod emit;
 mod eviction;
 mod kubelet_fields;
@@ -47,6 +48,7 @@ pub use changes::{Changes, FieldChange};
 pub use cluster::{
     ClusterSettings, CompanionSettings, EndedPods, NodeTaint, OrphanedPods, WithoutApi,
 };
+pub use effect::Effect;
 pub use emit::{scalar, yaml};
 pub use eviction::EvictionSettings;
 pub use node::{Mode, NodeOptions, RuntimeKind};

@@ -10,7 +10,7 @@ use winddown_yaml::{Fields, names};
 use crate::reference::{
     FieldReading, Names, ValueKind, Word, at_restart, live, options, word, words,
 };
-use crate::{Config, Trust, with_scheme};
+use crate::{Config, Effect, Trust, with_scheme};
 
 /// A mapping from resources that can be reserved to quantities.
 const RESERVED: ValueKind = ValueKind::Map {
@@ -34,14 +34,14 @@ options! {
         /// Where this node's pods come from. `standalone`: the manifests directory alone. `cluster`: an API server as
         /// well; the agent registers the machine as a node and runs the pods that are bound to it. `companion`: a
         /// kubelet runs the pods, and the agent terminates them when the node goes down.
-        mode: Mode = Mode::Standalone => at_restart("mode");
+        mode: Mode = Mode::Standalone => at_restart("mode", Effect::Everywhere);
         /// What runs the containers: `process` (supervised processes on this host, no images), `cri` (a container
         /// runtime such as containerd or CRI-O) or `systemd` (transient services of this host, no images).
-        runtime: RuntimeKind = RuntimeKind::Process => at_restart("runtime");
-        /// The socket of the container runtime; used with `runtime: cri` only.
+        runtime: RuntimeKind = RuntimeKind::Process => at_restart("runtime", Effect::Everywhere);
+        /// The socket of the container runtime.
         // Always with the scheme once the file is read.
         container_runtime_endpoint: String = "unix:///run/containerd/containerd.sock".to_owned()
-            => at_restart("containerRuntimeEndpoint")
+            => at_restart("containerRuntimeEndpoint", Effect::WithContainerRuntime)
                 .text("^((unix://)?/.+)?$")
                 .trusted(Trust::Socket)
                 .zero_is_unset()
@@ -49,47 +49,56 @@ options! {
         /// The node's name, with which the name of every pod from a manifest ends. Unset: the host name in lower case.
         // See `Config::node_name_or`.
         name: Option<String> = None
-            => at_restart("nodeName")
+            => at_restart("nodeName", Effect::Everywhere)
                 .text("^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
                 .check(node_name)
                 .example("edge-1");
         /// The most pods this node runs.
         max_pods: u32 = 110
-            => live("maxPods").integer(1, 10_000).zero_is_unset_for_kubelets();
+            => live("maxPods", Effect::ADMISSION).integer(1, 10_000).zero_is_unset_for_kubelets();
         /// Resources that are reserved for the system: cpu, memory, ephemeral-storage, pid. Unset: none.
         system_reserved: BTreeMap<String, String> = BTreeMap::new()
-            => live("systemReserved")
+            => live("systemReserved", Effect::ADMISSION)
                 .kind(RESERVED)
                 .check(reserved)
                 .example("cpu: 200m\nmemory: 256Mi");
         /// The same for node agents such as this one.
         kube_reserved: BTreeMap<String, String> = BTreeMap::new()
-            => live("kubeReserved").kind(RESERVED).check(reserved).example("memory: 128Mi");
+            => live("kubeReserved", Effect::ADMISSION)
+                .kind(RESERVED)
+                .check(reserved)
+                .example("memory: 128Mi");
         /// Resources the machine does not report itself, in whole units. Pods that ask for more than is left do not
         /// fit.
         extended_resources: BTreeMap<String, String> = BTreeMap::new()
-            => live("extendedResources")
+            => live("extendedResources", Effect::ADMISSION)
                 .kind(EXTENDED)
                 .check(extended)
                 .example("example.com/dongle: 2");
         /// Labels of the node, for pods with a node selector or affinity. Those that every node has (kubernetes.io/os,
         /// kubernetes.io/arch, kubernetes.io/hostname) are there without being named.
         labels: BTreeMap<String, String> = BTreeMap::new()
-            => live("nodeLabels").kind(LABELS).check(label).example("example.com/rack: r1");
+            => live("nodeLabels", Effect::PODS)
+                .kind(LABELS)
+                .check(label)
+                .example("example.com/rack: r1");
         /// Kernel parameters that pods may set for themselves in addition to the safe ones: names, or prefixes followed
-        /// by `*`. Only with `runtime: cri`.
+        /// by `*`.
         allowed_unsafe_sysctls: Vec<String> = Vec::new()
-            => live("allowedUnsafeSysctls")
+            => live("allowedUnsafeSysctls", Effect::Cri)
                 .kind(SYSCTLS)
                 .check(sysctl)
                 .example("[net.core.somaxconn, 'kernel.msg*']");
         /// How the agent chooses which pods to preempt so that a critical pod fits. `distance` chooses as the kubelet does.
         /// `minimal` preempts the least important pods, and as few as possible.
-        preemption_strategy: Strategy = Strategy::default() => live("preemptionStrategy");
+        preemption_strategy: Strategy = Strategy::default()
+            => live("preemptionStrategy", Effect::ADMISSION);
         /// How often the node's addresses are read again where there is an API server. What else its status shows is
         /// written when it changes.
         status_update_frequency: Duration = Duration::from_secs(10)
-            => live("nodeStatusUpdateFrequency").kind(ValueKind::INTERVAL).zero_is_unset();
+            => live("nodeStatusUpdateFrequency", Effect::Cluster)
+                .kind(ValueKind::INTERVAL)
+                .zero_is_unset();
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path, root: &YamlNode) -> Result<(Config, Vec<Problem>
     let mut problems = Vec::new();
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
     let Some(kubelet) = is_kubelets(&mut fields) else { return Err(problems) };
-    let mut reading = FieldReading { kubelet, warnings: Vec::new() };
+    let mut reading = FieldReading { kubelet, unused: Vec::new(), warnings: Vec::new() };
     fields.belongs_below(belongs_below);
     if kubelet {
         let whole = std::path::absolute(path).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn read(path: &Path, root: &YamlNode) -> Result<(Config, Vec<Problem>
     }
     let config = reference::read(&mut fields, &mut reading);
     match kubelet {
-        true => reading.warnings.extend(not_read(&fields)),
+        true => reading.warnings.extend(not_read(&fields, &reading.unused)),
         false => fields.finish(),
     }
     if problems.is_empty() { Ok((config, reading.warnings)) } else { Err(problems) }
@@ -91,12 +91,13 @@ fn is_kubelets(fields: &mut Fields<'_, '_>) -> Option<bool> {
 }
 
 /// Says which fields of a kubelet's file are not used here, and which do not exist: the kubelet ignores those too.
-fn not_read(fields: &Fields<'_, '_>) -> Vec<Problem> {
+fn not_read(fields: &Fields<'_, '_>, without_effect: &[&str]) -> Vec<Problem> {
     let is_kubelets = |key: &&Key| KUBELET_FIELDS.contains(&&*key.text);
     let (unused, unknown): (Vec<_>, Vec<_>) = fields.unknown().partition(is_kubelets);
     let mut said = Vec::new();
+    let unused: Vec<&str> =
+        without_effect.iter().copied().chain(unused.iter().map(|key| &*key.text)).collect();
     if !unused.is_empty() {
-        let unused: Vec<&str> = unused.iter().map(|key| &*key.text).collect();
         let what = format!("fields of the kubelet that are not used here: {}", unused.join(", "));
         said.push(Problem::new(fields.at(), "", what));
     }

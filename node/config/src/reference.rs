@@ -1,7 +1,8 @@
 //! The table of all options: name, purpose, type, the field that stores the value, and when a change takes effect.
 //!
 //! An option is one field of a struct in `options!`, which is its single definition: `/// purpose`, then
-//! `field: Type = default => live("name")` or `at_restart("name")`, which say when a change takes effect, and its bounds.
+//! `field: Type = default => live("name", effect)` or `at_restart("name", effect)`, which say when a change takes effect
+//! and on which nodes, and its bounds.
 //! The parser and `winddown config show` iterate over the table of these; `winddown config default`, winddown.yaml(5),
 //! the JSON schema and the changes that a reload applies are generated from it.
 
@@ -17,7 +18,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
-use super::{Config, Trust, TrustedPath};
+use super::{Config, Effect, Trust, TrustedPath};
 pub(crate) use define::{options, rows, sections, words};
 pub(crate) use value::{
     ListEntry, OptionValue, Options, Word, go, options_below, parsed, root_options, word,
@@ -39,6 +40,8 @@ pub struct OptionSection {
 pub(crate) struct FieldReading {
     /// Whether the file is a kubelet's.
     pub(crate) kubelet: bool,
+    /// The options that are set, and have no effect on a node like this; only of a kubelet's file.
+    pub(crate) unused: Vec<&'static str>,
     /// Warnings about what was accepted, but may not be intended.
     pub(crate) warnings: Vec<Problem>,
 }
@@ -72,6 +75,8 @@ pub struct Field {
     pub example: &'static str,
     /// Whether a reload applies a change, or only a restart.
     pub live: bool,
+    /// On which nodes it has an effect.
+    pub effect: Effect,
     /// Whether it is required.
     pub required: bool,
     /// What root does with what is at this path; `None` if it is no path.
@@ -189,10 +194,28 @@ pub(crate) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> C
             reading.warnings.push(Problem::new(at, name, what));
         }
     }
+    warn_of_missing_effects(fields, &config, reading);
     for section in sections() {
         (section.relate)(fields, &mut config, reading);
     }
     config
+}
+
+/// Warns of each option that has no effect on a node like this, and a value of its own: the default is what whoever writes
+/// nothing has, and `winddown config show` writes it for every option.
+fn warn_of_missing_effects(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
+    let (mut config, mut default) = (config.clone(), Config::default());
+    for Top { field, place } in rows() {
+        let Some(at) = fields.key_at(field.name) else { continue };
+        let Some(what) = field.effect.missing(field.name, &config.node) else { continue };
+        if place.written(field, &mut config) == place.written(field, &mut default) {
+            continue;
+        }
+        match reading.kubelet {
+            true => reading.unused.push(field.name),
+            false => reading.warnings.push(Problem::new(at, field.name, what)),
+        }
+    }
 }
 
 /// Returns the name and value of every option that is set, in the order of the table.
@@ -279,28 +302,29 @@ impl OptionSection {
 // === impl TypedField ===
 
 /// Returns an option whose changes are applied by a reload.
-pub(crate) fn live<V: OptionValue>(name: &'static str) -> TypedField<V> {
-    TypedField::new(name, true)
+pub(crate) fn live<V: OptionValue>(name: &'static str, effect: Effect) -> TypedField<V> {
+    TypedField::new(name, true, effect)
 }
 
 /// Returns an option whose changes take effect at a restart.
-pub(crate) fn at_restart<V: OptionValue>(name: &'static str) -> TypedField<V> {
-    TypedField::new(name, false)
+pub(crate) fn at_restart<V: OptionValue>(name: &'static str, effect: Effect) -> TypedField<V> {
+    TypedField::new(name, false, effect)
 }
 
 /// Returns a field of an option, with which it takes effect.
 pub(crate) fn part<V: OptionValue>(name: &'static str) -> TypedField<V> {
-    TypedField::new(name, false)
+    TypedField::new(name, false, Effect::Everywhere)
 }
 
 impl<V: OptionValue> TypedField<V> {
-    fn new(name: &'static str, live: bool) -> Self {
+    fn new(name: &'static str, live: bool, effect: Effect) -> Self {
         let field = Field {
             name,
             kind: V::kind(),
             doc: String::new(),
             example: "",
             live,
+            effect,
             required: false,
             trust: None,
             zero: Zero::Counts,

@@ -10,13 +10,16 @@ use winddown_yaml::{Fields, Position, Problem, Value as Tree, names};
 use crate::reference::{
     FieldReading, ListEntry, ValueKind, at_restart, go, live, options, part, words,
 };
-use crate::{Config, Mode, NoticesConfig, RuntimeKind};
+use crate::{Config, Effect, Mode, NoticesConfig, RuntimeKind};
 
 const PERIOD: &str = "shutdownGracePeriod";
 const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 const ORDER: &str = "shutdownOrder";
 const DRAIN: &str = "shutdownEndpointDrainPeriod";
+/// Why [`DRAIN`] has no effect beside a kubelet.
+const STAYS_READY: &str =
+    "pods are ready until they are evicted: give them a `preStop` hook that sleeps";
 /// The longest time for all groups together.
 const MAX_GROUPS_TOTAL: &str = "24h";
 /// A period of a shutdown; 0 turns it off.
@@ -32,12 +35,12 @@ options! {
         /// that terminate after them; the node goes down sooner if the pods exit sooner.
         // None with groups configured by priority.
         grace_period: Option<Duration> = Some(Duration::from_secs(60))
-            => live(PERIOD).kind(PERIODS).check(period);
+            => live(PERIOD, Effect::Everywhere).kind(PERIODS).check(period);
         /// The final part, reserved for all but ordinary pods. With `shutdownGracePeriod` alone, half of it, at most
         /// 30s.
         // At most `grace_period`. None with groups configured by priority.
         critical_grace_period: Option<Duration> = Some(Duration::from_secs(30))
-            => live(CRITICAL).kind(PERIODS).check(period);
+            => live(CRITICAL, Effect::Everywhere).kind(PERIODS).check(period);
         /// What puts pods into groups. By `role`, ordinary pods terminate first, those of lower priority before the others;
         /// then system pods (priority 2000000000 and above, or of a DaemonSet); then what the node itself needs
         /// (priority 2000001000 and above, system pods on the host's network, static pods without a priority); then the
@@ -46,45 +49,48 @@ options! {
         /// need them. Unset: `role`. In a kubelet's file, and with `mode: companion`, it is `priority` if a period above is
         /// written.
         // With groups configured by priority it is always `priority`.
-        order: ShutdownOrder = ShutdownOrder::Role => live(ORDER);
+        order: ShutdownOrder = ShutdownOrder::Role => live(ORDER, Effect::Everywhere);
         /// How long pods are not ready before the first SIGTERM, so that load balancers turn away from them. Comes
-        /// before the time above and is at most as long. When time is short, this is given up first. Has no effect with
-        /// `mode: companion`, where pods are ready until they are evicted: give them a `preStop` hook that sleeps.
-        endpoint_drain: Duration = Duration::ZERO => live(DRAIN).duration("0s", MAX_GROUPS_TOTAL);
+        /// before the time above and is at most as long. When time is short, this is given up first. Beside a kubelet
+        /// pods are ready until they are evicted: give them a `preStop` hook that sleeps.
+        endpoint_drain: Duration = Duration::ZERO
+            => live(DRAIN, Effect::NotBesideKubelet(STAYS_READY)).duration("0s", MAX_GROUPS_TOTAL);
         /// What is kept back after the pods' time for their last status and the report. Never more than a tenth of what
         /// logind gives.
-        reserve: Duration = Duration::from_secs(2) => live("shutdownReserve").duration("0s", "5m");
+        reserve: Duration = Duration::from_secs(2)
+            => live("shutdownReserve", Effect::Everywhere).duration("0s", "5m");
         /// Groups of your own. Each has the pods from its priority up to the next group's; the lowest takes those below
         /// it as well. Remove `shutdownGracePeriod`, `shutdownGracePeriodCriticalPods` and `shutdownOrder`, which this
         /// replaces.
         // Ascending, without duplicate priorities, at most 24 h in total.
         by_priority: Vec<PriorityPeriod> = Vec::new()
-            => live(BY_PRIORITY).example(
+            => live(BY_PRIORITY, Effect::Everywhere).example(
                 "- priority: 0\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             );
         /// Who may announce when this node goes away, apart from the login manager and an operator (`winddown drain
         /// --deadline`). The pods are then terminated in the same order, in the time that the notice leaves.
-        notices: NoticesConfig = NoticesConfig::default() => at_restart("shutdownNotices");
+        notices: NoticesConfig = NoticesConfig::default()
+            => at_restart("shutdownNotices", Effect::Everywhere);
         /// Of how many boots with a shutdown the reports are kept, ten of each at most; and how many drains' are.
-        reports_kept: u32 = 20 => at_restart("reportsKept").integer(1, 1000);
+        reports_kept: u32 = 20 => at_restart("reportsKept", Effect::Everywhere).integer(1, 1000);
         /// Namespaces whose pods may block shutdowns: while one runs with the label `winddown.dev/shutdown-guard:
         /// "true"`, logind refuses them, for as long as is written here.
         // Each namespace only once.
         guard: Vec<GuardedNamespace> = Vec::new()
-            => live("shutdownGuard").example("- namespace: batch\n  timeout: 2h");
+            => live("shutdownGuard", Effect::Everywhere)
+                .example("- namespace: batch\n  timeout: 2h");
         /// Namespaces whose pods may stay while the node reboots: one with the annotation `winddown.dev/on-reboot:
         /// restart` terminates with the others and does not fail; it starts again on this node, under the same UID and with
-        /// its volumes. Has no effect with `mode: companion`.
+        /// its volumes.
         // Each namespace only once.
         in_place: Vec<InPlaceNamespace> = Vec::new()
-            => live("rebootInPlace").example("- namespace: databases");
+            => live("rebootInPlace", Effect::PODS).example("- namespace: databases");
         /// Lets the pods start after a boot in the reverse of the order in which they terminate: a group starts when the one
-        /// before it is ready, or after this time at the latest. 0s starts all at once. Has no effect with `mode:
-        /// companion`, where a kubelet starts the pods.
+        /// before it is ready, or after this time at the latest. 0s starts all at once.
         start_group_timeout: Duration = Duration::ZERO
-            => at_restart("startGroupTimeout").kind(PERIODS);
+            => at_restart("startGroupTimeout", Effect::PODS).kind(PERIODS);
     }
 }
 
@@ -288,7 +294,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
         fields.fail(DRAIN, at, what);
     }
     survivors(fields, config);
-    beside_a_kubelet(fields, config, reading);
+    beside_a_kubelet(config);
     notices(fields, &mut config.shutdown.notices, reading);
 }
 
@@ -364,20 +370,10 @@ fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
     }
 }
 
-/// Warns of what has no effect beside a kubelet, which starts the pods and says whether they are ready.
-fn beside_a_kubelet(fields: &Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
-    if config.node.mode != Mode::Companion {
-        return;
-    }
-    // Pods would stay ready for that long.
-    config.shutdown.endpoint_drain = Duration::ZERO;
-    let starts = "the kubelet starts the pods";
-    let ready = "pods are ready until they are evicted: give them a `preStop` hook that sleeps";
-    for (key, why) in [("rebootInPlace", starts), ("startGroupTimeout", starts), (DRAIN, ready)] {
-        if let Some(at) = fields.key_at(key).filter(|_| fields.has(key)) {
-            let what = format!("has no effect with `mode: companion`: {why}");
-            reading.warnings.push(Problem::new(at, key, what));
-        }
+/// Leaves out the wait for endpoints beside a kubelet: pods would stay ready for that long.
+fn beside_a_kubelet(config: &mut Config) {
+    if config.node.mode == Mode::Companion {
+        config.shutdown.endpoint_drain = Duration::ZERO;
     }
 }
 

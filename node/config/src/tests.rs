@@ -125,6 +125,99 @@ fn beside_a_kubelet_nothing_waits_for_endpoints_that_stay_ready_until_pods_are_e
 }
 
 #[test]
+fn an_option_that_has_no_effect_in_its_mode_or_runtime_says_so_and_what_to_do() {
+    let kubelets = "evictionHard: {memory.available: 1Gi}\nmaxPods: 20\nstaticPodPath: /a\n\
+                    containerLogMaxFiles: 9\n";
+    let [evicts, admits, runs, logs] = ["evicts", "admits", "runs", "writes the logs of"]
+        .map(|does| format!("the kubelet {does} pods: set it in the kubelet's configuration"));
+    let own = "evictionShadow: true\npreemptionStrategy: minimal\n";
+    let cri = "runtime: cri\n";
+    for (fields, here, wanted) in [
+        (
+            kubelets,
+            "mode: companion",
+            vec![
+                format!("maxPods: has no effect with `mode: companion`: {admits}"),
+                format!("staticPodPath: has no effect with `mode: companion`: {runs}"),
+                format!("evictionHard: has no effect with `mode: companion`: {evicts}"),
+                format!("containerLogMaxFiles: has no effect with `mode: companion`: {logs}"),
+            ],
+        ),
+        (
+            own,
+            "mode: companion",
+            vec![
+                "preemptionStrategy: has no effect with `mode: companion`: the kubelet admits pods"
+                    .into(),
+                "evictionShadow: has no effect with `mode: companion`: the kubelet evicts pods"
+                    .into(),
+            ],
+        ),
+        (kubelets, "mode: standalone", vec![]),
+        (own, "mode: cluster", vec![]),
+        (
+            "clusterDNS: [10.96.0.10]\ncontainerRuntimeEndpoint: /run/crio/crio.sock\n",
+            "mode: cluster",
+            vec![
+                "containerRuntimeEndpoint: has no effect without `runtime: cri`".into(),
+                "clusterDNS: has no effect without `runtime: cri`".into(),
+            ],
+        ),
+        (
+            "endedPods: delete\nregisterNode: false\n",
+            "mode: companion",
+            vec![
+                "registerNode: has no effect without `mode: cluster`: set it in the kubelet's \
+                 configuration"
+                    .into(),
+                "endedPods: has no effect without `mode: cluster`".into(),
+            ],
+        ),
+        (
+            "companionWithoutApi: wait\ncordonOnShutdown: false\nregisterNode: false\n",
+            "mode: standalone",
+            vec![
+                "registerNode: has no effect without `mode: cluster`".into(),
+                "cordonOnShutdown: has no effect with `mode: standalone`: write `mode: companion` \
+                 beside a kubelet, and `mode: cluster` without one"
+                    .into(),
+                "companionWithoutApi: has no effect without `mode: companion`".into(),
+            ],
+        ),
+        ("imageMinimumGCAge: 1h\nallowedUnsafeSysctls: [net.core.somaxconn]\n", cri, vec![]),
+        ("containerRuntimeEndpoint: /run/crio/crio.sock\n", "mode: companion", vec![]),
+    ] {
+        let (_, warnings) = warned(&format!("{fields}{here}\n"));
+        let said: Vec<_> = warnings.iter().map(|said| said.split_once(": ").unwrap().1).collect();
+        assert_eq!(said, wanted, "{here}\n{fields}");
+    }
+}
+
+#[test]
+fn a_printed_configuration_warns_in_no_mode_of_the_defaults_that_it_writes() {
+    for mode in ["standalone", "cluster", "companion"] {
+        let printed = ours(&format!("mode: {mode}\n")).to_yaml();
+        let (_, warnings) = read(&printed);
+        assert_eq!(warnings, [""; 0], "{mode}");
+    }
+}
+
+#[test]
+fn a_kubelets_file_names_what_has_no_effect_here_with_the_other_fields_that_are_not_used() {
+    let (_, warnings) = kubelets(
+        "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\ncgroupDriver: systemd\n\
+         registerNode: true\nevictionHard: {memory.available: 1Gi}\n",
+    );
+    assert_eq!(
+        warnings,
+        [
+            "config.yaml:1: fields of the kubelet that are not used here: clusterDNS, clusterDomain, \
+             cgroupDriver"
+        ]
+    );
+}
+
+#[test]
 fn an_empty_list_of_groups_is_as_good_as_none() {
     assert_eq!(ours("shutdownGracePeriodByPodPriority: []").shutdown, roles(60, 30));
 }
@@ -368,7 +461,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
 #[test]
 fn lists_and_names_that_look_like_null_are_shown_as_they_were_read() {
     let config = ours(
-        "clusterDNS: [10.96.0.10, 'fd00::5']\nallowedUnsafeSysctls: ['kernel.msg*']\n\
+        "runtime: cri\nclusterDNS: [10.96.0.10, 'fd00::5']\nallowedUnsafeSysctls: ['kernel.msg*']\n\
          enforceNodeAllocatable: []\nnodeLabels: {'null': a}\n",
     );
     let yaml = config.to_yaml();
@@ -507,7 +600,7 @@ fn a_kubelets_file_is_read_as_the_kubelet_reads_it() {
     assert_eq!(config.eviction.policy().max_pod_grace, None);
     assert_eq!(config.shutdown.total(), seconds(2), "the last entry of a priority counts");
     let warnings: Vec<_> = warnings.iter().map(|one| one.problem.to_string()).collect();
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(warnings[0].contains("kube-dns.example"), "{warnings:?}");
     assert!(warnings[1].contains("has a priority twice"), "{warnings:?}");
 
@@ -524,7 +617,7 @@ fn a_kubelets_file_is_read_as_the_kubelet_reads_it() {
 
 #[test]
 fn our_own_file_takes_a_path_for_the_runtimes_socket_and_is_strict_about_the_rest() {
-    let config = ours("containerRuntimeEndpoint: /run/crio/crio.sock\n");
+    let config = ours("runtime: cri\ncontainerRuntimeEndpoint: /run/crio/crio.sock\n");
     assert_eq!(config.node.container_runtime_endpoint, "unix:///run/crio/crio.sock");
     assert_eq!(ours("shutdownGracePeriod: 1d\n").shutdown.total(), seconds(86_400));
     let refused = |fields: &str| {

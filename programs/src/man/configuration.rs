@@ -42,7 +42,9 @@ pub(super) fn page() -> Page {
         page.term(term, text);
     }
     page.heading("FIELDS");
-    page.text("Each is followed by what it may be, its default, and when a change takes effect.");
+    page.text(
+        "Each is followed by what it may be, its default, when a change takes effect, and where.",
+    );
     page.term("apiVersion", &format!("Always `{API_VERSION}`. Required."));
     page.term("kind", &format!("Always `{KIND}`. Required."));
     for section in sections() {
@@ -69,6 +71,7 @@ fn top(page: &mut RoffWriter, field: &Field) {
         None => facts.push("Not set by default.".to_owned()),
     }
     facts.push(if field.live { "At reload." } else { "At restart." }.to_owned());
+    facts.extend(field.effect.sentence().map(str::to_owned));
     page.term(field.name, &format!("{}\n\n{}", field.doc, facts.join(" ")));
     if field.kind.fields().is_empty() {
         return;

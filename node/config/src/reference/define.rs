@@ -4,7 +4,7 @@
 ///
 /// ```text
 /// /// The purpose of the option, as the manual has it.
-/// field: Type = default => live("nameInTheFile").bounds();
+/// field: Type = default => live("nameInTheFile", Effect::Everywhere).bounds();
 /// ```
 macro_rules! options {
     ($(#[$meta:meta])* pub struct $name:ident {

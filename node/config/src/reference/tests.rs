@@ -310,6 +310,8 @@ fn every_example_in_the_printed_default_is_valid() {
     };
     // Fields that exclude each other, and fields that only a cluster has.
     let set = [
+        "runtime:",
+        "# companionEvictionTimeout:",
         "shutdownGracePeriod:",
         "shutdownGracePeriodCriticalPods:",
         "shutdownOrder:",
@@ -323,7 +325,7 @@ fn every_example_in_the_printed_default_is_valid() {
         .collect();
     // An endpoint needs a cloud.
     let text = uncommented.join("\n").replace("cloud: none", "cloud: aws");
-    let text = format!("{text}\nmode: cluster");
+    let text = format!("{text}\nmode: cluster\nruntime: cri");
     let (config, warnings) = parsed(&text).unwrap();
     assert_eq!(warnings, []);
     assert_eq!(config.cluster.register_with_taints.len(), 1);

@@ -37,8 +37,9 @@ fn heading(yaml: &mut String, section: &OptionSection) {
 }
 
 fn one(yaml: &mut String, field: &Field) {
-    let end = if field.live { "" } else { "Takes effect at restart." };
-    comment(yaml, "", &with_bounds(field, end));
+    let restart = (!field.live).then_some("Takes effect at restart.");
+    let end: Vec<&str> = field.effect.sentence().into_iter().chain(restart).collect();
+    comment(yaml, "", &with_bounds(field, &end.join(" ")));
     if let ValueKind::Object(fields) = &field.kind {
         for field in fields {
             let doc = format!("- {}, {}", field.name, lower(&with_bounds(field, "")));
