@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
 use super::plan::{self, pods};
-use super::{CommandError, Exit, GlobalArgs, Output, ask, status};
+use super::{CommandError, Exit, GlobalArgs, Output, ask, config, status};
 use winddown_control::Client;
 use winddown_preemption::Strategy;
 
@@ -15,7 +15,7 @@ pub(super) fn run(
     manifest: Option<(&Path, Box<dyn Read>)>,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let manifest = manifest.map(read).transpose()?;
+    let manifest = manifest.map(|manifest| read(global, manifest)).transpose()?;
     let strategy = args.strategy.map(|strategy| Strategy::from(strategy).as_str());
     let client = Client::new(&global.socket);
     ask::block_on(async {
@@ -27,8 +27,13 @@ pub(super) fn run(
 }
 
 /// Checks the manifest and returns its bytes; the agent parses it again with its own node name.
-fn read((path, open): (&Path, Box<dyn Read>)) -> Result<Vec<u8>, CommandError> {
+fn read(
+    global: &GlobalArgs,
+    (path, open): (&Path, Box<dyn Read>),
+) -> Result<Vec<u8>, CommandError> {
+    let (config, _) = config::load_config(global)?;
+    let node = pods::node_name(&config, &winddown_host::machine::node_name())?;
     let bytes = pods::bytes(path, open)?;
-    pods::checked(path, &bytes, &winddown_host::machine::node_name())?;
+    pods::checked(path, &bytes, &node)?;
     Ok(bytes)
 }

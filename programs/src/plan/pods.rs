@@ -8,6 +8,7 @@ use winddown_shared::{Pod, UnsupportedField};
 use crate::{CommandError, Exit};
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_static_pods::{ManifestError, load_directory, load_manifest, read_manifest};
+use winddown_yaml::names;
 
 /// The result of reading manifests.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ pub(super) fn read(
     config: &Config,
     agent: Option<RunningAgent>,
 ) -> Result<PlannedInput, CommandError> {
-    let node = config.node_name_or(&winddown_host::machine::node_name());
+    let node = node_name(config, &winddown_host::machine::node_name())?;
     let mut given = match path {
         _ if path.is_dir() => in_directory(path, &node)?,
         _ if path == Path::new("-") => of_one(checked(path, &bytes(path, stdin)?, &node)?),
@@ -57,6 +58,18 @@ pub(super) fn read(
         told.is_empty()
     });
     Ok(given)
+}
+
+/// Returns the node's name, with which the name of every pod ends, on a host with this name.
+pub(crate) fn node_name(config: &Config, host: &str) -> Result<String, CommandError> {
+    let name = config.node_name_or(host);
+    if names::is_dns_subdomain(&name) {
+        return Ok(name);
+    }
+    let what = format!("the host name `{name}` is no node name, and no pod's name can end with it");
+    let hint =
+        "set `nodeName` in the configuration, or a host name: `hostnamectl set-hostname NAME`";
+    Err(CommandError::message(Exit::ConfigInvalid, what).with_hint(hint))
 }
 
 /// Parses a manifest that was read from `path`.
@@ -150,6 +163,17 @@ mod tests {
         for (said, name) in given.left_out.iter().zip(names) {
             assert!(said.contains(name), "{said}");
         }
+    }
+
+    #[test]
+    fn a_host_name_that_is_no_nodes_is_named_once_with_what_to_do() {
+        let config = Config::default();
+        for host in ["(none)", "my_host", ""] {
+            let error = node_name(&config, host).unwrap_err();
+            let said = format!("{:#} {}", error.error, error.hint);
+            assert!(said.contains(&format!("`{host}`")) && said.contains("nodeName"), "{said}");
+        }
+        assert_eq!(node_name(&config, "Edge-1").unwrap(), "edge-1");
     }
 
     #[test]

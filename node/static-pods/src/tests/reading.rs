@@ -41,6 +41,17 @@ fn a_short_manifest_is_filled_in() {
 }
 
 #[test]
+fn a_node_whose_name_ends_no_pods_name_is_blamed_and_not_the_pod() {
+    for node in ["(none)", "my_host", "a..b"] {
+        let manifest = manifest("web", "ls");
+        let error = read_manifest(Path::new(PATH), manifest.as_bytes(), node).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(&format!("the node's name `{node}`")), "{said}");
+        assert!(said.contains("nodeName") && !said.contains("`web`"), "{said}");
+    }
+}
+
+#[test]
 fn the_uid_follows_content_node_and_path_and_nothing_else() {
     let uid = |path: &str, text: &str, node: &str| {
         read_manifest(Path::new(path), text.as_bytes(), node).unwrap().uid().clone()

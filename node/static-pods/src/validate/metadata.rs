@@ -41,6 +41,13 @@ fn name(check: &mut FieldCheck<'_>, name: &str, node_name: &str) {
             full.len()
         );
         check.fail_at("name", what);
+    } else if !names::is_dns_subdomain(&identity::full_name("a", node_name)) {
+        let what = format!(
+            "the node's name `{}`, with which it would end, is not one: set `nodeName` in the configuration, or a \
+             host name (`hostnamectl set-hostname`)",
+            Shortened(node_name)
+        );
+        check.fail_at("name", what);
     } else if !names::is_dns_subdomain(&full) {
         let what = format!("`{}` is not a pod name: {}", Shortened(name), rules::SUBDOMAIN);
         check.fail_at("name", what);
