@@ -83,7 +83,7 @@ impl FirstProcesses {
             // Fails only when the agent itself exits.
             let _ = process.exit.readable().await;
             // The last holder of a namespace tears it down, and waits for the kernel.
-            let _ = PodFiles::Remove.work(move || drop(held)).await;
+            let _ = PodFiles::Unmount.work(move || drop(held)).await;
         });
     }
 

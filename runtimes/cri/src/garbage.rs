@@ -77,7 +77,7 @@ async fn release(
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("unmounting the volumes of pod {}", pod::title(entry));
         // Without waiting for volumes that are still being created: their file system may hang.
-        blocking_on(PodFiles::Remove, move || {
+        blocking_on(PodFiles::Unmount, move || {
             host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))
         })
@@ -91,7 +91,7 @@ async fn release(
         let held = take_held(&mut entry.lock());
         if !held.is_empty() {
             // Dropping each one waits for the kernel, so a task does it: this call may be given up.
-            let drop = blocking_on(PodFiles::Remove, move || {
+            let drop = blocking_on(PodFiles::Unmount, move || {
                 drop(held);
                 Ok(())
             });

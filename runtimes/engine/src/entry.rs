@@ -115,8 +115,11 @@ mod tests {
             .block_on(async {
                 let changes = broadcast::Sender::new(1);
                 let mut hung = Vec::new();
-                for (count, files) in
-                    [PodFiles::Remove, PodFiles::Make].into_iter().cycle().take(30).enumerate()
+                for (count, files) in [PodFiles::Remove, PodFiles::Unmount, PodFiles::Make]
+                    .into_iter()
+                    .cycle()
+                    .take(30)
+                    .enumerate()
                 {
                     let entry =
                         StateEntry::<()>::new(PodUid::new(count.to_string()), changes.clone());

@@ -10,7 +10,10 @@ use tokio::task::{JoinError, spawn_blocking};
 pub enum PodFiles {
     /// Makes, writes or mounts them.
     Make,
-    /// Unmounts or removes them.
+    /// Unmounts them. A shutdown waits for that, and must not wait for [`Remove`](Self::Remove): a few pods with millions of
+    /// files take its threads for minutes.
+    Unmount,
+    /// Removes them.
     Remove,
 }
 
@@ -18,11 +21,12 @@ pub enum PodFiles {
 const THREADS: usize = 5;
 
 static MAKING: Semaphore = Semaphore::const_new(THREADS);
+static UNMOUNTING: Semaphore = Semaphore::const_new(THREADS);
 static REMOVING: Semaphore = Semaphore::const_new(THREADS);
 
 impl PodFiles {
     /// How many threads all kinds of work have together.
-    pub const MOST_THREADS: usize = 2 * THREADS;
+    pub const MOST_THREADS: usize = 3 * THREADS;
 
     /// Runs `work` on a blocking thread once its kind has one. Cancel-safe: work that has begun continues, and other
     /// work is given up.
@@ -35,6 +39,7 @@ impl PodFiles {
     ) -> Result<R, JoinError> {
         let turns = match self {
             Self::Make => &MAKING,
+            Self::Unmount => &UNMOUNTING,
             Self::Remove => &REMOVING,
         };
         // It is never closed.
@@ -44,5 +49,33 @@ impl PodFiles {
             work()
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A shutdown waited for them, and its report named the other pods' volumes as left.
+    #[tokio::test]
+    async fn removals_that_take_long_hold_up_no_unmount() {
+        let last = Arc::new(Barrier::new(THREADS + 1));
+        let removals: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let last = Arc::clone(&last);
+                tokio::spawn(PodFiles::Remove.work(move || last.wait().is_leader()))
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let unmount = PodFiles::Unmount.work(|| ());
+        let unmounted = tokio::time::timeout(Duration::from_secs(5), unmount).await;
+        last.wait();
+        for removal in removals {
+            removal.await.unwrap().unwrap();
+        }
+        unmounted.unwrap().unwrap();
     }
 }

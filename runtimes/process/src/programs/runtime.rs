@@ -61,7 +61,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
-        blocking_on(PodFiles::Remove, move || {
+        blocking_on(PodFiles::Unmount, move || {
             mount_table::unmount_below(&proc_root, &path)
                 .map_err(|e| caused("unmounting the pod's volumes".to_owned(), e))
         })
