@@ -148,7 +148,7 @@ pub struct PlanShutdownArgs {
     /// lines with `config` and `pods` (`-` reads a manifest or cases from standard input)
     #[arg(short, long, value_name = "DIR|FILE|-")]
     pub file: Option<PathBuf>,
-    /// Plan for a node that goes away so long after the signal, as after a cloud's notice (units: s, m, h)
+    /// Plan for a node that goes away this long after the signal, as after a cloud's notice (units: s, m, h)
     #[arg(long, value_name = "DURATION", value_parser = values::ahead)]
     pub deadline: Option<Duration>,
     /// What was typed without -f in front of it.
@@ -289,7 +289,7 @@ Beside a kubelet, a drain asks disruption budgets; with `mode: cluster` it does
 not: to have them asked, use `kubectl drain` first.
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 all pods terminated in time, or only a shutdown terminates them;
+Exit codes: 0 all pods terminated in time, or are left to the node's shutdown;
 5 some were left running or needed SIGKILL, or it was cancelled; 6 refused, or
 pods are still not admitted.")]
 pub struct DrainArgs {
@@ -316,7 +316,7 @@ Examples:
   winddown kill web-node1
   winddown kill shop/web-node1 --grace 5s
 
-A manifest's pod starts again at once. To keep it out, remove its manifest.
+To keep a manifest's pod out, remove its manifest.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 the pod exited by itself, 5 it needed SIGKILL or still runs,
@@ -325,7 +325,7 @@ pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
-    /// Time between SIGTERM and SIGKILL, whole seconds, at least 1s [default: the pod's own]
+    /// Time until SIGKILL, preStop hooks included: whole seconds, at least 1s [default: the pod's own]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub grace: Option<Duration>,
     /// Only if the pod has this UID

@@ -126,8 +126,8 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Print the output of a container
     ///
-    /// What the container runtime has logged, as the container wrote it; on a terminal without colours, and with what
-    /// would control the terminal as text.
+    /// What the container runtime has logged, as the container wrote it. On a terminal, colours are left out and other
+    /// control characters are shown as text.
     Logs(LogsArgs),
     /// Show what would happen; nothing is touched
     Plan(PlanArgs),

@@ -65,7 +65,7 @@ pub struct RestartArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
-    /// Time between SIGTERM and SIGKILL, whole seconds, at least 1s [default: the pod's own]
+    /// Time until SIGKILL, preStop hooks included: whole seconds, at least 1s [default: the pod's own]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub grace: Option<Duration>,
 }

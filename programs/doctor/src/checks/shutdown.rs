@@ -64,12 +64,14 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
         ),
         Fact::Unknown(NotObserved::Absent, why) => {
             let found = CHECK.problem("no agent runs on this node").saw(why);
-            let unit = facts.bus.service.known();
-            let stopped = unit.is_some_and(|unit| unit.active_state == "inactive");
+            let unit = facts.bus.service.known().filter(|unit| unit.load_state != "not-found");
             // Of a unit that has failed, or does not exist, the check `unit` says what to do.
-            Some(match stopped && facts.unit_can_start() {
-                true => found.fix(Fix::AgentStopped, [START]),
-                false => found.advise(LOG),
+            Some(match unit {
+                Some(unit) if unit.active_state == "inactive" && facts.unit_can_start() => {
+                    found.fix(Fix::AgentStopped, [START])
+                }
+                Some(_) => found.advise(LOG),
+                None => found,
             })
         }
         Fact::Unknown(NotObserved::Failed, why) => {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
-use super::check;
+use super::{check, says};
 use winddown_control::api::{
     AfterNode, AfterNodesStatus, BlockingPod, ClusterStatus, GuardStatus, LockState, NodeStage,
     Phase, ReportEntry, ReportList,
@@ -123,6 +123,18 @@ fn what_is_wrong_with_the_nodes_that_go_first_is_found() {
             "",
         ),
     ]);
+}
+
+#[test]
+fn the_journal_of_a_unit_that_does_not_exist_says_nothing_of_its_agent() {
+    let mut facts = healthy();
+    facts.agent = unseen(NotObserved::Absent);
+    known(&mut facts.bus.service).active_state = "failed".into();
+    assert!(says(&finding(&facts, "agent").unwrap(), "journalctl"));
+    known(&mut facts.bus.service).load_state = "not-found".into();
+    assert!(!says(&finding(&facts, "agent").unwrap(), "journalctl"));
+    facts.bus.service = unseen(NotObserved::Absent);
+    assert!(!says(&finding(&facts, "agent").unwrap(), "journalctl"));
 }
 
 #[test]
