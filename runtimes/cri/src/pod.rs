@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use winddown_engine::container_plan::{self, ContainerRule};
+use winddown_engine::failure::blocking_on;
 use winddown_engine::pod::{self, RunScope};
 use winddown_engine::stats::CgroupDirs;
-use winddown_shared::{Pod, UnsupportedField};
+use winddown_host::PodFiles;
+use winddown_shared::{Pod, RuntimeError, UnsupportedField};
 
 use super::direct::{Direct, HeldMounts};
 
@@ -17,6 +19,18 @@ pub(crate) type PodState = pod::EnginePodState<InSandbox>;
 pub(crate) type Container = pod::Container<InSandbox>;
 pub(crate) type Run = pod::Run<InSandbox>;
 pub(crate) type Starting = pod::StartInProgress<InSandbox>;
+
+/// Makes files for the start of a pod, unless that is asked to stop: pods whose volumes hang may hold all threads for that,
+/// and a stop waits for the start. `None` if it is.
+pub(crate) async fn make_files<T: Send + 'static>(
+    entry: &PodEntry,
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<Option<T>, RuntimeError> {
+    tokio::select! {
+        made = blocking_on(PodFiles::Make, work) => made.map(Some),
+        () = pod::stopping(entry) => Ok(None),
+    }
+}
 
 /// The boundary of a pod's containers: its sandbox.
 #[derive(Debug, Default)]

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use winddown_engine::container_plan::{self, SpecContainer};
 use winddown_engine::pod::{IMAGE_PULL_BACK_OFF, is_of_pull};
-use winddown_host::PodFiles;
 use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
@@ -18,9 +17,7 @@ use super::kernel_limits::KernelLimits;
 use super::masked_paths::masked_paths;
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, ContainerStart};
-use super::{
-    CriContext, api, blocking_on, exits, health, name_conflict, observe, sandbox, shares, volumes,
-};
+use super::{CriContext, api, exits, health, name_conflict, observe, sandbox, shares, volumes};
 
 mod attempt;
 mod first_attempt;
@@ -215,7 +212,7 @@ async fn make(
     };
     let mut config = spec::container(&start).map_err(config_error)?;
     let notice;
-    (config.mounts, notice) = prepare(context, pod, container, attempt, &ips).await?;
+    (config.mounts, notice) = prepare(context, entry, pod, container, attempt, &ips).await?;
     config.envs.extend(notice);
     let request = api::CreateContainerRequest {
         pod_sandbox_id: sandbox_id.to_string(),
@@ -286,6 +283,7 @@ async fn create(
 /// Creates the container's files. Returns its mounts, and the variable with the path of the pod's termination notice.
 async fn prepare(
     context: &Arc<CriContext>,
+    entry: &PodEntry,
     pod: &Pod,
     container: &k8s_openapi::api::core::v1::Container,
     attempt: u32,
@@ -302,7 +300,7 @@ async fn prepare(
         all.extend(notice);
         Ok((all, variable))
     };
-    blocking_on(PodFiles::Make, work).await.map_err(config_error)
+    pod::make_files(entry, work).await.map_err(config_error)?.ok_or(StartError::Stopping)
 }
 
 fn config_error(error: RuntimeError) -> StartError {

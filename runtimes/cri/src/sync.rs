@@ -8,9 +8,7 @@ use winddown_host::PodFiles;
 use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::{self, PodEntry};
-use super::{
-    CriContext, blocking_on, failed, garbage, sandbox, shares, start, stop, support, volumes,
-};
+use super::{CriContext, failed, garbage, sandbox, shares, start, stop, support, volumes};
 
 /// Makes one pass over the pod.
 pub(super) async fn sync(
@@ -103,7 +101,8 @@ pub(super) async fn ensure_sandbox(
                 return Ok(false);
             }
             let (config, uid) = (context.config.clone(), entry.uid().clone());
-            blocking_on(PodFiles::Make, move || volumes::remove_hosts(&config, &uid)).await?;
+            let work = move || volumes::remove_hosts(&config, &uid);
+            let Some(()) = pod::make_files(&entry, work).await? else { return Ok(false) };
             let made = async {
                 shares::prepare(&context, &entry, &pod).await;
                 sandbox::make(&context, &entry, &pod).await?;
@@ -117,8 +116,8 @@ pub(super) async fn ensure_sandbox(
                 () = start::given_up(&context, &entry) => return Ok(false),
             }
             let (config, ips) = (context.config.clone(), entry.lock().ips.clone());
-            blocking_on(PodFiles::Make, move || volumes::write_hosts(&config, &pod, &ips)).await?;
-            Ok(true)
+            let work = move || volumes::write_hosts(&config, &pod, &ips);
+            Ok(pod::make_files(&entry, work).await?.is_some())
         }
     };
     match tokio::spawn(work).await {
@@ -144,10 +143,11 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
+    use tokio::time::timeout;
     use winddown_engine::driver::Driver as _;
     use winddown_engine::probe_client::ProbeHost;
     use winddown_runtimes_tests::{FakeCri, Fault};
-    use winddown_shared::{CONFIG_SPEC_ANNOTATION, Runtime as _, WallClock, WallTime};
+    use winddown_shared::{CONFIG_SPEC_ANNOTATION, Grace, Runtime as _, WallClock, WallTime};
 
     use super::*;
     use crate::{CriConfig, CriRuntime};
@@ -164,6 +164,33 @@ mod tests {
             "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         (cri, config, runtime, pod)
+    }
+
+    /// It was said to run until one of them answered.
+    #[tokio::test]
+    async fn a_start_that_waits_for_the_hung_volumes_of_other_pods_holds_up_no_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_cri, _, runtime, pod) = scene(dir.path()).await;
+        let entry = runtime.context.pods.get_or_new(pod.uid());
+        take(&entry, &pod).unwrap();
+        prepare(&runtime.context, &entry, &pod).await.unwrap();
+        let hung: Vec<_> = (0..PodFiles::MOST_THREADS)
+            .map(|_| {
+                let (answers, hangs) = std::sync::mpsc::channel::<()>();
+                tokio::spawn(PodFiles::Make.work(move || hangs.recv().is_err()));
+                answers
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let stop = async {
+            entry.wait_for(|state| (state.starting > 0).then_some(())).await;
+            let stop = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(Duration::ZERO));
+            let stopped = timeout(Duration::from_secs(1), stop).await;
+            drop(hung);
+            stopped
+        };
+        let (_, stopped) = tokio::join!(ensure_sandbox(&runtime.context, &entry, &pod), stop);
+        stopped.expect("within a second").unwrap();
     }
 
     /// They would ask the node, get no answer, and have the container restarted.
