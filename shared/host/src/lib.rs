@@ -22,7 +22,8 @@
 //!
 //! The kernel:
 //!
-//! * [`Users`]: whose a process is; [`UnitPlaces`]: of which unit. [`Ready`](ready::Ready): waits for a process or a pipe.
+//! * [`Users`]: whose a process is; [`outsider()`]: whether to believe it; [`UnitPlaces`]: of which unit.
+//!   [`Ready`](ready::Ready): waits for a process or a pipe.
 //! * [`mounts`]: what the kernel says is mounted; [`mount_table`]: what is mounted below a directory, and its end.
 //! * [`CgroupMemory`] and what follows it: the files of a cgroup. [`meminfo`]: those of the whole machine.
 //! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet. [`Throttle`]: how often
@@ -62,6 +63,7 @@ pub mod meminfo;
 pub mod mount_table;
 mod mounts;
 mod one_thread;
+mod outsider;
 mod pod_files;
 pub mod pod_logs;
 mod proc_stat;
@@ -99,6 +101,7 @@ pub use if_exists::if_exists;
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::{OneThread, WorkLost};
+pub use outsider::{Outsider, holds_containers, outsider};
 pub use pod_files::PodFiles;
 pub use proc_stat::ProcStat;
 pub use process::{Users, cgroups_of, ignored_signals, is_setuid};

@@ -37,6 +37,9 @@ pub enum Writers {
         /// More is to be created below it.
         is_directory: bool,
     },
+    /// A pod: it lies in a directory of the pod's (`pods/UID`), where the files of its containers and volumes are root's
+    /// too.
+    Pod,
 }
 
 /// A file that users other than root can read.
@@ -92,7 +95,9 @@ pub fn others_may_write_besides(
     let mut found: Vec<OthersMayWrite> = Vec::new();
     walk(root, path, |path, facts, part| {
         let known = found.iter().any(|one| one.path == path);
-        let who = writers(facts, &trusted, part).filter(|_| !known);
+        let is_of_pod = !matches!(part, PathPart::Above) && path.ancestors().any(is_pods_directory);
+        let who = if is_of_pod { Some(Writers::Pod) } else { writers(facts, &trusted, part) };
+        let who = who.filter(|_| !known);
         found.extend(who.map(|who| OthersMayWrite { path: path.to_owned(), who }));
     })?;
     Ok(found)
@@ -237,6 +242,16 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(name).collect()
 }
 
+/// Whether this is the directory that a kubelet or an agent keeps for one pod: `pods/UID`.
+fn is_pods_directory(path: &Path) -> bool {
+    /// The UIDs of static pods have no hyphens.
+    const SHORTEST_UID: usize = 32;
+    let is_in_pods = path.parent().and_then(Path::file_name).is_some_and(|name| name == "pods");
+    let uid = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_uid = uid.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+    is_in_pods && is_uid && uid.len() >= SHORTEST_UID
+}
+
 /// Returns who besides `trusted` may write. In a sticky directory above, users can replace only their own files, and create
 /// what is missing.
 fn writers(facts: &Metadata, trusted: &Trusted, part: PathPart) -> Option<Writers> {
@@ -272,6 +287,8 @@ impl OthersMayWrite {
             Writers::FirstToCreate { is_directory: false } => {
                 format!("install -m 600 /dev/null {path}")
             }
+            // The file stays the pod's: root may trust a copy, and the setting has to name that.
+            Writers::Pod => format!("install -m 600 {path} /etc/winddown/"),
         }
     }
 }
@@ -291,6 +308,7 @@ impl fmt::Display for OthersMayWrite {
             Writers::Everybody => write!(f, "{path}: every user may write to it"),
             Writers::Group(gid) => write!(f, "{path}: group {gid} may write to it"),
             Writers::User(uid) => write!(f, "{path}: it belongs to user {uid}"),
+            Writers::Pod => write!(f, "{path}: it belongs to a pod"),
             Writers::FirstToCreate { .. } => {
                 write!(f, "{path}: it does not exist, and other users may create it")
             }
@@ -368,6 +386,22 @@ mod tests {
             said(root.path(), "/etc/winddown")[2],
             "/etc/winddown: every user may write to it"
         );
+    }
+
+    /// A container's /etc/hosts is root's there, mode 644, and the container writes it.
+    #[test]
+    fn what_lies_in_a_pods_directory_is_the_pods_whosever_it_is() {
+        let root = root();
+        let pods = ["var/lib/kubelet/pods/0f8fad5b-d9cb-469f-a165-70867728950e", "etc/pods/9a7"];
+        for pod in pods {
+            fs::create_dir_all(root.path().join(pod)).unwrap();
+            fs::write(root.path().join(pod).join("etc-hosts"), "").unwrap();
+        }
+        symlink(format!("/{}/etc-hosts", pods[0]), root.path().join("etc/link")).unwrap();
+        let wanted = [format!("/{}/etc-hosts: it belongs to a pod", pods[0])];
+        assert_eq!(said(root.path(), &format!("{}/etc-hosts", pods[0])), wanted);
+        assert_eq!(said(root.path(), "/etc/link"), wanted);
+        assert_eq!(said(root.path(), &format!("{}/etc-hosts", pods[1])), [""; 0], "no UID");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use winddown_host::{UnitPlace, UnitPlaces, Users, is_setuid, regular};
+use winddown_host::{Outsider, UnitPlace, UnitPlaces, kernel, outsider, regular};
 
 use super::distributions::{Distribution, KUBELET, of_program, of_unit};
 use super::unit;
@@ -31,12 +31,8 @@ pub struct KubeletProcess {
 /// Why a process that has the name of a kubelet is not the kubelet of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stranger {
-    /// A user started it, if only a setuid program by another name.
-    OfUser(u32),
-    /// Its program is a setuid program: whoever started it chose its name and arguments.
-    Setuid,
-    /// It is in another PID namespace: a container, whose kubelet is that of another node.
-    InContainer,
+    /// It is a user's or in a container.
+    Outsider(Outsider),
     /// It runs in a session, or in a service of a user's own systemd.
     InSession,
     /// It belongs to no service that is known, although systemd runs this machine. It may be the kubelet all the same.
@@ -47,9 +43,7 @@ pub enum Stranger {
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OfUser(uid) => write!(f, "user {uid} started it"),
-            Self::Setuid => f.write_str("it is a setuid program, which any user can start"),
-            Self::InContainer => f.write_str("it runs in a container"),
+            Self::Outsider(why) => why.fmt(f),
             Self::InSession => f.write_str("it runs in a user's session"),
             Self::InNoService => f.write_str("it belongs to no service of systemd"),
         }
@@ -133,30 +127,37 @@ pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
         .collect())
 }
 
-/// Finds the service of a process, if it is the kubelet of this node: a program of root's that root started, in a
-/// service of the system. Any user can start any program by any name and with any arguments; among them setuid programs,
-/// which belong to root from then on, and some of which (sudo) take all of root's IDs before they ask for a password.
+/// Finds the service of a process, if it is the kubelet of this node: a program that root started on the machine itself, in a
+/// service of the system. In a container that root's own docker or podman runs here, it may be the kubelet all the same.
 fn judge(root: &Path, found: &KubeletProcess) -> io::Result<Result<Option<String>, Stranger>> {
-    let proc = &root.join("proc");
-    let process = proc.join(found.pid.to_string());
-    let users = Users::of(&process)?;
-    let own = rustix::process::geteuid().as_raw();
-    if !users.are_all(0) && !users.are_all(own) {
-        let ids = [users.real, users.effective, users.saved, users.filesystem];
-        let user = ids.into_iter().find(|id| *id != 0).unwrap_or_default();
-        return Ok(Err(Stranger::OfUser(user)));
-    }
-    if !is_of_here(proc, &process) {
-        return Ok(Err(Stranger::InContainer));
-    }
-    if is_setuid(&process) {
-        return Ok(Err(Stranger::Setuid));
+    match outsider(&root.join("proc"), found.pid)? {
+        Some(Outsider::InContainer) if is_in_roots_container(root, found.pid) => {
+            return Ok(Err(Stranger::InNoService));
+        }
+        Some(why) => return Ok(Err(Stranger::Outsider(why))),
+        None => {}
     }
     Ok(match place_of(root, found.pid) {
         UnitPlace::OfUser => Err(Stranger::InSession),
         UnitPlace::Elsewhere if !root.join("run/systemd/system").is_dir() => Ok(None),
         group => service_of(root, found, group).map(Some).ok_or(Stranger::InNoService),
     })
+}
+
+/// Whether the control group is one of docker's or podman's, and of no pod, and the process is in this PID namespace: in
+/// another, it is the kubelet of another node (kind).
+fn is_in_roots_container(root: &Path, pid: u32) -> bool {
+    let namespace = |pid: &str| fs::read_link(root.join("proc").join(pid).join("ns/pid")).ok();
+    let both = namespace("self").zip(namespace(&pid.to_string()));
+    if both.is_some_and(|(here, there)| here != there) {
+        return false;
+    }
+    let groups = kernel::read(root.join(format!("proc/{pid}/cgroup"))).unwrap_or_default();
+    let has = |prefix: &str| {
+        let mut names = groups.split(|byte| b"/\n".contains(byte));
+        names.any(|name| name.starts_with(prefix.as_bytes()))
+    };
+    (has("docker-") || has("libpod-")) && !has("kubepods")
 }
 
 /// The service in which systemd started a process. Its control group is no more than a hint: a kubelet moves itself to
@@ -200,16 +201,6 @@ fn started_by_systemd(root: &Path, mut pid: u32) -> Option<u32> {
 
 fn place_of(root: &Path, pid: u32) -> UnitPlace {
     UnitPlaces::of(&root.join("proc")).find(&pid.to_string())
-}
-
-/// Whether the process is in this PID namespace: a kubelet in a container belongs to another node. If its
-/// namespace cannot be read, it counts as this node's.
-fn is_of_here(proc: &Path, process: &Path) -> bool {
-    let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();
-    match (namespace(&proc.join("self")), namespace(process)) {
-        (Some(here), Some(there)) => here == there,
-        _ => true,
-    }
 }
 
 /// The parent of a process and the time at which it started, in ticks since the boot; zeros if it is gone.

@@ -264,6 +264,38 @@ fn a_setuid_program_by_the_name_of_a_kubelet_is_none() {
     assert_eq!(root.running(), (vec![], vec![why.to_owned()]));
 }
 
+/// Its `--kubeconfig` is a file of its own, which can name a program to be run as root.
+#[test]
+fn a_pod_in_the_pid_namespace_of_the_machine_is_no_kubelet_whoever_started_its_shim() {
+    let root = Root::with(&[
+        ("run/systemd/system/x.conf", ""),
+        ("etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n"),
+        ("etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n"),
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/stat", &stat(8, 50)),
+        ("proc/9/cgroup", "0::/kubepods/besteffort/podu/c\n"),
+        ("proc/8/comm", "containerd-shim\n"),
+        ("proc/8/stat", &stat(1, 40)),
+        ("proc/8/cgroup", "0::/system.slice/k3s.service\n"),
+        ("proc/1/x", ""),
+        ("machine/x", ""),
+        ("image/x", ""),
+    ]);
+    root.link("proc/1/root", "../../machine");
+    root.link("proc/9/root", "../../image");
+    let nobodys = (vec![], vec!["9: it runs in a container".to_owned()]);
+    assert_eq!(root.running(), nobodys);
+    root.put("proc/9/stat", &stat(1, 50));
+    assert_eq!(root.running(), nobodys, "it has killed its shim");
+    // Root's own podman runs the kubelet: nobody knows with what files.
+    root.put("proc/9/cgroup", "0::/machine.slice/libpod-a.scope\n");
+    let unclear = (vec![], vec!["9: it belongs to no service of systemd".to_owned()]);
+    assert_eq!(root.running(), unclear);
+    root.link("proc/self/ns/pid", "pid:[1]");
+    root.link("proc/9/ns/pid", "pid:[2]");
+    assert_eq!(root.running(), nobodys, "another node's");
+}
+
 #[test]
 fn where_systemd_runs_a_kubelet_without_a_service_is_none() {
     let root = Root::with(&[("proc/9/comm", "kubelet\n"), ("proc/9/cgroup", "0::/\n")]);
