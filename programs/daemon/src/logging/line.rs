@@ -40,10 +40,6 @@ impl Line {
         };
         event.record(&mut line);
         line.name_subject();
-        if line.kind.is_some() {
-            // Keep it on one line, whatever the names and messages in it contain.
-            line.text = on_one_line(&line.text);
-        }
         line
     }
 
@@ -91,7 +87,9 @@ impl Line {
         }
     }
 
-    fn put(&mut self, field: &Field, mut value: String) {
+    /// Every sink gets what is put here: pods choose part of it, and must not forge a line or steer a terminal.
+    fn put(&mut self, field: &Field, value: &str) {
+        let mut value = on_one_line(value);
         if value.len() > MAX_VALUE_BYTES {
             value.truncate(truncated(&value, MAX_VALUE_BYTES).len());
             value.push('…');
@@ -106,14 +104,14 @@ impl Line {
 
 impl Visit for Line {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value.to_owned());
+        self.put(field, value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
         // Writing to a String fails only if the value's own formatting fails.
         let _ = write!(text, "{value:?}");
-        self.put(field, text);
+        self.put(field, &text);
     }
 }
 
@@ -126,7 +124,7 @@ fn is_named(name: &str, text: &str) -> bool {
 }
 
 /// Returns `text` as made safe by [`clean`], with line breaks as `; `, so that quoted text cannot forge a line.
-pub(super) fn on_one_line(text: &str) -> String {
+fn on_one_line(text: &str) -> String {
     let text = text.trim_end();
     match text.contains(['\n', '\r', '\t']) {
         true => clean(&text.replace('\n', "; ").replace('\r', "").replace('\t', " ")).into_owned(),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use super::Sink;
-use super::line::{Line, on_one_line};
+use super::line::Line;
 
 /// The sink that writes to standard error.
 #[derive(Debug)]
@@ -45,13 +45,13 @@ pub(super) fn render(line: &Line, seconds: f64, colour: bool) -> String {
     let mut text = String::with_capacity(line.text.len() + 32);
     // Writing to a String cannot fail.
     let _ = if colour {
-        write!(text, "{seconds:9.3}s {paint}{level}\x1b[0m {}", on_one_line(&line.text))
+        write!(text, "{seconds:9.3}s {paint}{level}\x1b[0m {}", line.text)
     } else {
-        write!(text, "{seconds:9.3}s {level} {}", on_one_line(&line.text))
+        write!(text, "{seconds:9.3}s {level} {}", line.text)
     };
     if line.kind.is_none_or(|kind| !is_decision(kind.phase)) {
         for (name, value) in line.details() {
-            let _ = write!(text, " {name}={}", on_one_line(value));
+            let _ = write!(text, " {name}={value}");
         }
     }
     text.push('\n');

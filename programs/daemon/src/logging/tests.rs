@@ -189,8 +189,29 @@ fn names_that_mean_something_to_the_journal_are_never_taken_by_a_field() {
     assert_eq!(field(&said[2], "POD_CONTAINER").unwrap(), "main");
     assert_eq!(field(&said[2], "POD_UID").unwrap(), "u");
     assert_eq!(field(&said[2], "NODE_NAME").unwrap(), "n1");
-    assert_eq!(field(&said[3], "MESSAGE").unwrap(), "d\ne");
-    assert_eq!(field(&said[3], "TEXT").unwrap(), "two\nlines");
+    assert_eq!(field(&said[3], "MESSAGE").unwrap(), "d; e");
+    assert_eq!(field(&said[3], "TEXT").unwrap(), "two; lines");
+}
+
+/// What a pod says of a mount path, an image or a profile is part of such texts.
+#[test]
+fn what_a_pod_chooses_reaches_no_sink_as_a_line_or_a_control_character_of_its_own() {
+    const HOSTILE: &str =
+        "/x\n<2>winddown: all is well\r\x1b]0;t\x07\x1b[2J\u{202e}\u{2028}\u{9b}31m\t";
+    let texts = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&texts);
+    let log = Log::to(move |text| kept.lock().unwrap().push(text.to_owned()));
+    let say = || tracing::warn!(error = HOSTILE, pod = HOSTILE, "cannot mount {HOSTILE}: no");
+    with_default(tracing_subscriber::registry().with(log), say);
+    let line = lines(say).remove(0);
+    let mut all = std::mem::take(&mut *texts.lock().unwrap());
+    all.push(terminal::render(&line, 1.5, false).trim_end_matches('\n').to_owned());
+    all.extend(fields(&encode(&line, 1)).into_iter().map(|(_, value)| value));
+    assert!(all.len() > 5, "{all:?}");
+    for text in all {
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert_eq!(winddown_shared::display::clean(&text), text);
+    }
 }
 
 #[test]
