@@ -1,5 +1,6 @@
 //! What can be read from a pod's API object. Pure.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,8 +40,7 @@ pub(super) fn has_ended(pod: &api::Pod) -> bool {
     let declared = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
     let started_all = regular.len() >= declared && regular.iter().all(is_terminated);
     // A pod that is being deleted is not restarted, whatever its policy.
-    pod.metadata.deletion_timestamp.is_some()
-        || (started_all && regular.iter().all(|one| stays_ended(pod, one)))
+    pod.metadata.deletion_timestamp.is_some() || (started_all && stay_ended(pod, regular))
 }
 
 /// Whether a container of the pod runs, according to the kubelet.
@@ -55,8 +55,8 @@ pub(super) fn runs_another(old: &api::Pod, new: &api::Pod) -> bool {
         let all = pod.status.as_ref().map(containers_of).unwrap_or_default();
         all.into_iter().map(|one| (is_running(one), one.container_id.clone())).collect()
     };
-    let had = all(old);
-    all(new).iter().any(|(runs, id)| *runs && had.iter().all(|(_, one)| one != id))
+    let had: HashSet<_> = all(old).into_iter().map(|(_, id)| id).collect();
+    all(new).iter().any(|(runs, id)| *runs && !had.contains(id))
 }
 
 /// Whether the pod's controller replaces it the same way after an eviction and after a deletion. A Job, or an unknown
@@ -174,19 +174,18 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
     let none = api::PodStatus::default();
     let said = pod.status.as_ref().unwrap_or(&none);
     let Some(spec) = pod.spec.as_ref() else { return PodRuntimeStatus::default() };
-    let find = |list: &Option<Vec<api::ContainerStatus>>, name: &str| {
-        list.iter().flatten().find(|one| one.name == name).cloned()
-    };
+    let (init, regular) = (&said.init_container_statuses, &said.container_statuses);
+    let (of_init, of_regular) = (by_name(init.iter().flatten()), by_name(regular.iter().flatten()));
     let inits = spec.init_containers.iter().flatten().map(|container| {
         let kind = ContainerKind::of_init(container);
-        (container, kind, find(&said.init_container_statuses, &container.name))
+        (container, kind, of_init.get(&*container.name).copied())
     });
     let regular = spec.containers.iter().map(|container| {
-        let found = find(&said.container_statuses, &container.name);
-        (container, ContainerKind::Regular, found)
+        (container, ContainerKind::Regular, of_regular.get(&*container.name).copied())
     });
     let all = inits.chain(regular);
-    let containers = all.map(|(container, kind, found)| one(container, kind, found, ended));
+    let containers =
+        all.map(|(container, kind, found)| one(container, kind, found.cloned(), ended));
     let mut status = PodRuntimeStatus::new(containers.collect());
     // The kubelet may start any of them again until it says that the pod has completed.
     status.starts_over = !is_terminal(said);
@@ -198,8 +197,9 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
 /// How the containers named in `before` ended, as far as `after` shows it.
 pub(super) fn stopped(before: &[Arc<str>], after: &api::Pod) -> Vec<StoppedContainer> {
     let Some(status) = after.status.as_ref() else { return Vec::new() };
+    let known = by_name(containers_of(status).into_iter());
     let ended = |name: &Arc<str>| {
-        let found = containers_of(status).into_iter().find(|one| *one.name == **name)?;
+        let found = known.get(&**name)?;
         let exit = found.state.as_ref()?.terminated.as_ref()?;
         let reason = exit.reason.as_deref().unwrap_or_default();
         Some(StoppedContainer::from_exit_code(Arc::clone(name), exit.exit_code, reason))
@@ -267,12 +267,22 @@ fn exit(said: api::ContainerStateTerminated) -> ContainerExit {
     exit
 }
 
-/// Whether the container has exited and the kubelet will not start it again: a container's own rules and policy come
-/// before the pod's policy.
-fn stays_ended(pod: &api::Pod, status: &api::ContainerStatus) -> bool {
+/// Whether these containers have exited and the kubelet will start none again.
+fn stay_ended(pod: &api::Pod, all: &[api::ContainerStatus]) -> bool {
+    let Some(spec) = &pod.spec else { return all.is_empty() };
+    let containers: HashMap<_, _> = spec.containers.iter().map(|one| (&*one.name, one)).collect();
+    all.iter().all(|one| stays_ended(spec, containers.get(&*one.name).copied(), one))
+}
+
+/// Whether a container has exited and the kubelet will not start it again: its own rules and policy come before the pod's
+/// policy.
+fn stays_ended(
+    spec: &api::PodSpec,
+    container: Option<&api::Container>,
+    status: &api::ContainerStatus,
+) -> bool {
     let exit = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-    let (Some(spec), Some(exit)) = (&pod.spec, exit) else { return false };
-    let container = spec.containers.iter().find(|one| one.name == status.name);
+    let Some(exit) = exit else { return false };
     if container.is_some_and(|container| has_rule_for(container, exit.exit_code)) {
         return false;
     }
@@ -309,6 +319,13 @@ fn is_terminated(container: &api::ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
+/// The containers by their names, of which a pod may have tens of thousands.
+fn by_name<'a>(
+    all: impl Iterator<Item = &'a api::ContainerStatus>,
+) -> HashMap<&'a str, &'a api::ContainerStatus> {
+    all.map(|one| (one.name.as_str(), one)).collect()
+}
+
 /// All containers, including sidecars and ephemeral containers.
 fn containers_of(status: &api::PodStatus) -> Vec<&api::ContainerStatus> {
     let lists = [
@@ -317,4 +334,41 @@ fn containers_of(status: &api::PodStatus) -> Vec<&api::ContainerStatus> {
         &status.ephemeral_container_statuses,
     ];
     lists.into_iter().flatten().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::*;
+
+    /// An API server accepts such a pod, and no kubelet has to run it for its object to be watched.
+    #[test]
+    fn a_pod_of_twenty_thousand_containers_is_looked_through_once() {
+        let names: Vec<_> = (0..20_000).map(|i| format!("a-container-{i}")).collect();
+        let status = |name: &String| api::ContainerStatus {
+            name: name.clone(),
+            container_id: Some(format!("containerd://{name}")),
+            ..api::ContainerStatus::default()
+        };
+        let container = |name: &String| api::Container { name: name.clone(), ..<_>::default() };
+        let pod = api::Pod {
+            spec: Some(api::PodSpec {
+                containers: names.iter().map(container).collect(),
+                ..<_>::default()
+            }),
+            status: Some(api::PodStatus {
+                container_statuses: Some(names.iter().map(status).collect()),
+                ..<_>::default()
+            }),
+            ..<_>::default()
+        };
+        let cpu_seconds = || clock_gettime(ClockId::ThreadCPUTime).tv_sec;
+        let began = cpu_seconds();
+        assert_eq!(super::status(&pod, false).containers.len(), names.len());
+        assert!(!runs_another(&pod, &pod));
+        let before: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
+        assert!(stopped(&before, &pod).is_empty());
+        assert!(cpu_seconds() - began < 5);
+    }
 }

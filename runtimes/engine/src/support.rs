@@ -17,6 +17,14 @@ use crate::environment::{
 use crate::http_get::invalid_fields;
 use crate::{files, pod_resources, probe_client};
 
+/// Most that a pod may have of what costs the agent work and memory. An API server accepts twenty thousand containers; no
+/// pod that is meant to run has as many as these.
+const MOST_CONTAINERS: usize = 500;
+const MOST_VOLUMES: usize = 1000;
+/// Of all its containers.
+const MOST_MOUNTS: usize = 5000;
+const MOST_PORTS: usize = 5000;
+
 /// Collects refused fields, relative to a path.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -32,28 +40,17 @@ pub fn check(
     of_container: impl Fn(&k8s::PodSpec, &k8s::Container, &mut Findings),
 ) -> Vec<UnsupportedField> {
     let mut found = Findings::default();
-    for (field, text) in [
-        ("metadata.uid", pod.uid().as_str()),
-        ("metadata.name", pod.name()),
-        ("metadata.namespace", pod.namespace()),
-    ] {
-        found.refuse_if(!files::is_safe(text), field, "cannot be the name of a directory");
-    }
-    // A kubelet fails to create the directory, and tries for ever.
-    let logs = files::pod_logs(Path::new(""), pod.namespace(), pod.name(), pod.uid());
-    let most = files::MAX_NAME_BYTES;
-    let beyond = logs.as_os_str().len().saturating_sub(most);
-    if beyond > 0 && found.all.is_empty() {
-        let why = format!(
-            "is too long by {beyond} for the name of the directory of its logs, `NAMESPACE_NAME_UID`, which has at most \
-             {most} bytes: use a shorter one"
-        );
-        found.refuse("metadata.name", &why);
-    }
+    names(pod, &mut found);
     let Some(spec) = pod.spec.as_ref() else {
         found.refuse("spec", "a pod needs one");
         return found.all;
     };
+    let before = found.all.len();
+    found.within("spec", |found| amounts(spec, found));
+    if found.all.len() > before {
+        // What there is too much of is not looked at.
+        return found.all;
+    }
     found.within("spec", |found| {
         let claims = spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
         found.refuse_if(claims, "resourceClaims", "devices are not allocated");
@@ -85,6 +82,49 @@ pub fn check(
         }
     });
     found.all
+}
+
+/// Refuses names after which no directory can be named.
+fn names(pod: &Pod, found: &mut Findings) {
+    for (field, text) in [
+        ("metadata.uid", pod.uid().as_str()),
+        ("metadata.name", pod.name()),
+        ("metadata.namespace", pod.namespace()),
+    ] {
+        found.refuse_if(!files::is_safe(text), field, "cannot be the name of a directory");
+    }
+    // A kubelet fails to create the directory, and tries for ever.
+    let logs = files::pod_logs(Path::new(""), pod.namespace(), pod.name(), pod.uid());
+    let most = files::MAX_NAME_BYTES;
+    let beyond = logs.as_os_str().len().saturating_sub(most);
+    if beyond > 0 && found.all.is_empty() {
+        let why = format!(
+            "is too long by {beyond} for the name of the directory of its logs, `NAMESPACE_NAME_UID`, which has at most \
+             {most} bytes: use a shorter one"
+        );
+        found.refuse("metadata.name", &why);
+    }
+}
+
+fn amounts(spec: &k8s::PodSpec, found: &mut Findings) {
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let ephemeral = spec.ephemeral_containers.as_ref().map_or(0, Vec::len);
+    let all = || spec.containers.iter().chain(init);
+    let sum = |count: fn(&k8s::Container) -> usize| all().map(count).sum::<usize>();
+    let mounts = |one: &k8s::Container| {
+        let devices = one.volume_devices.as_ref().map_or(0, Vec::len);
+        one.volume_mounts.as_ref().map_or(0, Vec::len) + devices
+    };
+    let ports = |one: &k8s::Container| one.ports.as_ref().map_or(0, Vec::len);
+    for (field, what, count, most) in [
+        ("containers", "containers", all().count() + ephemeral, MOST_CONTAINERS),
+        ("volumes", "volumes", spec.volumes.as_ref().map_or(0, Vec::len), MOST_VOLUMES),
+        ("containers", "mounts of volumes", sum(mounts), MOST_MOUNTS),
+        ("containers", "ports", sum(ports), MOST_PORTS),
+    ] {
+        let why = format!("{count} {what}, and a pod may have at most {most}");
+        found.refuse_if(count > most, field, &why);
+    }
 }
 
 fn container(one: &k8s::Container, is_init: bool, found: &mut Findings) {
@@ -263,5 +303,47 @@ mod tests {
         let [one] = &*found else { panic!("{found:?}") };
         assert_eq!(one.field, "metadata.name");
         assert!(one.why.starts_with("is too long by 3 "), "{}", one.why);
+    }
+
+    #[test]
+    fn a_pod_of_more_containers_than_any_has_is_refused_by_their_number_and_no_further_looked_at() {
+        let said = |containers: usize, each: serde_json::Value, volumes: usize| {
+            let container = |i| {
+                let mut one = each.clone();
+                one["name"] = json!(format!("c{i}"));
+                one
+            };
+            let object = json!({
+                "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+                "spec": {
+                    "containers": (1..containers).map(container).collect::<Vec<_>>(),
+                    "initContainers": [{"name": "first"}],
+                    "volumes": (0..volumes).map(|i| json!({"name": i.to_string()})).collect::<Vec<_>>(),
+                },
+            });
+            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let found = check(&pod, |_, _| {}, |_, _, found| found.refuse("name", "looked at"));
+            found
+                .iter()
+                .take(3)
+                .map(|one| format!("{}: {}", one.field, one.why))
+                .collect::<Vec<_>>()
+        };
+        let plain = || json!({});
+        assert_eq!(said(500, plain(), 1000).last().unwrap(), "spec.containers[1].name: looked at");
+        let many = said(20_000, plain(), 1001);
+        let wanted = [
+            "spec.containers: 20000 containers, and a pod may have at most 500",
+            "spec.volumes: 1001 volumes, and a pod may have at most 1000",
+        ];
+        assert_eq!(many, wanted);
+        let mounts: Vec<_> =
+            (0..11).map(|i| json!({"name": "v", "mountPath": format!("/{i}")})).collect();
+        let ports: Vec<_> = (1..12).map(|i| json!({"containerPort": i})).collect();
+        let wanted = [
+            "spec.containers: 5489 mounts of volumes, and a pod may have at most 5000",
+            "spec.containers: 5489 ports, and a pod may have at most 5000",
+        ];
+        assert_eq!(said(500, json!({"volumeMounts": mounts, "ports": ports}), 0), wanted);
     }
 }

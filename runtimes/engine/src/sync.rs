@@ -19,6 +19,8 @@ use crate::{container_plan, exit_report, log_links, prober, stopping};
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
 /// of its pod.
 const LONGEST_HOOK: Duration = Duration::from_secs(3600);
+/// How many containers of a pod are started at a time: each start has a task, and requests to the runtime.
+const MAX_CONCURRENT_STARTS: usize = 10;
 
 /// Runs one pass: starts containers until nothing more can be started without waiting. Returns when the next pass is
 /// due.
@@ -69,7 +71,7 @@ pub async fn pass<D: Driver>(
         }
         // As with the kubelet, the next container starts when the hook of the one before is done.
         let waits = fresh.iter().any(|&i| post_start_hook(pod, &rules[i].name).is_some());
-        let at_once = if waits { 1 } else { fresh.len() };
+        let at_once = if waits { 1 } else { MAX_CONCURRENT_STARTS };
         let starts: Vec<_> =
             fresh.iter().map(|&i| start(driver, entry, pod, &rules[i].name)).collect();
         // All are awaited even if one fails: containers must not affect each other.

@@ -73,6 +73,26 @@ async fn a_start_that_was_given_up_before_the_agent_came_does_not_fail_the_pod()
 }
 
 #[tokio::test]
+async fn of_a_pod_with_many_containers_ten_are_started_at_a_time() {
+    let stage = Fake::set().await;
+    let containers: Vec<_> = (0..40).map(|i| container_of(&format!("c{i}"), POLITE)).collect();
+    let pod = pod("web", &json!({"containers": containers}));
+    stage.cri.script("StartContainer", 40, Fault::Hang);
+    let runtime = stage.open_now().await;
+    let begun = async {
+        eventually("ten", || calls(&stage, "StartContainer").len() >= 10).await;
+        // An eleventh would follow at once.
+        tokio::time::sleep(secs(1)).await;
+    };
+    tokio::select! {
+        synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),
+        () = begun => {}
+    }
+    assert_eq!(calls(&stage, "StartContainer").len(), 10);
+    stage.cri.heal();
+}
+
+#[tokio::test]
 async fn what_was_not_ready_under_an_earlier_agent_is_not_ready_before_its_probe_says_so() {
     let stage = Fake::set().await;
     let mut container = container_of("main", POLITE);
