@@ -4,10 +4,8 @@ use std::io;
 use std::path::Path;
 
 use winddown_host::regular::read_first;
+use winddown_host::{holds_containers, outsider};
 
-/// How the kernel shows the names of containerd's and CRI-O's, which it cuts after 15 bytes: containerd-shim-runc-v2,
-/// containerd-shim-kata-v2; conmon, conmonrs.
-const HOLDERS: [&str; 2] = ["containerd-shim", "conmon"];
 /// How it shows the first process of a machine with logind. Any other means that this is not the machine's `/proc`.
 const INIT: &str = "systemd";
 const MAX_NAME_BYTES: u64 = 64;
@@ -19,9 +17,11 @@ const MAX_NAME_BYTES: u64 = 64;
 pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
     shows_machine(proc)?;
     for entry in std::fs::read_dir(proc)? {
-        // A process may have exited since.
-        let Ok(name) = name_of(&entry?.path()) else { continue };
-        if HOLDERS.iter().any(|holder| name.starts_with(holder.as_bytes())) {
+        let process = entry?.file_name();
+        let Some(pid) = process.to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may have exited since. Any user can start one by such a name.
+        let is_holder = name_of(&proc.join(&process)).is_ok_and(|name| holds_containers(&name));
+        if is_holder && outsider(proc, pid).is_ok_and(|why| why.is_none()) {
             return Ok(true);
         }
     }
@@ -65,8 +65,22 @@ mod tests {
                 let process = proc.path().join(pid.to_string());
                 fs::create_dir(&process).unwrap();
                 fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+                fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
             }
             assert_eq!(may_run_containers(proc.path()).ok(), wanted, "{processes:?}");
         }
+    }
+
+    #[test]
+    fn a_users_process_by_the_name_of_one_that_holds_containers_holds_none() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, name, user) in [(1, "systemd", 0), (7, "conmon", 65534)] {
+            let process = proc.path().join(pid.to_string());
+            fs::create_dir(&process).unwrap();
+            fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+            let users = format!("Uid:{}\n", format!("\t{user}").repeat(4));
+            fs::write(process.join("status"), users).unwrap();
+        }
+        assert!(!may_run_containers(proc.path()).unwrap());
     }
 }
