@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use winddown_host::{ProcStat, Users, is_setuid, kernel};
+use winddown_host::{ProcStat, Users, is_setuid, kernel, outsider};
 
 use super::record::ProcessIdentity;
 
@@ -202,7 +202,8 @@ pub fn marked(
 }
 
 /// Finds the supervisors that run, each with the directory of its attempt: the processes that this program's user started
-/// and whose last arguments are `run DIR`. Other users can start such processes too, even setuid ones: `su root run DIR`.
+/// on the machine itself and whose last arguments are `run DIR`. Other users can start such processes too, even setuid ones
+/// (`su root run DIR`), and so can containers.
 /// A process whose arguments cannot be read in time is none: a supervisor opens no files of others.
 ///
 /// # Errors
@@ -217,7 +218,8 @@ pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(ProcessIdentity, PathBuf
         let line = kernel::read(dir.join("cmdline")).ok()?;
         let mut words = line.strip_suffix(b"\0")?.rsplit(|&byte| byte == 0);
         let attempt = PathBuf::from(OsStr::from_bytes(words.next()?));
-        let is_one = words.next()? == b"run" && !is_setuid(&dir);
+        let is_one =
+            words.next()? == b"run" && outsider(&root, pid.try_into().ok()?).ok()?.is_none();
         is_one.then_some((living(&root, pid)?.0, attempt))
     };
     let of: Look<_> = Arc::new(of);
@@ -418,6 +420,24 @@ mod tests {
             std::fs::write(proc_root.path().join("42/cmdline"), arguments).unwrap();
             let found = supervisors(proc_root.path()).unwrap();
             assert_eq!(!found.is_empty(), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_container_with_the_arguments_of_a_supervisor_is_none() {
+        let own = rustix::process::geteuid().as_raw();
+        for (namespace, expected) in [("pid:[1]", true), ("pid:[2]", false)] {
+            let proc_root = tempfile::tempdir().unwrap();
+            enter(proc_root.path(), "", 'S', 0, 99);
+            of_user(proc_root.path(), (own, own), 0o755);
+            std::fs::write(proc_root.path().join("42/cmdline"), "sh\0run\0/s/u/main/0\0").unwrap();
+            for (process, namespace) in [("42", namespace), ("self", "pid:[1]")] {
+                let dir = proc_root.path().join(process).join("ns");
+                std::fs::create_dir_all(&dir).unwrap();
+                std::os::unix::fs::symlink(namespace, dir.join("pid")).unwrap();
+            }
+            let found = supervisors(proc_root.path()).unwrap();
+            assert_eq!(!found.is_empty(), expected, "{namespace}");
         }
     }
 
