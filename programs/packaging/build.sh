@@ -93,13 +93,13 @@ stage_installation() {
         "$binary" install --root "$installed/$runtime" --runtime $runtime --no-enable >/dev/null 9>&-
     done
     vendor=$root/usr/lib
-    mkdir -p "$vendor/systemd" "$root/etc/winddown" "$root/usr/bin"
+    mkdir -p "$vendor/systemd" "$root/usr/share/winddown" "$root/usr/bin"
     cp -R "$installed/process/etc/systemd/system" "$vendor/systemd/system"
     # The scopes' drop-ins order containers behind the agent; without a container runtime there are
     # no such scopes.
     cp -R "$installed"/cri/etc/systemd/system/*.scope.d "$vendor/systemd/system/"
     cp -R "$installed/process/etc/sysusers.d" "$installed/process/etc/tmpfiles.d" "$vendor/"
-    cp "$installed/process/etc/winddown/config.yaml" "$root/etc/winddown/"
+    cp "$installed/process/etc/winddown/config.yaml" "$root/usr/share/winddown/"
     # Line tables are two thirds of the file and of no use on a node.
     for program in "$installed"/process/usr/bin/*; do
         program=${program##*/}
@@ -112,7 +112,7 @@ stage_installation() {
 # --- What reads well beside it ----------------------------------------------------------------------
 
 stage_documents() {
-    mkdir -p "$doc" "$root/usr/share/winddown" "$root/usr/lib/systemd/catalog" \
+    mkdir -p "$doc" "$root/usr/lib/systemd/catalog" \
         "$root/usr/share/bash-completion/completions" "$root/usr/share/fish/vendor_completions.d" \
         "$root/usr/share/zsh/vendor-completions"
     "$binary" man --dir "$root/usr/share/man" >/dev/null 9>&-
@@ -192,7 +192,6 @@ make_deb() {
     cp "$packages/copyright" "$deb/usr/share/doc/winddown/"
     gzip -9n <"$packages/changelog" >"$deb/usr/share/doc/winddown/changelog.Debian.gz"
     cp "$packages/scripts/deb/"* "$deb/DEBIAN/"
-    echo /etc/winddown/config.yaml >"$deb/DEBIAN/conffiles"
     architecture=$(dpkg --print-architecture)
     {
         printf 'Package: winddown\nVersion: %s-%s\nArchitecture: %s\nMaintainer: %s\n' "$version" "$revision" "$architecture" "$maintainer"

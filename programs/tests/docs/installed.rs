@@ -39,10 +39,9 @@ fn every_installed_page_names_what_is_installed() {
         assert!(typed > 30, "{}: {typed}", form.display());
     }
 
-    let others = ["etc/winddown/config.yaml", "usr/lib/systemd/catalog/winddown.catalog"];
-    let others = others.map(|file| package.join(file));
+    let catalog = package.join("usr/lib/systemd/catalog/winddown.catalog");
     let texts = markdown(&package).into_iter().chain(files(&package.join("usr/share/winddown")));
-    let texts = texts.chain(others).map(|file| (file.display().to_string(), text(&file)));
+    let texts = texts.chain([catalog]).map(|file| (file.display().to_string(), text(&file)));
     let manual =
         man::pages().into_iter().map(|page| (page.file_name(), page.text.replace("\\-", "-")));
     let mut named = 0;

@@ -11,7 +11,6 @@ use winddown_node_tests::scenario::TestResult;
 
 /// What a package cannot do without.
 const EXPECTED: [&str; 27] = [
-    "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
     "/usr/bin/winddown-shim",
     "/usr/bin/winddownd",
@@ -35,6 +34,7 @@ const EXPECTED: [&str; 27] = [
     "/usr/share/man/man8/winddownd.8.gz",
     "/usr/share/winddown/examples/node/web-1.yaml",
     "/usr/share/doc/winddown/SECURITY.md",
+    "/usr/share/winddown/config.yaml",
     "/usr/share/winddown/kubernetes/companion.yaml",
     "/usr/share/winddown/monitoring/rules.yaml",
     "/usr/share/winddown/rbac/companion-mode.yaml",
@@ -67,6 +67,8 @@ async fn both_packages_hold_what_install_writes_and_their_judges_are_content() -
         let (of_deb, of_rpm) = (of_deb.map_err(named(path))?, of_rpm.map_err(named(path))?);
         assert!(!of_deb.is_empty() && of_deb == of_rpm, "{path} differs between deb and rpm");
     }
+    let [of_deb, of_rpm] = [&deb, &rpm].map(|root| root.join("etc/winddown/config.yaml").exists());
+    assert_eq!([of_deb, of_rpm], [false, true], "dpkg would ask, rpm keeps what was changed");
     same_as_installed(&programs().await?.join("winddown"), &deb)?;
     bill_is_of_this_program(&deb)?;
 
@@ -114,8 +116,8 @@ fn same_as_installed(program: &Path, package: &Path) -> TestResult {
         }
     }
     assert!(compared >= 4, "only {compared} files were compared");
-    let config = "etc/winddown/config.yaml";
-    assert_eq!(fs::read(package.join(config))?, fs::read(installed.path().join(config))?);
+    let default = fs::read(installed.path().join("etc/winddown/config.yaml"))?;
+    assert_eq!(fs::read(package.join("usr/share/winddown/config.yaml"))?, default);
     Ok(())
 }
 

@@ -1,9 +1,12 @@
 //! A bare Debian node gets the package, a newer one, loses it, and loses what it left.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use winddown_node_tests::packages::{DPKG, Packages, are_here, dpkg, dpkg_file, programs_are_here};
+use winddown_node_tests::packages::{
+    DPKG, Packages, are_here, dpkg, dpkg_file, programs_are_here, text_of,
+};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 use winddown_node_tests::{Flavour, Node, base_or_skip, install_pods, programs};
 
@@ -175,6 +178,51 @@ async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() ->
     scenario.all_pods_are("Running").await?;
     assert_eq!(scenario.untouched_pids().await?, pids, "pods are adopted");
     Ok(())
+}
+
+/// `install --companion` replaces the default that the package brings, and versions have different defaults.
+#[tokio::test]
+async fn an_upgrade_asks_nothing_of_a_configuration_that_it_finds_and_purge_removes_it()
+-> TestResult {
+    let test = "an_upgrade_asks_nothing_of_a_configuration_that_it_finds_and_purge_removes_it";
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let deb = Packages::the_deb().await?;
+    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let node = &scenario.node;
+    let (config, shipped) = ("/etc/winddown/config.yaml", "/usr/share/winddown/config.yaml");
+    install(&scenario, &deb).await?;
+    assert_eq!(node.read(config)?, node.read(shipped)?, "a node without one gets the default");
+    node.run(&["rm", config]).await?;
+    install(&scenario, &deb).await?;
+    assert!(!node.host_path(config).exists(), "nor does it come back once it was removed");
+    dpkg(node, &["--purge", "winddown"]).await?;
+
+    let made = tempfile::tempdir()?;
+    install(&scenario, &with_conffile(&deb, made.path())?).await?;
+    node.write(config, CONFIG, 0o644)?;
+    for _ in 0..2 {
+        install(&scenario, &deb).await?;
+        assert_eq!(node.read(config)?, CONFIG);
+        assert_eq!(node.run(&["ls", "/etc/winddown"]).await?, "config.yaml\npods\n");
+        let state = node.run(&["dpkg-query", "-f", "${db:Status-Abbrev}", "-W", "winddown"]);
+        assert_eq!(state.await?, "ii ");
+    }
+    dpkg(node, &["--purge", "winddown"]).await?;
+    assert!(!node.host_path("/etc/winddown").exists(), "purge takes the configuration");
+    Ok(())
+}
+
+/// Makes a package whose configuration is dpkg's, with another default than the present one.
+fn with_conffile(deb: &Path, dir: &Path) -> TestResult<PathBuf> {
+    let make = "dpkg-deb --raw-extract \"$1\" \"$2/old\" && cd \"$2/old\" && mkdir -p etc/winddown && \
+        rm -f usr/share/winddown/config.yaml && echo '# Another default' >etc/winddown/config.yaml && \
+        echo /etc/winddown/config.yaml >DEBIAN/conffiles && \
+        dpkg-deb --root-owner-group -Znone --build . \"$2/old.deb\"";
+    text_of(Command::new("sh").args(["-ec", make, "sh"]).arg(deb).arg(dir))?;
+    Ok(dir.join("old.deb"))
 }
 
 /// Gives the agent its operator's configuration and pods, and says which processes they are.
