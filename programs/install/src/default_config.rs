@@ -5,6 +5,7 @@ use std::path::Path;
 use winddown_config::{Config, answers, default_yaml, runtime_endpoints};
 
 use super::Runtime;
+use super::assets::CONFIG;
 use super::host::LiveHost;
 
 /// The container runtimes of a machine or image.
@@ -62,14 +63,14 @@ impl Containers {
     }
 }
 
-/// Whether `text` is what [`Containers::default_config`] writes, on this machine or another.
+/// Whether `text` sets nothing that [`Containers::default_config`] of this or an earlier version does not set, on this
+/// machine or another.
 pub(super) fn is_default(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(text) else { return false };
-    let usual = Config::default().node.container_runtime_endpoint;
-    let text = with_endpoint(text, &usual);
-    [Runtime::Process, Runtime::Systemd, Runtime::Cri]
-        .into_iter()
-        .any(|one| of_runtime(one) == text)
+    let Ok((mut config, _)) = Config::parse(Path::new(CONFIG), text) else { return false };
+    let usual = Config::default();
+    config.node.runtime = usual.node.runtime;
+    config.node.container_runtime_endpoint.clone_from(&usual.node.container_runtime_endpoint);
+    config == usual
 }
 
 fn of_runtime(runtime: Runtime) -> String {
@@ -129,7 +130,13 @@ mod tests {
         edited.node.runtime = Runtime::Cri;
         let note = Containers::of(root.path()).note(&edited).unwrap();
         assert!(note.contains("but one is at unix:///run/crio/crio.sock"), "{note}");
-        assert!(!is_default(b"runtime: cri\n"));
+        let older = default_yaml().lines().filter(|line| !line.starts_with("reportsKept"));
+        let older = older.collect::<Vec<_>>().join("\n").replace("# ", "# In other words: ");
+        assert!(is_default(older.as_bytes()), "{older}");
+        assert!(!is_default(
+            b"apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nreportsKept: 7\n"
+        ));
+        assert!(!is_default(b"no configuration"));
         let process = Containers::of(root.path()).note(&Config::default());
         assert_eq!(process, None, "it needs none");
     }

@@ -196,6 +196,22 @@ pub enum InstallError {
         /// `install` or `uninstall`.
         action: &'static str,
     },
+    /// A removal failed after the agent was stopped.
+    #[error(
+        "the agent is stopped, and nothing terminates the pods in order, but it is not removed"
+    )]
+    Unfinished {
+        /// What failed.
+        source: Box<InstallError>,
+    },
+    /// The configuration that is there is not one for a companion. Nothing was changed.
+    #[error("the configuration {} is not usable", .path.display())]
+    NoCompanion {
+        /// The file, including the root.
+        path: PathBuf,
+        /// Its differences to the one that would be written.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The files are in place, but a systemd command failed.
     #[error("the files are in place, but systemd does not use them yet")]
     Systemd {
@@ -293,6 +309,15 @@ impl InstallError {
                 return format!(
                     "`winddown config check {}` says when it is right; then run the same command again",
                     path_word(path)
+                );
+            }
+            Self::Unfinished { source } => {
+                return format!("{}, or install it again", source.hint());
+            }
+            Self::NoCompanion { path, .. } => {
+                let file = path_word(path);
+                return format!(
+                    "change these lines, or move it away: `mv {file} {file}.standalone`; then run the same command again"
                 );
             }
             Self::Ambiguous { found, flag, .. } => {

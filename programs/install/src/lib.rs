@@ -361,7 +361,7 @@ fn configuration(
     };
     let there = tree.resolve_whole(CONFIG)?;
     let existing = read_if_there(&there)?;
-    // An unedited default from a package or an installation was not chosen by the operator, so it may be replaced.
+    // A default from a package or an installation, of any version, was not chosen by the operator, so it may be replaced.
     let untouched = existing.clone().filter(|text| beside.is_some() && is_default(text));
     let parsed = |path: &Path, text: &[u8]| match Config::parse(path, text) {
         Ok((config, _)) => Ok(config),
@@ -425,7 +425,7 @@ fn stays(
     if config.node.mode != Mode::Companion {
         let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
         let why = format!("it is there already, and is left as it is:{lines}");
-        return Err(unusable(path, why));
+        return Err(InstallError::NoCompanion { path: path.to_owned(), source: why.into() });
     }
     let kept = |line: &String| format!("{CONFIG} stays as it is. {line}");
     report.notes.extend(differences.iter().map(kept));

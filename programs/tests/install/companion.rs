@@ -351,13 +351,24 @@ fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_sai
     image.put(CONFIG, other);
     let tree = image.tree();
     let error = image.install_beside(Companion::default()).unwrap_err();
-    let InstallError::Config { source, .. } = &error else { panic!("{error:?}") };
+    let InstallError::NoCompanion { source, .. } = &error else { panic!("{error:?}") };
+    assert!(error.hint().contains("config.yaml.standalone`; then run the same command again"));
     assert!(
         source
             .to_string()
             .contains("mode: it says standalone, by the kubelet it would be companion")
     );
     assert_eq!((image.tree(), &*image.read(CONFIG)), (tree, other));
+}
+
+/// It comes with other words, and without what is new.
+#[test]
+fn a_default_of_an_earlier_version_makes_way() {
+    let image = beside("kubeadm");
+    let older = winddown_config::default_yaml().replace("\n# ", "\n# As it was: ");
+    image.put(CONFIG, &older.replace("\nreportsKept: 20\n", "\n"));
+    image.install_beside(Companion::default()).unwrap();
+    assert_eq!(image.config().node.mode, Mode::Companion);
 }
 
 /// A package installs such a configuration.
