@@ -49,7 +49,8 @@ impl Default for UninstallOptions {
 /// boot. Pods of the process runtime keep running; use `winddown drain` first to stop them.
 ///
 /// # Errors
-/// See [`InstallError`]. The same command can be run again and continues where it stopped.
+/// See [`InstallError`]. After [`InstallError::Unfinished`] the agent is stopped. The same command can be run again and
+/// continues where it stopped.
 pub fn uninstall(options: &UninstallOptions) -> Result<InstallReport, InstallError> {
     super::host::unless_root("uninstall", &options.root, options.dry_run)?;
     let live = LiveHost::at(&options.root);
@@ -84,20 +85,13 @@ pub fn uninstall_on(
     let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
     let pods_outlive = has_pods_below_agent(&tree)?;
+    refuse_read_only(&tree, &record, options, &steps)?;
     let stopped = stop(&tree, host, options, &mut report)?;
-    for step in steps {
-        if !options.dry_run && step.work == InstallWork::Remove {
-            tree.remove(&step.change.path)?;
-        }
-        report.changes.push(step.change);
-    }
-    if options.purge {
-        purge(&tree, options, &access, &mut report)?;
-        if unit_stays && !options.dry_run {
-            store_again(&tree, &record)?;
-        }
-    }
-    remove_directories(&tree, &record, options, &mut report)?;
+    let removed = remove(&tree, &record, options, (steps, unit_stays), &access, &mut report);
+    removed.map_err(|error| match stopped && !options.dry_run {
+        true => InstallError::Unfinished { source: Box::new(error) },
+        false => error,
+    })?;
     let is_unit_file = |change: &PathChange| change.path.starts_with(UNIT_FILES);
     let removed = |change: &&PathChange| change.action == ChangeAction::Removed;
     if report.changes.iter().filter(removed).any(is_unit_file) {
@@ -118,6 +112,50 @@ pub fn uninstall_on(
     }
     report.next = kubelets.steps;
     Ok(report)
+}
+
+/// Looks for read-only file systems before the agent is stopped.
+fn refuse_read_only(
+    tree: &Tree,
+    record: &InstallRecord,
+    options: &UninstallOptions,
+    steps: &[PlannedStep],
+) -> Result<(), InstallError> {
+    let steps = steps.iter().filter(|step| step.work == InstallWork::Remove);
+    let purged = [CONFIG, STATE, LOGS].into_iter().filter(|_| options.purge);
+    let directories = record.entries.iter();
+    let directories = directories.filter(|(_, entry)| **entry == InstalledEntry::Directory);
+    let paths = steps.map(|step| &*step.change.path).chain(purged);
+    for path in paths.chain(directories.map(|(path, _)| &**path)) {
+        if tree.look(path)? != FoundPath::Nothing && tree.is_read_only(path)? {
+            return Err(InstallError::ReadOnly { path: tree.resolve(path)?, is_program: false });
+        }
+    }
+    Ok(())
+}
+
+/// Removes everything, once the agent is stopped.
+fn remove(
+    tree: &Tree,
+    record: &InstallRecord,
+    options: &UninstallOptions,
+    (steps, unit_stays): (Vec<PlannedStep>, bool),
+    access: &AccessSettings,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    for step in steps {
+        if !options.dry_run && step.work == InstallWork::Remove {
+            tree.remove(&step.change.path)?;
+        }
+        report.changes.push(step.change);
+    }
+    if options.purge {
+        purge(tree, options, access, report)?;
+        if unit_stays && !options.dry_run {
+            store_again(tree, record)?;
+        }
+    }
+    remove_directories(tree, record, options, report)
 }
 
 /// What the kubelet lacks to terminate its pods itself. Where nothing says what the installed agent was, it counts as

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use winddown_install::{
-    InstallError, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
+    Host, HostError, InstallError, InstallOptions, Runtime, UninstallOptions, install_on,
+    uninstall_on,
 };
 
 use super::Broken;
@@ -273,6 +274,57 @@ fn a_read_only_place_is_named_with_a_way_out() {
     assert_eq!(next.last(), Some(&"/opt/winddown/bin/winddown status"), "{report}");
 }
 
+#[test]
+fn an_uninstallation_from_a_read_only_disk_is_refused_before_the_agent_is_stopped() {
+    let test = "an_uninstallation_from_a_read_only_disk_is_refused_before_the_agent_is_stopped";
+    let image = Image::new();
+    for purge in [false, true] {
+        image.install().unwrap();
+        let installed = image.tree();
+        let Some(mount) = Mount::read_only(test, &image.path("etc")) else { return };
+        let host = Recorder::default();
+        let error = uninstall_on(&image.removal(purge), Some(&host)).unwrap_err();
+        assert!(error.to_string().ends_with("read-only file system, nothing was changed"));
+        assert_eq!(error.hint(), "make it writable, then run the same command again");
+        assert_eq!((host.0.borrow().len(), image.tree()), (0, installed), "{error}");
+        drop(mount);
+    }
+}
+
+/// A machine on which the unit's file cannot be removed once the agent was stopped.
+struct Stubborn(PathBuf);
+
+impl Host for Stubborn {
+    fn run(&self, _: &str, args: &[&str]) -> Result<(), HostError> {
+        if args == ["stop", "winddown.service"] {
+            fs::remove_file(&self.0).unwrap();
+            fs::create_dir(&self.0).unwrap();
+        }
+        Ok(())
+    }
+
+    fn kubelet_holds_lock(&self) -> Option<bool> {
+        None
+    }
+
+    fn has_processes(&self, _: &Path) -> Option<bool> {
+        Some(false)
+    }
+}
+
+#[test]
+fn an_uninstallation_that_fails_after_the_agents_stop_says_that_the_node_is_unprotected() {
+    let image = Image::new();
+    image.install().unwrap();
+    let host = Stubborn(image.path(UNIT));
+    let error = uninstall_on(&image.removal(false), Some(&host)).unwrap_err();
+    let said = "the agent is stopped, and nothing terminates the pods in order";
+    assert!(error.to_string().starts_with(said), "{error}");
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("cannot remove") && why.ends_with(UNIT), "{why}");
+    assert!(error.hint().ends_with("run the same command again, or install it again"));
+}
+
 /// "Run `winddown install` again" is what follows a change of the grace periods, and what the doctor says.
 #[test]
 fn programs_stay_in_the_directory_that_was_chosen_for_them() {
@@ -361,6 +413,20 @@ impl Mount {
         }
         assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "cannot mount a tmpfs");
         println!("SKIPPED: {test}: cannot mount a tmpfs; run the tests as root");
+        None
+    }
+}
+
+impl Mount {
+    /// Makes what is in a directory read-only.
+    fn read_only(test: &str, dir: &Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let status = mount.args(["--bind", "-o", "ro"]).args([dir, dir]).output();
+        if status.is_ok_and(|output| output.status.success()) {
+            return Some(Self(dir.to_owned()));
+        }
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "cannot mount");
+        println!("SKIPPED: {test}: cannot mount; run the tests as root");
         None
     }
 }
