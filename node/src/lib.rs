@@ -338,10 +338,10 @@ impl<R: Runtime> Node<R> {
 
     /// Stops all tasks; containers keep running.
     pub async fn shut_down(&self) {
-        self.0.core.stop.cancel();
         for section in &self.0.sections {
             section.stopped().await;
         }
+        self.0.core.stop.cancel();
         self.0.core.workers.shut_down().await;
         self.0.served.close();
         self.0.served.wait().await;

@@ -91,7 +91,7 @@ pub(crate) trait PluginSection: Send + Sync + 'static {
         None
     }
 
-    /// Called when the agent is stopped, which waits for the future.
+    /// Called when the agent is stopped, while its tasks still run. The stop waits for the future.
     fn stopped(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }

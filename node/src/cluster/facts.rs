@@ -35,6 +35,8 @@ pub(crate) struct Changing {
     pub(crate) unprotected: Option<String>,
     /// The pods that hold shutdowns, for display.
     pub(crate) held: Option<String>,
+    /// Whether the agent is being stopped on a node that stays up.
+    pub(crate) stopped: bool,
 }
 
 /// The facts about the runtime in the Node object.
@@ -89,7 +91,17 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
         unprotected(changing.unprotected.as_deref()),
     ];
     facts.conditions.push(held(changing.held.as_deref()));
+    if changing.stopped {
+        facts.conditions.iter_mut().for_each(unknown);
+    }
     facts
+}
+
+/// Without an agent nobody would correct what the condition says.
+fn unknown(condition: &mut NodeCondition) {
+    condition.status = "Unknown".to_owned();
+    condition.reason = Some("AgentStopped".to_owned());
+    condition.message = Some("The agent was stopped.".to_owned());
 }
 
 /// The boot's id says until when the condition counts: the agent may not come back to take it away.

@@ -25,6 +25,9 @@ const SILENT_SERVER_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long it may take to write to the disk what the next agent sends, where the API server does not get it.
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long the stop of an agent waits for the API server.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Sends the final statuses, conditions and events of a node that is going down, for as long as there is time.
 pub(super) struct FinalReport {
     pub(super) cluster: Membership,
@@ -56,6 +59,19 @@ impl Undelivered {
             (true, true, false) => "the Node object was not updated, and events were not sent",
         };
         Err(WorkError::Failed(what.into()))
+    }
+}
+
+impl Membership {
+    /// Has the node's conditions promise nothing after the stop of an agent whose node stays up, where the API server is
+    /// there to be told.
+    pub(super) async fn leave(&self) {
+        let is_up = matches!(self.0.changing.lock().clean, Clean::Up(_));
+        if is_up && self.api().is_connected() {
+            self.change(|changing| changing.stopped = true);
+            // The next agent sets them in any case.
+            let _ = self.node().flush(Instant::now() + STOP_TIMEOUT).await;
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The state of the node in its cluster, for the status and for metrics.
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use winddown_api_client::ConnectionState;
 use winddown_cluster::pods::RunState;
@@ -29,6 +31,10 @@ impl PluginSection for ClusterView {
 
     fn facts(&self, facts: &mut ScrapedNode) {
         facts.cluster = Some(self.cluster.facts(&self.wall));
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        self.cluster.leave().boxed()
     }
 }
 

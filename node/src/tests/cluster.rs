@@ -112,6 +112,31 @@ async fn a_drained_node_whose_shutdown_is_cancelled_does_not_look_as_if_it_had_g
     agent.stop().await;
 }
 
+/// Until the next agent came, a node said that its shutdown waits for the pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_conditions_of_a_node_whose_agent_is_stopped_promise_nothing() {
+    const OURS: [&str; 3] =
+        ["winddown.dev/CleanShutdown", "winddown.dev/Unprotected", "winddown.dev/ShutdownHeld"];
+    let m = Machine::new().await;
+    for is_away in [false, true] {
+        let agent = m.agent().await;
+        let all_are = |node: &Value, status: &str| {
+            OURS.iter().all(|kind| condition(node, kind)["status"] == status)
+        };
+        m.until_node("is up", |node| all_are(node, "False")).await;
+        if is_away {
+            m.server.fault(Fault::on("*", "*").delay(LONG));
+        }
+        let begun = tokio::time::Instant::now();
+        agent.stop().await;
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        let node = m.server.get(NODE).unwrap();
+        assert!(all_are(&node, if is_away { "False" } else { "Unknown" }), "{node:#}");
+        let said = condition(&node, OURS[1]);
+        assert!(is_away || said["reason"] == "AgentStopped", "{said:#}");
+    }
+}
+
 /// The kernel, and with it the boot's id, is the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_terminated_before_a_soft_reboot_leaves_the_api_after_it_and_not_before() {
