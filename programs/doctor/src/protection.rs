@@ -101,8 +101,13 @@ impl Facts {
             delay: self.delay(),
             is_rehearsal: told == Some(ProtectionReason::Rehearsal),
             awaits_api_server: told == Some(ProtectionReason::ApiServerAwaited),
-            kubelet: of_kubelet(&self.kubelet, &self.bus.login),
+            kubelet: self.kubelet_facts(),
         }
+    }
+
+    /// What the rule has to know of the kubelet.
+    pub(crate) fn kubelet_facts(&self) -> KubeletFacts {
+        of_kubelet(&self.kubelet, &self.bus.login)
     }
 
     fn agent_runs(&self) -> Option<bool> {

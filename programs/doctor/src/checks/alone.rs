@@ -1,14 +1,27 @@
-//! A kubelet's node without winddown.
+//! A kubelet's node without winddown, or with one that nobody uses.
 
 use winddown_node::KubeletPresence;
 
 use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 
-/// Whether nothing of winddown is installed.
+/// Whether nothing of winddown is installed, or what is installed does nothing on a kubelet's node.
 pub(crate) fn is_without_winddown(facts: &Facts) -> bool {
-    facts.config.read == ConfigRead::Defaults
-        && facts.files.installed.known().is_some_and(|installed| !installed.unit)
-        && matches!(facts.agent, Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _))
+    let Some(installed) = facts.files.installed.known() else { return false };
+    let is_absent = facts.config.read == ConfigRead::Defaults && !installed.unit;
+    matches!(facts.agent, Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _))
+        && (is_absent || is_idle(facts))
+}
+
+/// Whether the agent neither runs nor starts at boot, as a package leaves it, and nobody has made it the companion of the
+/// kubelet that is here.
+pub(super) fn is_idle(facts: &Facts) -> bool {
+    let installed = facts.files.installed.known();
+    let is_down = |state: &str| ["inactive", "failed"].contains(&state);
+    facts.config.is_read()
+        && !facts.is_beside_kubelet()
+        && installed.is_some_and(|installed| installed.unit && !installed.enabled)
+        && facts.bus.service.known().is_none_or(|service| is_down(&service.active_state))
+        && has_kubelet(facts)
 }
 
 /// Whether a kubelet runs, or is set up to run, and nothing of winddown is installed.
@@ -17,6 +30,6 @@ pub(super) fn is_alone(facts: &Facts) -> bool {
 }
 
 fn has_kubelet(facts: &Facts) -> bool {
-    let presence = facts.protection_facts().kubelet.presence;
+    let presence = facts.kubelet_facts().presence;
     matches!(presence, Some(KubeletPresence::Runs | KubeletPresence::Enabled))
 }

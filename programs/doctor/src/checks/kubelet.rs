@@ -8,6 +8,7 @@ use winddown_node::KubeletPresence;
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
+use super::alone::is_idle;
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
 use super::{Check, listed, lock_count};
 use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
@@ -44,7 +45,10 @@ fn seen(facts: &Facts, finding: Finding) -> Finding {
         .saw(process.or(unclear).or(unit).unwrap_or_default())
         .saw(lock.unwrap_or_default())
         .saw(config.map(|config| said_by(facts, config)).unwrap_or_default())
+        .saw(if is_idle(facts) { IDLE } else { "" })
 }
+
+const IDLE: &str = "winddown.service neither runs nor is enabled";
 
 /// Checks that a kubelet's pods are ended by one of the two, and by one only.
 pub(super) fn beside(facts: &Facts) -> Option<Finding> {
@@ -139,7 +143,7 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
             .fix(Fix::CompanionNotStarted, restart_as_companion(facts).iter().copied());
     }
     let file = path_word(&facts.config.file);
-    // An installation stops at a configuration that is there, unless it is a default to the letter.
+    // An installation stops at a configuration that is there, unless it sets nothing but defaults.
     let is_there = matches!(facts.config.read, ConfigRead::Valid(_));
     let aside = is_there.then(|| format!("mv {file} {file}.standalone"));
     let install = facts.install("--companion");

@@ -107,6 +107,36 @@ fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the
     }
 }
 
+/// A package starts and enables nothing, and brings a configuration with the defaults.
+#[test]
+fn an_agent_that_neither_runs_nor_is_enabled_says_nothing_against_its_kubelet() {
+    let packaged = || {
+        let mut facts = alone();
+        facts.config.read = ConfigRead::Valid(Vec::new());
+        known(&mut facts.files.installed).unit = true;
+        known(&mut facts.bus.service).active_state = "inactive".to_owned();
+        facts
+    };
+    let verdict = packaged().protection();
+    assert_eq!(verdict.state, ProtectionState::Protected, "{verdict:?}");
+    let found = finding(&packaged(), "kubelet-shutdown").unwrap();
+    assert!(found.evidence.contains(&"winddown.service neither runs nor is enabled".to_owned()));
+    type Used = (&'static str, fn(&mut Facts));
+    let used: [Used; 4] = [
+        ("enabled", |f| known(&mut f.files.installed).enabled = true),
+        ("started again and again", |f| {
+            known(&mut f.bus.service).active_state = "activating".to_owned();
+        }),
+        ("set up as the companion", |f| f.config.config.node.mode = Mode::Companion),
+        ("runs", |f| f.agent = Fact::Known(status())),
+    ];
+    for (how, used) in used {
+        let mut facts = packaged();
+        used(&mut facts);
+        assert_eq!(finding(&facts, "kubelet-shutdown"), None, "{how}");
+    }
+}
+
 #[test]
 fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
     type Case = (&'static str, fn(&mut Facts), Severity, &'static str, &'static str);
