@@ -388,6 +388,15 @@ impl Facts {
             && self.bus.service.known().is_some_and(|service| service.load_state == "loaded")
     }
 
+    /// Whether the agent lacks nothing but its start: its unit is there, and was not started, or was stopped.
+    pub(super) fn awaits_start(&self) -> bool {
+        let is_stopped =
+            self.bus.service.known().is_some_and(|service| service.active_state == "inactive");
+        is_stopped
+            && self.unit_can_start()
+            && self.agent.not_observed() == Some(NotObserved::Absent)
+    }
+
     /// The runtime that has the pods: a change of the file's takes effect when they have terminated.
     pub(super) fn runtime_in_use(&self) -> RuntimeKind {
         runtime_in_use(&self.agent, &self.config.config)

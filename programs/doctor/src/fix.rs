@@ -58,8 +58,6 @@ fixes! {
     UnitStale,
     /// The unit has failed, and its configuration is valid now.
     UnitFailed,
-    /// The unit is not active.
-    UnitInactive,
     /// An agent runs that systemd did not start.
     AgentOutsideUnit,
     /// The unit keeps the agent from directories of its configuration.

@@ -8,6 +8,7 @@ use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in::{self, Setting};
 use winddown_systemd::inspect::{LockView, LoginView};
 
+use super::unit::state_of;
 use super::{Check, LOG, listed, lock_count, span};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
@@ -67,8 +68,8 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             let unit = facts.bus.service.known().filter(|unit| unit.load_state != "not-found");
             // Of a unit that has failed, or does not exist, the check `unit` says what to do.
             Some(match unit {
-                Some(unit) if unit.active_state == "inactive" && facts.unit_can_start() => {
-                    found.fix(Fix::AgentStopped, [START])
+                Some(unit) if facts.awaits_start() => {
+                    found.saw(state_of(unit)).fix(Fix::AgentStopped, [START])
                 }
                 Some(_) => found.advise(LOG),
                 None => found,

@@ -445,8 +445,12 @@ fn on_disk(check: Check, facts: &Facts) -> Option<Finding> {
     })
 }
 
+pub(super) fn state_of(service: &ServiceView) -> String {
+    format!("{UNIT}: {} ({})", service.active_state, service.sub_state)
+}
+
 fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
-    let seen = format!("{UNIT}: {} ({})", service.active_state, service.sub_state);
+    let seen = state_of(service);
     match service.active_state.as_str() {
         "active" | "reloading" | "refreshing" if service.need_daemon_reload => check
             .warning("the unit's files have changed since systemd read them")
@@ -484,7 +488,7 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
                 .fix(Fix::AgentOutsideUnit, [&*kill(status.node.pid), START]),
             None => {
                 let found = check.problem("the unit is not active").saw(seen);
-                if facts.unit_can_start() { found.fix(Fix::UnitInactive, [START]) } else { found }
+                if facts.unit_can_start() { found.fix(Fix::AgentStopped, [START]) } else { found }
             }
         },
     }

@@ -317,6 +317,28 @@ fn a_scheduled_shutdown_is_named_with_its_time() {
     assert_eq!(found.evidence, ["logind: reboot in 60m", "message: kernel"]);
 }
 
+/// Between the installation and the first start there were four problems, one with a file to write.
+#[test]
+fn what_the_start_of_an_agent_cures_is_no_finding_before_it() {
+    let mut facts = healthy();
+    facts.agent = unseen(NotObserved::Absent);
+    known(&mut facts.bus.login).locks.clear();
+    known(&mut facts.bus.login).delay = secs(5);
+    facts.files.setting = Fact::Known(None);
+    known(&mut facts.bus.service).active_state = "inactive".to_owned();
+    known(&mut facts.bus.service).after.clear();
+    let worst = |facts: &Facts| {
+        let found = findings(facts).into_iter().filter(|found| found.severity >= Warning);
+        found.map(|found| found.id).collect::<Vec<_>>()
+    };
+    assert_eq!(worst(&facts), ["agent"]);
+    let found = finding(&facts, "agent").unwrap();
+    assert_eq!(found.fix, ["systemctl start winddown"]);
+    assert!(found.evidence.contains(&"winddown.service: inactive (running)".to_owned()));
+    known(&mut facts.bus.service).active_state = "failed".to_owned();
+    assert_eq!(worst(&facts), ["agent", "lock", "delay", "unit", "order"]);
+}
+
 #[test]
 fn what_cannot_start_is_not_told_to_start() {
     let mut facts = healthy();
@@ -325,10 +347,10 @@ fn what_cannot_start_is_not_told_to_start() {
         Fact::Known(LoginView { locks: Vec::new(), ..known(&mut facts.bus.login).clone() });
     known(&mut facts.bus.service).active_state = "inactive".to_owned();
     let fixes = |facts: &Facts| {
-        let found = ["agent", "lock", "unit"].map(|id| finding(facts, id).unwrap().fix_id);
+        let found = ["agent", "lock", "unit"].map(|id| finding(facts, id)?.fix_id);
         found.into_iter().flatten().collect::<Vec<_>>()
     };
-    assert_eq!(fixes(&facts), [Fix::AgentStopped, Fix::UnitInactive]);
+    assert_eq!(fixes(&facts), [Fix::AgentStopped]);
     facts.config.read = ConfigRead::Invalid(vec!["no".to_owned()]);
     assert_eq!(fixes(&facts), [], "the configuration comes first");
     known(&mut facts.bus.service).active_state = "failed".to_owned();

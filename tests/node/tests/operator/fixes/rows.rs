@@ -57,7 +57,6 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
         Fix::AgentSilent => row(Processes, "agent", "kill -STOP $(systemctl show -P MainPID winddown)"),
         Fix::LockHolderSilent => row(Processes, "lock", "kill -STOP $(systemctl show -P MainPID winddown)"),
         Fix::AgentStopped => row(Processes, "agent", "systemctl stop winddown"),
-        Fix::UnitInactive => row(Processes, "unit", "systemctl stop winddown"),
         Fix::SocketGone => row(
             Processes,
             "agent",
