@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use winddown_shared::{PressureCondition, ShutdownWork, StartTurn};
 
 use crate::PodSource;
+use winddown_control::api::Protection;
 
 /// What plug-ins offer to other plug-ins or to the node.
 #[derive(Default)]
@@ -72,8 +73,8 @@ pub(crate) struct NodeEnd {
     /// Whether the node is going down, or has a notice that it will.
     pub(crate) is_near: bool,
     pub(crate) draining: Draining,
-    /// Why a shutdown would not terminate the pods in order; `None` if it would.
-    pub(crate) unprotected: Option<String>,
+    /// Whether a shutdown would terminate the pods in order; `None` until that is known.
+    pub(crate) protection: Option<Protection>,
     /// How the node went down before this boot, for display.
     pub(crate) last: String,
 }

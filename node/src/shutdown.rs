@@ -7,6 +7,7 @@ mod notice;
 pub mod reports;
 pub(crate) mod running;
 mod unit_stop;
+mod verdict;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use crate::plugin::{Lead, NodePlugin, PluginRegistry};
 use drain::OperatorDrain;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
+use winddown_control::api::Protection;
 use winddown_control::protection::{AgentRole, KubeletFacts};
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
@@ -76,6 +78,8 @@ struct Joined<R: Runtime> {
     offered: OnceLock<Offered>,
     kubelet: LastKubeletLook,
     awaits_api_server: AwaitsApiServer,
+    /// The verdict that counts; `None` until one has lasted.
+    verdict: watch::Sender<Option<Protection>>,
 }
 
 /// What other plug-ins offer to a shutdown, known when all have joined.
@@ -190,8 +194,8 @@ impl Shutdown {
     }
 
     /// Sets how to look at the kubelet of this machine, whose pods are not protected unless this node is its companion.
-    /// Called when the status or the metrics are asked for, at most once in five seconds; a look that takes more than
-    /// a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
+    /// Called once a minute, and when the status or the metrics are asked for, at most once a second; a look that takes more
+    /// than a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
     #[must_use]
     pub fn kubelet_inspector<F>(mut self, look: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -297,6 +301,7 @@ impl Shutdown {
             offered: OnceLock::new(),
             kubelet: LastKubeletLook::new(self.kubelet_inspector, role(&core)),
             awaits_api_server: self.awaits_api_server,
+            verdict: watch::Sender::default(),
             core,
         };
         (joined, carried)
@@ -382,7 +387,10 @@ impl<R: Runtime> Joined<R> {
         if let Some(event) = self.kept.last_boot.event() {
             winddown_shared::Recorder::record(&*self.core.recorders, &event);
         }
-        winddown_shared::critical::spawn_until("notices", stop, Arc::clone(self).run_board());
+        let board = Arc::clone(self).run_board();
+        winddown_shared::critical::spawn_until("notices", stop.clone(), board);
+        let verdict = Arc::clone(self).follow_verdict();
+        winddown_shared::critical::spawn_until("verdict on the node", stop, verdict);
         tokio::spawn(Arc::clone(self).note_lock());
     }
 

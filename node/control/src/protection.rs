@@ -1,5 +1,5 @@
-//! The one rule by which `winddown doctor`, the agent's status and the metric `winddown_protected` say whether the pods
-//! of a node end in order and in time at a shutdown. Pure.
+//! The one rule by which `winddown doctor`, the agent's status, the condition of its Node and the metric
+//! `winddown_protected` say whether the pods of a node end in order and in time at a shutdown. Pure.
 
 mod sentences;
 #[cfg(test)]

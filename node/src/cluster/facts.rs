@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{ContainerImage, NodeAddress, NodeCondition};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use winddown_cluster::node::{CLEAN_SHUTDOWN, NodeFacts, condition};
+use winddown_control::api::{Protection, ProtectionState};
 use winddown_pod_references::NodeAmounts;
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
@@ -31,8 +32,8 @@ pub(crate) struct Changing {
     pub(crate) runtime: Option<NodeRuntime>,
     /// How the node went down last, or is going down now.
     pub(crate) clean: Clean,
-    /// Why a shutdown would not terminate the pods in order.
-    pub(crate) unprotected: Option<String>,
+    /// Whether a shutdown would terminate the pods in order; `None` until that is known.
+    pub(crate) protection: Option<Protection>,
     /// The pods that hold shutdowns, for display.
     pub(crate) held: Option<String>,
     /// Whether the agent is being stopped on a node that stays up.
@@ -88,7 +89,7 @@ pub(crate) fn facts(fixed: &NodeFacts, changing: &Changing) -> NodeFacts {
     }
     facts.conditions = vec![
         clean(&changing.clean, &facts.info.boot_id),
-        unprotected(changing.unprotected.as_deref()),
+        unprotected(changing.protection.as_ref()),
     ];
     facts.conditions.push(held(changing.held.as_deref()));
     if changing.stopped {
@@ -128,15 +129,17 @@ fn held(why: Option<&str>) -> NodeCondition {
     }
 }
 
-fn unprotected(why: Option<&str>) -> NodeCondition {
-    match why {
-        Some(why) => condition(UNPROTECTED, true, "NotProtected", why),
-        None => condition(
-            UNPROTECTED,
-            false,
-            "Protected",
-            "A shutdown of the machine waits for the pods.",
-        ),
+fn unprotected(verdict: Option<&Protection>) -> NodeCondition {
+    let text = verdict.map_or("It is not known yet.", |verdict| &*verdict.text);
+    match verdict.map_or(ProtectionState::Unknown, |verdict| verdict.state) {
+        ProtectionState::Protected | ProtectionState::Limited => {
+            condition(UNPROTECTED, false, "Protected", text)
+        }
+        ProtectionState::Unprotected => condition(UNPROTECTED, true, "NotProtected", text),
+        ProtectionState::Unknown => NodeCondition {
+            status: "Unknown".to_owned(),
+            ..condition(UNPROTECTED, false, "NotKnown", text)
+        },
     }
 }
 

@@ -1,21 +1,18 @@
 //! Keeps the Node object up to date while the node is up and when it begins to go down.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 use winddown_cluster::node::{self, Ping};
+use winddown_control::api::Protection;
 use winddown_shared::{PressureCondition, Runtime, critical};
 
 use super::{Clean, Membership};
 use crate::Settings;
 use crate::core::Core;
 use crate::links::{Draining, NodeEnd, Observe, next_change};
-
-/// How long a node may be without the lock before its conditions report that.
-const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
 
 /// Checks whether the runtime can run pods. Until a starting agent knows which pods run, it waits with the answer, so
 /// that a restart of the agent does not make a healthy node NotReady.
@@ -53,22 +50,18 @@ impl<R: Runtime> NodePublisher<R> {
     async fn run(mut self) {
         let mut gate = self.core.gate.changes();
         let mut found = self.core.fit.changes();
-        let mut unprotected_since = None;
         // Whether pods can run is the ping's to say.
         self.cluster.node().set_ready(Ok(()));
         loop {
             let node = self.cluster.node();
-            let mut unprotected_at = None;
-            let (mut up, mut unprotected_by) = (None, None);
+            let (mut up, mut protection) = (None, None);
             gate.mark_unchanged();
             if let Some(end) = &mut self.end {
                 let end = end.now();
                 // Must come before Ready: a node that becomes ready removes its own cordon.
                 node.set_shutting_down(end.is_near);
                 node.set_draining(draining(end.draining));
-                unprotected_at = counts_at(end.unprotected.is_some(), &mut unprotected_since);
-                let counts = unprotected_at.is_some_and(|at| at <= Instant::now());
-                unprotected_by = end.unprotected.filter(|_| counts);
+                protection = end.protection;
                 up = (!end.is_near).then_some(end.last);
             }
             if let Some(pressure) = &mut self.pressure {
@@ -76,7 +69,7 @@ impl<R: Runtime> NodePublisher<R> {
             }
             let held = self.held.as_mut().and_then(|held| held.now());
             found.mark_unchanged();
-            self.publish_facts(up, unprotected_by, held);
+            self.publish_facts(up, protection, held);
             let again = self.settings.borrow_and_update().status_update_frequency;
             self.cluster.read_addresses(&self.settings.borrow());
             tokio::select! {
@@ -89,13 +82,11 @@ impl<R: Runtime> NodePublisher<R> {
                 () = next_change(&mut self.settings) => {}
                 // Nothing tells of a new address.
                 () = sleep(again), if self.cluster.pods().is_some() => {}
-                () = sleep_until(unprotected_at.unwrap_or_else(Instant::now)),
-                    if unprotected_at.is_some_and(|at| at > Instant::now()) => {}
             }
         }
     }
 
-    fn publish_facts(&self, up: Option<String>, unprotected: Option<String>, held: Option<String>) {
+    fn publish_facts(&self, up: Option<String>, told: Option<Protection>, held: Option<String>) {
         let found = self.core.fit.found();
         self.cluster.change(|changing| {
             if let Some(found) = found {
@@ -106,7 +97,7 @@ impl<R: Runtime> NodePublisher<R> {
             if let Some(last) = up {
                 changing.clean = Clean::Up(last);
             }
-            (changing.unprotected, changing.held) = (unprotected, held);
+            (changing.protection, changing.held) = (told, held);
         });
     }
 }
@@ -135,12 +126,3 @@ fn draining(draining: Draining) -> node::DrainingNode {
         Draining::Done => node::DrainingNode::Done,
     }
 }
-
-/// Returns when a node counts as unprotected that has been so from `since` on.
-fn counts_at(is_unprotected: bool, since: &mut Option<Instant>) -> Option<Instant> {
-    *since = is_unprotected.then(|| since.unwrap_or_else(Instant::now));
-    since.map(|since| since + UNPROTECTED_AFTER)
-}
-
-#[cfg(test)]
-mod tests;

@@ -21,13 +21,12 @@ use winddown_shutdown::{
 };
 
 use super::drain::DrainRun;
-use super::{Joined, last_boot, reports, role};
+use super::{Joined, last_boot, reports};
 use crate::api::blocking;
 use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::status_view::lock_state;
-use winddown_control::protection::{ProtectionFacts, protection};
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -142,13 +141,14 @@ pub(super) struct NodeEndView<R: Runtime> {
     progress: watch::Receiver<Progress>,
     known: watch::Receiver<bool>,
     drained: watch::Receiver<Draining<DrainRun>>,
+    verdict: watch::Receiver<Option<api::Protection>>,
 }
 
 impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
-        let said = self.inhibitor.borrow_and_update().clone();
-        let announced = said.preparing || !self.notices.borrow_and_update().in_effect.is_empty();
+        let preparing = self.inhibitor.borrow_and_update().preparing;
+        let announced = preparing || !self.notices.borrow_and_update().in_effect.is_empty();
         let runs = matches!(
             self.progress.borrow_and_update().phase,
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
@@ -163,7 +163,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
                 Draining::InProgress(_) => Draining::InProgress(()),
                 Draining::Done => Draining::Done,
             },
-            unprotected: self.shutdown.unprotected(said.lock),
+            protection: self.verdict.borrow_and_update().clone(),
             last: last.map(|last| last.text).unwrap_or_default(),
         }
     }
@@ -176,6 +176,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
                 Ok(()) = self.progress.changed() => {}
                 Ok(()) = self.known.changed() => {}
                 Ok(()) = self.drained.changed() => {}
+                Ok(()) = self.verdict.changed() => {}
                 else => std::future::pending().await,
             }
         }
@@ -193,6 +194,7 @@ impl<R: Runtime> Joined<R> {
             progress: self.progress.subscribe(),
             known: self.core.pods_known.subscribe(),
             drained: self.drain.state.subscribe(),
+            verdict: self.verdict.subscribe(),
         }
     }
 
@@ -207,31 +209,6 @@ impl<R: Runtime> Joined<R> {
             required_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
             set_by: said.delay_set_by.map(|f| f.to_string()),
         }
-    }
-
-    /// The verdict on this node.
-    fn protection(&self) -> api::Protection {
-        let said = self.lock.inhibitor.state().borrow().clone();
-        let policy = self.policy.borrow();
-        protection(&ProtectionFacts {
-            role: role(&self.core),
-            agent_runs: Some(true),
-            agent_lock: Some(matches!(said.lock, LockState::Held | LockState::Released)),
-            agent_wants: if policy.is_enabled() { policy.delay_wanted() } else { Duration::ZERO },
-            delay: said.delay,
-            is_rehearsal: said.is_rehearsal || self.trigger == Trigger::Drill,
-            awaits_api_server: (self.awaits_api_server)(),
-            kubelet: *self.kubelet.found().borrow(),
-        })
-    }
-
-    /// Why a shutdown would not terminate the pods in order, as far as this agent knows.
-    fn unprotected(&self, lock: LockState) -> Option<String> {
-        let verdict = match lock {
-            LockState::Waiting { why } | LockState::Absent { why } => return Some(why.to_string()),
-            LockState::Held | LockState::Released => self.protection(),
-        };
-        (verdict.state == api::ProtectionState::Unprotected).then_some(verdict.text)
     }
 
     fn shutdown_progress(&self) -> api::ShutdownProgress {

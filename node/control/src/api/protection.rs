@@ -119,6 +119,29 @@ impl Protection {
         matches!(self.state, ProtectionState::Protected | ProtectionState::Limited)
     }
 
+    /// Logs the verdict if it is another than the one `before`, and returns that. That a node is protected at the start is
+    /// not logged.
+    pub fn log_after(&self, before: Option<&Self>) -> bool {
+        if before == Some(self) {
+            return false;
+        }
+        let text = &self.text;
+        let was = before.map(|before| before.state);
+        match self.state {
+            ProtectionState::Protected
+                if matches!(was, None | Some(ProtectionState::Protected)) => {}
+            ProtectionState::Protected => tracing::info!("this node is protected again: {text}"),
+            ProtectionState::Limited => {
+                tracing::warn!("this node is protected only in part: {text}");
+            }
+            ProtectionState::Unprotected => tracing::warn!("this node is NOT PROTECTED: {text}"),
+            ProtectionState::Unknown => {
+                tracing::warn!("it is not known whether this node is protected: {text}");
+            }
+        }
+        true
+    }
+
     /// Whether the node is not healthy for a reason that no other part of the status shows: the lock and the plan have the
     /// others, with what to do.
     pub fn is_unexplained(&self) -> bool {

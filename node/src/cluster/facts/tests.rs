@@ -105,8 +105,16 @@ fn a_shutdown_is_clean_only_while_the_node_is_down_and_nothing_is_left() {
 
 #[test]
 fn a_node_without_the_lock_says_why() {
-    let protected = condition(&now(|_| {}), UNPROTECTED);
-    assert_eq!(protected[..2], ["False", "Protected"]);
-    let facts = now(|changing| changing.unprotected = Some("logind does not answer".into()));
-    assert_eq!(condition(&facts, UNPROTECTED), ["True", "NotProtected", "logind does not answer"]);
+    let unknown = condition(&now(|_| {}), UNPROTECTED);
+    assert_eq!(unknown[..2], ["Unknown", "NotKnown"], "nothing is said that nobody knows");
+    for (state, status, reason) in [
+        (ProtectionState::Protected, "False", "Protected"),
+        (ProtectionState::Limited, "False", "Protected"),
+        (ProtectionState::Unprotected, "True", "NotProtected"),
+        (ProtectionState::Unknown, "Unknown", "NotKnown"),
+    ] {
+        let verdict = Protection { state, text: "logind says so".into(), ..Protection::default() };
+        let facts = now(|changing| changing.protection = Some(verdict));
+        assert_eq!(condition(&facts, UNPROTECTED), [status, reason, "logind says so"]);
+    }
 }

@@ -73,7 +73,7 @@ const ALLOWED: [(&str, usize, &str); 39] = [
 
 /// The tasks without which an agent would stay alive and do nothing, each with the file that starts it. Without quotes in
 /// the source, it is a variable: `name` of each plug-in and of each task of the pod workers.
-const TASKS: [(&str, &str); 48] = [
+const TASKS: [(&str, &str); 49] = [
     ("Node object", "node/src/cluster/start.rs"),
     ("a shutdown's progress", "programs/daemon/src/service.rs"),
     ("changes of services", "runtimes/process/src/systemd/listen.rs"),
@@ -116,6 +116,7 @@ const TASKS: [(&str, &str); 48] = [
     ("teller of the cluster", "node/src/cluster/node_object.rs"),
     ("units of systemd", "systemd/src/units/client.rs"),
     ("unwanted pods", "node/src/lib.rs"),
+    ("verdict on the node", "node/src/shutdown.rs"),
     ("volumes from the API", "node/src/cluster/start.rs"),
     ("wanted pods", "node/src/lib.rs"),
     ("watcher of a container", "runtimes/cri/src/exits.rs"),
