@@ -137,7 +137,7 @@ pub use source::PodSource;
 pub use trust::trusted_paths;
 #[cfg(feature = "shutdown")]
 pub use winddown_control::protection::{
-    AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection,
+    AgentRole, ApiServerUse, KubeletFacts, KubeletPresence, ProtectionFacts, protection,
 };
 
 // What an agent is made of, so that it depends on one crate.

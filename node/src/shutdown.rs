@@ -33,7 +33,7 @@ use drain::OperatorDrain;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
 use winddown_control::api::Protection;
-use winddown_control::protection::{AgentRole, KubeletFacts};
+use winddown_control::protection::{AgentRole, ApiServerUse, KubeletFacts};
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
@@ -43,7 +43,7 @@ pub struct Shutdown {
     trigger: Trigger,
     refused_signals: RefusedSignals,
     kubelet_inspector: Option<Look>,
-    awaits_api_server: AwaitsApiServer,
+    api_server: ApiServer,
     handle: ShutdownHandle,
 }
 
@@ -59,7 +59,7 @@ pub struct ShutdownHandle {
 }
 
 type EndPods = Box<dyn Fn(Option<WayDown>, Instant) -> BoxFuture<'static, ()> + Send + Sync>;
-type AwaitsApiServer = Box<dyn Fn() -> bool + Send + Sync>;
+type ApiServer = Box<dyn Fn() -> ApiServerUse + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The shutdown of a node, once the plug-in has joined it.
@@ -77,7 +77,7 @@ struct Joined<R: Runtime> {
     drain: OperatorDrain,
     offered: OnceLock<Offered>,
     kubelet: LastKubeletLook,
-    awaits_api_server: AwaitsApiServer,
+    api_server: ApiServer,
     /// The verdict that counts; `None` until one has lasted.
     verdict: watch::Sender<Option<Protection>>,
 }
@@ -129,7 +129,7 @@ impl Shutdown {
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
             kubelet_inspector: None,
-            awaits_api_server: Box::new(|| false),
+            api_server: Box::new(|| ApiServerUse::Usable),
             handle: ShutdownHandle {
                 inhibitor,
                 policy,
@@ -185,11 +185,11 @@ impl Shutdown {
         self
     }
 
-    /// Sets the function that returns whether a shutdown would wait for an API server that cannot be used, and the pods
-    /// not terminate meanwhile. By default that is never so.
+    /// Sets the function that returns what use the API server would be to a shutdown of a kubelet's pods. By default it
+    /// can be used.
     #[must_use]
-    pub fn awaits_api_server(mut self, awaits: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        self.awaits_api_server = Box::new(awaits);
+    pub fn api_server(mut self, asked: impl Fn() -> ApiServerUse + Send + Sync + 'static) -> Self {
+        self.api_server = Box::new(asked);
         self
     }
 
@@ -300,7 +300,7 @@ impl Shutdown {
             drain,
             offered: OnceLock::new(),
             kubelet: LastKubeletLook::new(self.kubelet_inspector, role(&core)),
-            awaits_api_server: self.awaits_api_server,
+            api_server: self.api_server,
             verdict: watch::Sender::default(),
             core,
         };

@@ -102,7 +102,9 @@ mod with_shutdown {
     use super::*;
     use winddown_control::api::{ProtectionReason, ProtectionState, TerminatedBy};
     use winddown_node::ordered_start::OrderedStart;
-    use winddown_node::{KubeletFacts, KubeletPresence, NodePlugin, Shutdown, ShutdownGuard};
+    use winddown_node::{
+        ApiServerUse, KubeletFacts, KubeletPresence, NodePlugin, Shutdown, ShutdownGuard,
+    };
     use winddown_shared::testing::FakeInhibitor;
     use winddown_shared::{Inhibitor, LockState};
     use winddown_shutdown::{Outcome, Policy};
@@ -207,14 +209,17 @@ mod with_shutdown {
     async fn a_companion_that_would_wait_for_its_api_server_protects_no_pod_meanwhile() {
         let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
         let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
-        let is_away = watch::Sender::new(false);
+        let is_away = watch::Sender::new(ApiServerUse::Usable);
         let seen = is_away.subscribe();
-        let shutdown = Shutdown::new(Arc::new(login), policy, state.path())
-            .awaits_api_server(move || *seen.borrow());
+        let shutdown =
+            Shutdown::new(Arc::new(login), policy, state.path()).api_server(move || *seen.borrow());
         let node = runs(|list| list.admits_all(true).plugin(shutdown)).await;
         let verdict = || node.status().protection.unwrap();
         assert_eq!(verdict().state, ProtectionState::Protected);
-        is_away.send_replace(true);
+        is_away.send_replace(ApiServerUse::Unusable);
+        assert_eq!(verdict().state, ProtectionState::Limited);
+        assert!(node.metrics().contains("\nwinddown_protected 1\n"));
+        is_away.send_replace(ApiServerUse::Awaited);
         let told = verdict();
         assert_eq!(told.state, ProtectionState::Unprotected, "{told:?}");
         assert!(told.text.contains("waits for the API server"), "{told:?}");

@@ -28,10 +28,20 @@ pub(super) async fn patiently<T>(
     waiting_for: &str,
     answer: impl Future<Output = T>,
 ) -> T {
+    patiently_because(out, waiting_for, String::new, answer).await
+}
+
+/// The same, with the reason `why`: elsewhere than on a terminal it is printed each time that it changes.
+pub(super) async fn patiently_because<T>(
+    out: &mut Output,
+    waiting_for: &str,
+    why: impl Fn() -> String,
+    answer: impl Future<Output = T>,
+) -> T {
     let mut answer = std::pin::pin!(answer);
     let start = Instant::now();
     let mut tick = interval_at(start + REPORT_INTERVAL, REPORT_INTERVAL);
-    let mut told = false;
+    let mut told = None;
     loop {
         tokio::select! {
             answer = &mut answer => {
@@ -40,13 +50,14 @@ pub(super) async fn patiently<T>(
             }
             _ = tick.tick() => {
                 let past = seconds(start.elapsed().as_secs_f64().floor());
-                let line = format!("{waiting_for}, {past}");
+                let why = why();
+                let line = format!("{waiting_for}, {past}{why}");
                 if out.progress_terminal {
                     out.progress_over(&line);
-                } else if !told {
+                } else if told.as_ref() != Some(&why) {
                     out.progress(&line);
                 }
-                told = true;
+                told = Some(why);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `winddown wait`.
 
+use std::cell::RefCell;
+
 use tokio::time::timeout;
 
 use winddown_shared::display::{clean, seconds};
@@ -18,16 +20,16 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    let mut last = LastAnswer::Nothing;
+    let last = RefCell::new(LastAnswer::Nothing);
     let met = async {
         let mut events = feed::listen(&client, client.watch().await);
         while let Some(event) = events.recv().await {
             match event {
                 FeedEvent::Status(status) => match judge(args.condition, &status) {
                     Ok(met) => return Ok(met),
-                    Err(unmet) => last = LastAnswer::Unmet(unmet),
+                    Err(unmet) => *last.borrow_mut() = LastAnswer::Unmet(unmet),
                 },
-                FeedEvent::Gone(error) => last = LastAnswer::NoAgent(error),
+                FeedEvent::Gone(error) => *last.borrow_mut() = LastAnswer::NoAgent(error),
                 FeedEvent::Failed(error) => return Err(error.into()),
             }
         }
@@ -36,10 +38,11 @@ pub(super) async fn run(
             .with_hint("run it again"))
     };
     let waiting = format!("waiting for {}", args.condition.name());
-    let met = ask::patiently(out, &waiting, timeout(args.timeout, met)).await;
+    let why = || last.borrow().so_far();
+    let met = ask::patiently_because(out, &waiting, why, timeout(args.timeout, met)).await;
     match met {
         Ok(met) => out.line(&clean(&met?))?,
-        Err(_) => return Err(last.after(args)),
+        Err(_) => return Err(last.into_inner().after(args)),
     }
     Ok(Exit::Success)
 }
@@ -52,6 +55,15 @@ enum LastAnswer {
 }
 
 impl LastAnswer {
+    /// What keeps the wait from its end, after what it waits for.
+    fn so_far(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::NoAgent(error) => format!(": {}", clean(&error.to_string())),
+            Self::Unmet(unmet) => format!(": {}", clean(unmet)),
+        }
+    }
+
     /// The error when the time is over.
     fn after(self, args: &WaitArgs) -> CommandError {
         let time = seconds(args.timeout.as_secs_f64());
@@ -60,8 +72,15 @@ impl LastAnswer {
             Self::Nothing => "the agent has not answered".to_owned(),
             Self::Unmet(unmet) => clean(&unmet).into_owned(),
         };
-        CommandError::message(Exit::Failure, format!("after {time}: {unmet}"))
-            .with_hint("`winddown status` shows why; --timeout waits longer")
+        let hint = match args.condition {
+            WaitCondition::Lock | WaitCondition::Protected => {
+                "`winddown doctor` says what to do; --timeout waits longer"
+            }
+            WaitCondition::Drained | WaitCondition::Report => {
+                "`winddown status` shows why; --timeout waits longer"
+            }
+        };
+        CommandError::message(Exit::Failure, format!("after {time}: {unmet}")).with_hint(hint)
     }
 }
 
@@ -73,11 +92,16 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
             _ => Err(because("the shutdown lock is not held", status.lock.why.as_deref())),
         },
         WaitCondition::Protected => match &status.protection {
-            Some(protection) if protection.state == ProtectionState::Protected => {
-                Ok(with_doubt(&protection.text, status))
+            Some(verdict) if verdict.state == ProtectionState::Protected => {
+                with_doubt(&verdict.text, status)
             }
-            protection => {
-                let why = protection.as_ref().map(|protection| protection.text.as_str());
+            Some(verdict) if verdict.state == ProtectionState::Limited => {
+                let trouble = trouble_beside_kubelet(status);
+                let trouble = trouble.map(|trouble| format!(" ({trouble})")).unwrap_or_default();
+                Err(format!("the node is protected only in part: {}{trouble}", verdict.text))
+            }
+            verdict => {
+                let why = verdict.as_ref().map(|verdict| verdict.text.as_str());
                 Err(because("the node is not protected", why))
             }
         },
@@ -99,19 +123,25 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
     }
 }
 
-/// The verdict, and what an agent lacks that would terminate a kubelet's pods without knowing them well.
-fn with_doubt(verdict: &str, status: &Status) -> String {
-    let Some(cluster) = status.cluster.as_ref().filter(|cluster| cluster.is_beside_kubelet())
-    else {
-        return verdict.to_owned();
-    };
-    let doubt = match cluster.api.state {
-        ApiState::Connected if status.runtime.healthy => return verdict.to_owned(),
-        ApiState::Connected => because("the kubelet's pods", Some(&status.runtime.message)),
-        ApiState::Unknown => "the API server has not answered yet".to_owned(),
-        _ => because("the API server cannot be used", cluster.api.why.as_deref()),
-    };
-    format!("{verdict}; BUT {doubt}")
+/// The verdict on a protected node, once it is known that the agent can use the API server, or that that is merely away.
+fn with_doubt(verdict: &str, status: &Status) -> Result<String, String> {
+    let cluster = status.cluster.as_ref().filter(|cluster| cluster.is_beside_kubelet());
+    let is = |state| cluster.is_some_and(|cluster| cluster.api.state == state);
+    if is(ApiState::Unknown) {
+        return Err("the API server has not answered yet".to_owned());
+    }
+    match trouble_beside_kubelet(status) {
+        None => Ok(verdict.to_owned()),
+        Some(away) if is(ApiState::Unreachable) => Ok(format!("{verdict}; BUT {away}")),
+        Some(trouble) => Err(trouble),
+    }
+}
+
+/// What an agent lacks that terminates a kubelet's pods.
+fn trouble_beside_kubelet(status: &Status) -> Option<String> {
+    let cluster = status.cluster.as_ref().filter(|cluster| cluster.is_beside_kubelet())?;
+    let pods = || because("the kubelet's pods", Some(&status.runtime.message));
+    cluster.api.trouble().or_else(|| (!status.runtime.healthy).then(pods))
 }
 
 fn because(what: &str, why: Option<&str>) -> String {

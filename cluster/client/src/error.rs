@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_shared::error_chain;
 
-use super::peer::trouble;
+use super::peer::{self, trouble};
 
 /// Why the API server's address or the credentials for it cannot be obtained.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +147,16 @@ impl CredentialsError {
 // === impl RequestError ===
 
 impl RequestError {
+    /// Whether this node or the API server does not accept the other's certificate.
+    pub(super) fn refuses_certificate(&self) -> bool {
+        match self {
+            Self::Unreachable { cause, .. } | Self::Lost { cause, .. } => {
+                peer::is_of_certificate(cause)
+            }
+            Self::Silent { .. } | Self::Unsigned { .. } | Self::Address { .. } => false,
+        }
+    }
+
     /// Whether other credentials might help: no connection could be made, or the peer closed it
     /// because of a certificate. In TLS 1.3 a client learns only after its first request that its
     /// certificate was rejected.

@@ -48,6 +48,11 @@ pub enum ConnectionState {
         /// Why the first failed request failed.
         why: Arc<str>,
     },
+    /// TLS with the API server fails: one side does not accept the other's certificate.
+    Untrusted {
+        /// Which certificate, and what to do.
+        why: Arc<str>,
+    },
     /// The API server does not accept the credentials.
     Unauthorized {
         /// Which credentials, and what to do.
@@ -103,6 +108,19 @@ impl ApiHealth {
 
 // === impl ConnectionState ===
 
+impl ConnectionState {
+    /// Why the API server cannot be used, as text for users; `None` if it can, or was not asked.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Unknown | Self::Connected => None,
+            Self::Unsigned { why }
+            | Self::Unreachable { why }
+            | Self::Untrusted { why }
+            | Self::Unauthorized { why } => Some(why),
+        }
+    }
+}
+
 impl std::fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -110,6 +128,7 @@ impl std::fmt::Display for ConnectionState {
             Self::Connected => f.write_str("connected"),
             Self::Unsigned { why } => write!(f, "no credentials yet: {why}"),
             Self::Unreachable { why } => write!(f, "unreachable: {why}"),
+            Self::Untrusted { why } => write!(f, "TLS fails: {why}"),
             Self::Unauthorized { why } => write!(f, "not authorized: {why}"),
         }
     }

@@ -23,6 +23,29 @@ pub(super) fn refused_by_tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a
     })
 }
 
+/// Whether a certificate of either side, and not the way between them, is the trouble.
+pub(super) fn is_of_certificate(error: &(dyn Error + 'static)) -> bool {
+    refused_by_tls(error).is_some_and(|error| match error {
+        TlsError::InvalidCertificate(_) => true,
+        TlsError::AlertReceived(alert) => is_about_certificate(*alert),
+        _ => false,
+    })
+}
+
+fn is_about_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRequired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::AccessDenied
+    )
+}
+
 /// The error and its causes, the innermost last.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
@@ -50,14 +73,7 @@ fn of_tls(error: &TlsError) -> Option<&'static str> {
             _ => return None,
         },
         TlsError::AlertReceived(alert) => match alert {
-            AlertDescription::BadCertificate
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRequired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnknownCA
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::AccessDenied => {
+            alert if is_about_certificate(*alert) => {
                 "it does not accept the client certificate: renew that, or take that of this cluster"
             }
             _ => {

@@ -241,9 +241,11 @@ impl ConnectionShared {
             Ok(answer) => answer,
             Err(RequestError::Address { .. } | RequestError::Unsigned { .. }) => return,
             Err(error) => {
-                return self
-                    .health
-                    .set(ConnectionState::Unreachable { why: error_chain(error).into() });
+                let (why, is_tls) = (error_chain(error).into(), error.refuses_certificate());
+                return self.health.set(match is_tls {
+                    true => ConnectionState::Untrusted { why },
+                    false => ConnectionState::Unreachable { why },
+                });
             }
         };
         let text = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());

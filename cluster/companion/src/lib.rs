@@ -89,7 +89,7 @@ pub use local_node::{
     RuntimePodState,
 };
 pub use rights::{
-    NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,
+    NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, kubelet_elsewhere, may, may_taint,
     missing_for_requests, missing_rights,
 };
 pub use runtime::{KubeletRuntime, companion};

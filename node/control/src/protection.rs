@@ -25,8 +25,8 @@ pub struct ProtectionFacts {
     pub delay: Option<Duration>,
     /// Whether the agent rehearses: its lock is not the login manager's.
     pub is_rehearsal: bool,
-    /// Whether the agent would wait for an API server that it cannot use before it ends a pod.
-    pub awaits_api_server: bool,
+    /// What use the API server would be to an agent beside a kubelet.
+    pub api_server: ApiServerUse,
     /// The node's kubelet.
     pub kubelet: KubeletFacts,
 }
@@ -40,6 +40,18 @@ pub struct KubeletFacts {
     pub wants: Option<Duration>,
     /// Whether the login manager lists its shutdown lock.
     pub lock: Option<bool>,
+}
+
+/// What use the API server would be to a shutdown of a kubelet's pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApiServerUse {
+    /// It can be used, or is merely away for now.
+    #[default]
+    Usable,
+    /// It cannot be used until somebody does something about the credentials: the pods terminate without it.
+    Unusable,
+    /// It cannot be used, and the agent would wait for it before it ends a pod.
+    Awaited,
 }
 
 /// What winddown's configuration makes of the agent.
@@ -89,7 +101,7 @@ fn state_of(reason: ProtectionReason) -> ProtectionState {
     use ProtectionReason as Why;
     match reason {
         Why::LockHeld => ProtectionState::Protected,
-        Why::DelayTooShort => ProtectionState::Limited,
+        Why::DelayTooShort | Why::ApiServerUnusable => ProtectionState::Limited,
         Why::KubeletTerminatesToo
         | Why::NoKubelet
         | Why::NoAgent
@@ -145,10 +157,14 @@ impl ProtectionFacts {
         match self.kubelet.presence {
             Some(KubeletPresence::Absent | KubeletPresence::Enabled) => ProtectionReason::NoKubelet,
             _ if self.kubelet_ends_too() => ProtectionReason::KubeletTerminatesToo,
-            Some(KubeletPresence::Runs) | None if self.awaits_api_server => {
-                ProtectionReason::ApiServerAwaited
-            }
-            Some(KubeletPresence::Runs) | None => self.reason_of_agent(),
+            Some(KubeletPresence::Runs) | None => match (self.api_server, self.reason_of_agent()) {
+                (ApiServerUse::Awaited, _) => ProtectionReason::ApiServerAwaited,
+                // The shorter time has its own mend.
+                (ApiServerUse::Unusable, ProtectionReason::LockHeld) => {
+                    ProtectionReason::ApiServerUnusable
+                }
+                (ApiServerUse::Unusable | ApiServerUse::Usable, reason) => reason,
+            },
         }
     }
 

@@ -98,7 +98,9 @@ impl FinalReport {
         let persisted_within = until.min(begun + PERSIST_TIMEOUT);
         let (answered_within, persisted_until) = match self.cluster.api().state {
             ConnectionState::Connected | ConnectionState::Unknown => (SILENT_SERVER_TIMEOUT, until),
-            ConnectionState::Unreachable { .. } => (UNREACHABLE_SERVER_TIMEOUT, persisted_within),
+            ConnectionState::Unreachable { .. } | ConnectionState::Untrusted { .. } => {
+                (UNREACHABLE_SERVER_TIMEOUT, persisted_within)
+            }
             _ => (UNAUTHORIZED_TIMEOUT, persisted_within),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });

@@ -112,6 +112,7 @@ fn api_status(state: &ConnectionState, since: Option<WallTime>) -> api::ApiStatu
         ConnectionState::Unauthorized { why } => {
             (api::ApiState::Unauthorized, Some(why.to_string()))
         }
+        ConnectionState::Untrusted { why } => (api::ApiState::Untrusted, Some(why.to_string())),
         ConnectionState::Unsigned { why } => (api::ApiState::Unsigned, Some(why.to_string())),
         _ => (api::ApiState::Unknown, None),
     };

@@ -35,7 +35,7 @@ impl<R: Runtime> Joined<R> {
             agent_wants: if policy.is_enabled() { policy.delay_wanted() } else { Duration::ZERO },
             delay: said.delay,
             is_rehearsal: said.is_rehearsal || self.trigger == Trigger::Drill,
-            awaits_api_server: (self.awaits_api_server)(),
+            api_server: (self.api_server)(),
             kubelet: *self.kubelet.found().borrow(),
         }
     }

@@ -306,7 +306,7 @@ impl Service {
         let notices = notices::listen(&config, &wall, &boot, &identity.boot_id, &stop);
         let volatile = config.access.control_socket.parent().map(PathBuf::from);
         let runtime = Arc::new(runs.runtime);
-        let plugin = shutdown(&configured, &inhibitor, &runtime, &options.root)
+        let plugin = shutdown(&configured, &inhibitor, &runtime, runs.api.clone(), &options.root)
             .notices(notices.clone())
             .volatile_directory(volatile.clone());
         let shutdown = plugin.handle();
@@ -359,13 +359,15 @@ fn shutdown(
     configured: &Configured,
     inhibitor: &Arc<LogindInhibitor>,
     runtime: &Arc<ConfiguredRuntime>,
+    api: Option<watch::Receiver<ApiHealth>>,
     root: &Path,
 ) -> Shutdown {
     let (logind, runtime) = (Arc::clone(inhibitor), Arc::clone(runtime));
+    let used = move |api: &watch::Receiver<ApiHealth>| runtime.api_server_use(&api.borrow().state);
     configured
         .shutdown(Arc::clone(inhibitor))
         .kubelet_inspector(host::look_at_kubelet(root))
-        .awaits_api_server(move || runtime.awaits_api_server())
+        .api_server(move || api.as_ref().map(&used).unwrap_or_default())
         .refused_signals(move || logind.refused_signals())
 }
 

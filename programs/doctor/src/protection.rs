@@ -7,7 +7,9 @@ use tokio::time::timeout;
 use winddown_config::Mode;
 use winddown_control::api::{Protection, ProtectionReason};
 use winddown_host::OneThread;
-use winddown_node::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
+use winddown_node::{
+    AgentRole, ApiServerUse, KubeletFacts, KubeletPresence, ProtectionFacts, protection,
+};
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::{Inspector, LoginView};
 
@@ -100,7 +102,13 @@ impl Facts {
             },
             delay: self.delay(),
             is_rehearsal: told == Some(ProtectionReason::Rehearsal),
-            awaits_api_server: told == Some(ProtectionReason::ApiServerAwaited),
+            api_server: if told == Some(ProtectionReason::ApiServerAwaited) {
+                ApiServerUse::Awaited
+            } else if told == Some(ProtectionReason::ApiServerUnusable) {
+                ApiServerUse::Unusable
+            } else {
+                ApiServerUse::Usable
+            },
             kubelet: self.kubelet_facts(),
         }
     }

@@ -56,7 +56,8 @@ fn sentence(verdict: &Protection, is_well: bool, view: &View) -> String {
         ProtectionState::Protected => ("PROTECTED: ", AnsiColor::Green.on_default()),
         ProtectionState::Unprotected => ("NOT PROTECTED: ", BAD),
         ProtectionState::Unknown if is_well => return String::new(),
-        ProtectionState::Limited | ProtectionState::Unknown => ("", Style::new()),
+        ProtectionState::Limited => ("PROTECTED IN PART: ", AnsiColor::Yellow.on_default()),
+        ProtectionState::Unknown => ("NOT KNOWN: ", AnsiColor::Yellow.on_default()),
     };
     let painted = Paint { color: view.color }.with(style, mark);
     hanging(&clean(&verdict.text), view.width, &painted, mark.len())

@@ -16,6 +16,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times<'_>) -> (String, Sty
         ApiState::Connected => ("API connected", GOOD),
         ApiState::Unreachable => ("API UNREACHABLE", BAD),
         ApiState::Unauthorized => ("API REJECTS the credentials", BAD),
+        ApiState::Untrusted => ("TLS with the API server FAILS", BAD),
         ApiState::Unsigned => ("no credentials for the API server yet", WARN),
         ApiState::Unknown => ("API not queried yet", WARN),
     };

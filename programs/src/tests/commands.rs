@@ -454,9 +454,11 @@ fn a_wait_ends_in_time_and_says_what_was_missing() {
         assert_eq!(ran.exit, Exit::Failure);
         assert_eq!(
             ran.err,
-            "error: after 50ms: the shutdown lock is not held\n  next: `winddown status` shows \
-             why; --timeout waits longer\n"
+            "error: after 50ms: the shutdown lock is not held\n  next: `winddown doctor` says what \
+             to do; --timeout waits longer\n"
         );
+        let ran = run(&format!("winddown {socket} wait --for=lock --timeout 1200ms"));
+        assert!(ran.err.contains(", 1s: the shutdown lock is not held\n"), "{}", ran.err);
         let ran = run(&format!("winddown {socket} wait --for=drained"));
         assert_eq!((ran.exit, ran.out.as_str()), (Exit::Success, "the node is drained\n"));
     });

@@ -44,11 +44,11 @@ fn a_node_is_protected_only_if_the_agent_says_so() {
 /// Such an agent terminates the pods through the container runtime, without order: that is to be known before the
 /// kubelet's own graceful shutdown is switched off.
 #[test]
-fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_not_called_protected_without_a_word()
+fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_waited_for_unless_that_is_merely_away()
  {
-    let with = |state: ApiState, why: Option<&str>, message: &str| {
+    let of = |state_of: ProtectionState, state: ApiState, why: Option<&str>, message: &str| {
         verdict(WaitCondition::Protected, |status| {
-            let (state_of, text) = (ProtectionState::Protected, "the lock is held".to_owned());
+            let text = "the lock is held".to_owned();
             status.protection = Some(Protection { state: state_of, text, ..Protection::default() });
             let mut cluster = ClusterStatus { mode: "companion".to_owned(), ..Default::default() };
             cluster.api.state = state;
@@ -58,14 +58,23 @@ fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_not_called_prote
             status.runtime.healthy = message.is_empty();
         })
     };
+    let with = |state, why, message| of(ProtectionState::Protected, state, why, message);
     assert_eq!(with(ApiState::Connected, None, ""), Ok("the lock is held".to_owned()));
-    let said = with(ApiState::Unsigned, Some("the unit's sandbox hides /home/k/login"), "");
-    let wanted = "the lock is held; BUT the API server cannot be used: the unit's sandbox hides /home/k/login";
-    assert_eq!(said, Ok(wanted.to_owned()));
-    let said = with(ApiState::Unknown, None, "no list of the pods yet").unwrap();
-    assert_eq!(said, "the lock is held; BUT the API server has not answered yet");
-    let said = with(ApiState::Connected, None, "no list of the pods yet").unwrap();
-    assert_eq!(said, "the lock is held; BUT the kubelet's pods: no list of the pods yet");
+    let away =
+        with(ApiState::Unreachable, Some("nothing listens there"), "no list of the pods yet");
+    let wanted = "the lock is held; BUT the API server cannot be reached: nothing listens there";
+    assert_eq!(away, Ok(wanted.to_owned()));
+    for state in [ApiState::Unsigned, ApiState::Unauthorized, ApiState::Untrusted] {
+        let told = with(state, Some("it expired"), "").unwrap_err();
+        assert!(told.ends_with(": it expired"), "{told}");
+    }
+    let told = with(ApiState::Unknown, None, "no list of the pods yet").unwrap_err();
+    assert_eq!(told, "the API server has not answered yet");
+    let told = with(ApiState::Connected, None, "no list of the pods yet").unwrap_err();
+    assert_eq!(told, "the kubelet's pods: no list of the pods yet");
+    let told = of(ProtectionState::Limited, ApiState::Unauthorized, Some("it expired"), "");
+    let wanted = "the node is protected only in part: the lock is held (the API server rejects the credentials: it expired)";
+    assert_eq!(told, Err(wanted.to_owned()));
 }
 
 #[test]

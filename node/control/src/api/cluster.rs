@@ -112,6 +112,20 @@ pub struct ApiStatus {
     pub why: Option<String>,
 }
 
+impl ApiStatus {
+    /// What is wrong with the API server, and why, as text for users; `None` if it can be used, or was not asked yet.
+    pub fn trouble(&self) -> Option<String> {
+        let what = match self.state {
+            ApiState::Unreachable => "the API server cannot be reached",
+            ApiState::Unauthorized => "the API server rejects the credentials",
+            ApiState::Untrusted => "TLS with the API server fails",
+            ApiState::Unsigned => "there are no credentials for the API server",
+            ApiState::Connected | ApiState::Unknown => return None,
+        };
+        Some(self.why.as_ref().map_or_else(|| what.to_owned(), |why| format!("{what}: {why}")))
+    }
+}
+
 /// The result of the latest requests to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -122,6 +136,8 @@ pub enum ApiState {
     Unreachable,
     /// The API server answers, but rejects the credentials.
     Unauthorized,
+    /// TLS with the API server fails: one side does not accept the other's certificate.
+    Untrusted,
     /// The certificate that the API server requires has not been signed yet.
     Unsigned,
     /// No request was made yet, or the value is unknown to this version.

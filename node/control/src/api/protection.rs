@@ -95,6 +95,8 @@ pub enum ProtectionReason {
     KubeletLockNotHeld,
     /// The agent would wait for an API server that it cannot use (`companionWithoutApi: wait`).
     ApiServerAwaited,
+    /// The agent terminates the kubelet's pods without the API server, whose credentials are refused or cannot be used.
+    ApiServerUnusable,
     /// The agent could not be asked.
     AgentUnknown,
     /// The login manager could not be asked.
@@ -142,13 +144,14 @@ impl Protection {
         true
     }
 
-    /// Whether the node is not healthy for a reason that no other part of the status shows: the lock and the plan have the
-    /// others, with what to do.
+    /// Whether the node is not healthy for a reason that no other problem of the status has: those of the lock, the plan and
+    /// the API server say what to do.
     pub fn is_unexplained(&self) -> bool {
         let is_shown = matches!(
             self.reason,
             ProtectionReason::LockNotHeld
                 | ProtectionReason::DelayTooShort
+                | ProtectionReason::ApiServerUnusable
                 | ProtectionReason::Disabled
         );
         self.state != ProtectionState::Protected && !is_shown

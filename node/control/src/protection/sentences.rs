@@ -45,6 +45,10 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
         Why::ApiServerAwaited => {
             "a shutdown kills the kubelet's pods: this agent waits for the API server, which it cannot use"
         }
+        Why::ApiServerUnusable => {
+            "this agent terminates the kubelet's pods without the API server, which it cannot use: no evictions, no \
+             disruption budgets, no cordon and no statuses"
+        }
         Why::AgentUnknown => "whether the pods are protected is not known: the agent was not asked",
         Why::LockUnknown => {
             "whether a shutdown waits for the pods is not known: nothing lists the locks"

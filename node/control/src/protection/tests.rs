@@ -13,7 +13,7 @@ fn alone() -> ProtectionFacts {
         agent_wants: LONG,
         delay: Some(LONG),
         is_rehearsal: false,
-        awaits_api_server: false,
+        api_server: ApiServerUse::Usable,
         kubelet: seen(KubeletPresence::Absent, Duration::ZERO, false),
     }
 }
@@ -74,14 +74,15 @@ fn all() -> Vec<ProtectionFacts> {
     each(&mut all, &kubelets, |facts, kubelet| facts.kubelet.presence = kubelet);
     each(&mut all, &times, |facts, wants| facts.kubelet.wants = wants);
     each(&mut all, &seen, |facts, lock| facts.kubelet.lock = lock);
-    each(&mut all, &[false, true], |facts, awaits| facts.awaits_api_server = awaits);
+    let uses = [ApiServerUse::Usable, ApiServerUse::Unusable, ApiServerUse::Awaited];
+    each(&mut all, &uses, |facts, api_server| facts.api_server = api_server);
     all
 }
 
 #[test]
 fn of_all_combinations_only_those_are_protected_whose_pods_somebody_ends_with_a_lock_and_time() {
     let all = all();
-    assert_eq!(all.len(), 3 * 3 * 3 * 2 * 4 * 4 * 4 * 3 * 2);
+    assert_eq!(all.len(), 3 * 3 * 3 * 2 * 4 * 4 * 4 * 3 * 3);
     for facts in &all {
         let verdict = protection(facts);
         let lock_and_time = |lock, wants: Option<Duration>| {
@@ -98,7 +99,7 @@ fn of_all_combinations_only_those_are_protected_whose_pods_somebody_ends_with_a_
             AgentRole::Companion => {
                 let might_be_there = matches!(presence, Some(KubeletPresence::Runs) | None);
                 let ends_too = facts.kubelet.wants > Some(Duration::ZERO);
-                let can_end = agent_ends && !facts.awaits_api_server;
+                let can_end = agent_ends && facts.api_server == ApiServerUse::Usable;
                 can_end && might_be_there && facts.kubelet.lock != Some(true) && !ends_too
             }
         };
@@ -153,7 +154,9 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
     let impatient = |facts| ProtectionFacts { delay: Some(SHORT), ..facts };
     let down = |facts| ProtectionFacts { agent_runs: Some(false), ..facts };
     let rehearsal = ProtectionFacts { is_rehearsal: true, ..alone() };
-    let awaits = |facts| ProtectionFacts { awaits_api_server: true, ..facts };
+    let with = |api_server, facts| ProtectionFacts { api_server, ..facts };
+    let awaits = |facts| with(ApiServerUse::Awaited, facts);
+    let refused = |facts| with(ApiServerUse::Unusable, facts);
     let switched_off = ProtectionFacts { agent_wants: off, ..alone() };
     let cases = [
         (alone(), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),
@@ -201,6 +204,9 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
             TerminatedBy::Companion,
             Some(32.0),
         ),
+        (refused(companion()), Why::ApiServerUnusable, TerminatedBy::Companion, Some(32.0)),
+        (refused(impatient(companion())), Why::DelayTooShort, TerminatedBy::Companion, Some(5.0)),
+        (refused(alone()), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),
         (awaits(companion()), Why::ApiServerAwaited, TerminatedBy::None, Some(0.0)),
         (awaits(impatient(companion())), Why::ApiServerAwaited, TerminatedBy::None, Some(0.0)),
         (awaits(down(companion())), Why::NoAgent, TerminatedBy::None, Some(0.0)),

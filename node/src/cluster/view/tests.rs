@@ -12,6 +12,7 @@ fn the_api_server_is_said_to_be_as_it_is_and_why() {
         (ConnectionState::Unreachable { why: why() }, "unreachable"),
         (ConnectionState::Unauthorized { why: why() }, "unauthorized"),
         (ConnectionState::Unsigned { why: why() }, "unsigned"),
+        (ConnectionState::Untrusted { why: why() }, "untrusted"),
     ] {
         let status = api_status(&state, Some(WallTime::UNIX_EPOCH));
         assert_eq!(serde_json::to_value(status.state).unwrap(), said);

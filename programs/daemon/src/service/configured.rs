@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
+use winddown_api_client::ConnectionState;
 use winddown_companion::KubeletRuntime;
 use winddown_cri::CriRuntime;
+use winddown_node::ApiServerUse;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
@@ -66,9 +68,22 @@ impl ConfiguredRuntime {
         }
     }
 
-    /// Whether a shutdown now would wait for an API server that cannot be used.
-    pub fn awaits_api_server(&self) -> bool {
-        matches!(self, Self::Kubelet(kubelet) if kubelet.awaits_api_server())
+    /// What use the API server, whose connection is in this `state`, would be to a shutdown now. One that is away comes back by
+    /// itself; credentials do not.
+    pub(super) fn api_server_use(&self, state: &ConnectionState) -> ApiServerUse {
+        let Self::Kubelet(kubelet) = self else { return ApiServerUse::Usable };
+        if kubelet.awaits_api_server() {
+            return ApiServerUse::Awaited;
+        }
+        let is_refused = matches!(
+            state,
+            ConnectionState::Unsigned { .. }
+                | ConnectionState::Unauthorized { .. }
+                | ConnectionState::Untrusted { .. }
+        );
+        // It answers, and does not list this node's pods.
+        let is_useless = *state == ConnectionState::Connected && kubelet.trouble().is_some();
+        if is_refused || is_useless { ApiServerUse::Unusable } else { ApiServerUse::Usable }
     }
 }
 

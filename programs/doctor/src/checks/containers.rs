@@ -253,6 +253,9 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Advice where the evidence says what is wrong.
+const AGAIN: &str = "correct what the line above names; the agent tries again by itself";
+
 /// Checks that the API server allows this agent to stop a kubelet's pods.
 pub(super) fn api(facts: &Facts) -> Option<Finding> {
     const DISPENSABLE: [&str; 3] = [TAINT_NODES, LIST_BUDGETS, REQUEST_EVICTIONS];
@@ -269,7 +272,8 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         }
         Fact::Unknown(_, why) => {
             let title = unanswered(facts.config.config.companion.without_api);
-            return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(LOG));
+            let why = no_api_of_agent(facts).unwrap_or_else(|| why.clone());
+            return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(AGAIN));
         }
     };
     if let Some(why) = no_api_of_agent(facts) {
@@ -325,14 +329,9 @@ fn unanswered(choice: WithoutApi) -> &'static str {
 }
 
 /// Why the agent beside a kubelet has no use of the API server, as it says itself.
-fn no_api_of_agent(facts: &Facts) -> Option<&str> {
+fn no_api_of_agent(facts: &Facts) -> Option<String> {
     let cluster = facts.agent.known()?.cluster.as_ref().filter(|one| one.is_beside_kubelet())?;
-    match cluster.api.state {
-        ApiState::Unreachable | ApiState::Unauthorized | ApiState::Unsigned => {
-            Some(cluster.api.why.as_deref().unwrap_or_default())
-        }
-        _ => None,
-    }
+    cluster.api.trouble()
 }
 
 /// The proxy by which only the kubelet reaches the API server; empty if it has none.
@@ -420,6 +419,7 @@ fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
     let title = match api.state {
         ApiState::Unreachable => "the API server cannot be reached: it takes the node for dead",
         ApiState::Unauthorized => "the API server rejects the node's credentials",
+        ApiState::Untrusted => "TLS with the API server fails: it takes the node for dead",
         ApiState::Unsigned => {
             "there are no credentials for the API server: the node has not joined"
         }
@@ -434,11 +434,7 @@ fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
     };
     let seen = api.why.as_ref().or(cluster.certificate_problem.as_ref());
     let finding = check.warning(title).saw(seen.cloned().unwrap_or_default());
-    Some(
-        finding
-            .advise("correct what the line above names; the agent tries again by itself")
-            .advise(LOG),
-    )
+    Some(finding.advise(AGAIN).advise(LOG))
 }
 
 /// Checks that no pod was rejected for what it asks for. Returns a finding only if one was.

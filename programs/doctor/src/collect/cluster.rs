@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::io;
 
-use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint, missing_for_requests};
+use winddown_companion::{
+    READ_BUDGETS, RightsUnknown, kubelet_elsewhere, may, may_taint, missing_for_requests,
+};
 use winddown_config::Config;
 use winddown_host::machine::node_name;
 use winddown_node::cluster::connect;
@@ -28,6 +30,14 @@ pub(super) async fn missing_rights(
     let asked = async {
         let missing = winddown_companion::missing_rights(&client, &name).await?;
         let mut missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+        if !missing.is_empty()
+            && let Some(other) = kubelet_elsewhere(&client, &name).await
+        {
+            let why = format!(
+                "the credentials are those of node {other}, and this is node {name}: take this node's kubeconfig"
+            );
+            return Err(RightsUnknown { why });
+        }
         if missing.is_empty() {
             if !may_taint(&client, &name).await? {
                 missing.push(TAINT_NODES.to_owned());
@@ -41,7 +51,11 @@ pub(super) async fn missing_rights(
         }
         Ok::<_, RightsUnknown>(missing)
     };
-    asked.await.map_err(|error| (NotObserved::Failed, error.why))
+    asked.await.map_err(|error| {
+        // The connection knows which credentials were refused, and why.
+        let why = connection.health().borrow().state.why().map(str::to_owned);
+        (NotObserved::Failed, why.unwrap_or(error.why))
+    })
 }
 
 /// Whether the credentials verify the API server's certificate. Makes no request.

@@ -6,8 +6,8 @@ use winddown_shared::display::{bytes, clean, seconds};
 use super::pod_state;
 use crate::rows::being_drained;
 use winddown_control::api::{
-    ApiState, ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState, LockStatus,
-    ManifestProblem, PodStatus, PodTrouble, RejectedPod, Status, TroubleKind,
+    ClosedBy, ClusterStatus, DirectoryStatus, DirectoryUse, LockState, LockStatus, ManifestProblem,
+    PodStatus, PodTrouble, RejectedPod, Status, TroubleKind,
 };
 
 /// A problem, and what to do next. Both are safe to print.
@@ -329,15 +329,9 @@ fn certificate(cluster: &ClusterStatus) -> Option<StatusProblem> {
 /// An API server that cannot be used.
 fn api_server(cluster: &ClusterStatus, found: &mut Vec<StatusProblem>) {
     let api = &cluster.api;
-    let what = match api.state {
-        ApiState::Unreachable => "the API server cannot be reached",
-        ApiState::Unauthorized => "the API server rejects the credentials",
-        ApiState::Unsigned => "there are no credentials for the API server",
-        _ => return,
-    };
-    let why = api.why.as_ref().map(|why| format!(": {}", clean(why))).unwrap_or_default();
+    let Some(trouble) = api.trouble() else { return };
     found.push(StatusProblem {
-        text: format!("{what}{why}"),
+        text: clean(&trouble).into_owned(),
         // Beside a kubelet, the problem of the runtime has what a shutdown does.
         next: match cluster.is_beside_kubelet() {
             true => format!("running pods continue; `{DOCTOR}` says what to check"),

@@ -117,6 +117,12 @@ async fn a_kubelets_own_credentials_lack_nothing_that_the_companion_asks_of_the_
     let missing = winddown_companion::missing_rights(&connection.client(), "other").await.unwrap();
     let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
     assert!(missing.contains(&"list pods".to_owned()), "{missing:?}");
+    let client = connection.client();
+    assert_eq!(
+        winddown_companion::kubelet_elsewhere(&client, "other").await.as_deref(),
+        Some(node)
+    );
+    assert_eq!(winddown_companion::kubelet_elsewhere(&client, node).await, None);
 }
 
 #[tokio::test]

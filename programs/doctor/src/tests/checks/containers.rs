@@ -6,8 +6,9 @@ use super::check;
 use winddown_config::WithoutApi;
 use winddown_control::api::{
     ApiState, ClosedBy, ClusterStatus, ContainerStatus, Decision, ExitedRun, LastState, PodState,
-    PodStatus,
+    PodStatus, Protection, ProtectionReason as Reason,
 };
+use winddown_render::View;
 
 /// The agent is beside a kubelet, and says this of the API server.
 fn beside(facts: &mut Facts, state: ApiState, why: &str) {
@@ -264,7 +265,7 @@ fn what_is_wrong_with_containers_is_found() {
             "api",
             Problem,
             "as was said",
-            "journalctl",
+            "correct what the line above names",
         ),
         (
             "a kubelet with a proxy",
@@ -279,7 +280,7 @@ fn what_is_wrong_with_containers_is_found() {
             "api",
             Problem,
             "kubelet.service sets HTTPS_PROXY, and winddown uses no proxy",
-            "journalctl",
+            "correct what the line above names",
         ),
         (
             "an API server that only this command reaches",
@@ -303,6 +304,25 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         ("oomd", |f| f.runtime.killers = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
+}
+
+/// A refusal that both have met is said once, in the agent's words: they name the credentials.
+#[test]
+fn credentials_that_are_refused_are_named_and_the_node_is_protected_only_in_part() {
+    let mut facts = healthy();
+    facts.api.rights = unseen(NotObserved::Failed);
+    beside(&mut facts, ApiState::Unauthorized, "the certificate in /k/conf expired: renew it");
+    let found = finding(&facts, "api").unwrap();
+    let why =
+        "the API server rejects the credentials: the certificate in /k/conf expired: renew it";
+    assert_eq!((found.severity, &*found.evidence), (Problem, &[why.to_owned()][..]));
+    let verdict = Protection { reason: Reason::ApiServerUnusable, ..Protection::default() };
+    known(&mut facts.agent).protection = Some(verdict);
+    let text = render(&diagnose(&facts), &View::default());
+    assert!(
+        text.contains("\nPROTECTED IN PART: this agent terminates the kubelet's pods"),
+        "{text}"
+    );
 }
 
 #[test]
