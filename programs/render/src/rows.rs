@@ -11,8 +11,8 @@ use super::plan::at_most;
 use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
 use winddown_control::api::{
-    ClosedBy, DrainStatus, LockState, Phase, Protection, ProtectionState, ScheduledStatus,
-    ShutdownProgress, Status,
+    ClosedBy, DrainStatus, LockState, Phase, ProtectionState, ScheduledStatus, ShutdownProgress,
+    Status,
 };
 
 /// A labelled row.
@@ -29,14 +29,12 @@ pub(super) fn rows(status: &Status, times: Times<'_>) -> Vec<Row> {
     rows.add("node", &about(status, times), PLAIN);
     let (text, style) = lock(status, times);
     rows.add("lock", &text, style);
-    let shown = |verdict: &&Protection| {
-        verdict.state == ProtectionState::Protected || verdict.is_unexplained()
-    };
-    if let Some(verdict) = status.protection.as_ref().filter(shown) {
+    if let Some(verdict) = &status.protection {
         let (word, style) = match verdict.state {
             ProtectionState::Protected => ("yes", GOOD),
             ProtectionState::Unprotected => ("NO", BAD),
-            ProtectionState::Limited | ProtectionState::Unknown => ("NOT KNOWN", WARN),
+            ProtectionState::Limited => ("IN PART", WARN),
+            ProtectionState::Unknown => ("NOT KNOWN", WARN),
         };
         rows.add("protected", &format!("{word}: {}", verdict.text), style);
     }

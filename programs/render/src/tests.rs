@@ -192,11 +192,14 @@ fn a_configuration_that_was_changed_and_not_read_is_a_problem() {
     assert!(text.contains("`systemctl reload winddown`"), "{text}");
 }
 
+fn verdict_of(node: &mut Status) -> &mut Protection {
+    node.protection.as_mut().unwrap()
+}
+
 #[test]
 fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_the_problems() {
     let mut node = fresh();
     let told = |node: &Status| status(node, &View::default());
-    let well = told(&node);
     node.protection = Some(Protection {
         state: ProtectionState::Unprotected,
         terminated_by: TerminatedBy::None,
@@ -211,10 +214,15 @@ fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_t
     assert!(!text.contains('\x1b'), "{text}");
     node.protection.as_mut().unwrap().state = ProtectionState::Unknown;
     assert!(told(&node).contains("protected  NOT KNOWN: "), "{}", told(&node));
-    // What the lock's own row says is not said twice.
+    // What the lock's own row says is no problem of its own.
     let verdict = node.protection.as_mut().unwrap();
     (verdict.state, verdict.reason) = (ProtectionState::Unprotected, ProtectionReason::LockNotHeld);
-    assert_eq!(told(&node), well);
+    let text = told(&node);
+    assert!(text.contains("\nprotected  NO: a kubelet"), "{text}");
+    assert_eq!(text.matches("a kubelet").count(), 1, "{text}");
+    let verdict = verdict_of(&mut node);
+    (verdict.state, verdict.reason) = (ProtectionState::Limited, ProtectionReason::DelayTooShort);
+    assert!(told(&node).contains("\nprotected  IN PART: a kubelet"), "{}", told(&node));
     let verdict = node.protection.as_mut().unwrap();
     (verdict.state, verdict.reason) = (ProtectionState::Protected, ProtectionReason::LockHeld);
     verdict.text = "this agent terminates the pods".to_owned();

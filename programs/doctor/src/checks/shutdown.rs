@@ -29,6 +29,8 @@ const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait
 const START: &str = "systemctl start winddown";
 const RESTART: &str = "systemctl restart winddown";
 const RESTART_LOGIND: &str = "systemctl restart systemd-logind";
+/// How long logind waits where no file says so.
+const LOGINDS_OWN_DELAY: Duration = Duration::from_secs(5);
 pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
 
 /// Checks that the agent runs and answers.
@@ -130,6 +132,12 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
             (true, true) => None,
         };
         if let Some(found) = found {
+            // No period helps there.
+            if facts.is_delay_short() {
+                let title =
+                    "pods get less time than they ask for: logind does not wait long enough";
+                return Some(CHECK.info(title).saw_all(cut).saw_all(usual));
+            }
             let raise = &plan.raise;
             let next = format!("raise {raise} in {file}, then: `systemctl reload winddown`");
             return Some(found.saw_all(cut).saw_all(usual).advise(next));
@@ -272,13 +280,9 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let setting = facts.files.setting.known().and_then(Option::as_ref);
-    let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
-    let given = match facts.bus.login.known() {
-        Some(login) => login.delay,
-        None if facts.live => facts.told_delay()?,
-        None => on_disk,
-    };
-    if given >= wanted {
+    let on_disk = setting.map_or(LOGINDS_OWN_DELAY, |setting| setting.value);
+    let given = facts.delay_given()?;
+    if !facts.is_delay_short() {
         return Some(CHECK.ok(format!(
             "logind waits {}, {} are required",
             span(given),
@@ -300,6 +304,23 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         );
     }
     Some(fix_delay(facts, finding, setting, wanted))
+}
+
+impl Facts {
+    /// How long logind waits at most; `None` if that is not known.
+    fn delay_given(&self) -> Option<Duration> {
+        let setting = self.files.setting.known().and_then(Option::as_ref);
+        match self.bus.login.known() {
+            Some(login) => Some(login.delay),
+            None if self.live => self.told_delay(),
+            None => Some(setting.map_or(LOGINDS_OWN_DELAY, |setting| setting.value)),
+        }
+    }
+
+    /// Whether logind waits for a shorter time than the agent wants.
+    fn is_delay_short(&self) -> bool {
+        self.delay_given().is_some_and(|given| given < self.delay_wanted())
+    }
 }
 
 /// Checks that logind refuses shutdowns while pods hold them.

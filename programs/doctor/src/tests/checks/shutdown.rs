@@ -60,6 +60,16 @@ fn a_default_grace_that_a_shutdown_cuts_is_worth_knowing_and_a_chosen_one_a_warn
     assert_eq!((found.severity, found.evidence.len()), (Warning, 2));
 }
 
+#[test]
+fn no_longer_period_is_asked_for_where_logind_waits_too_short_a_time() {
+    let mut facts = healthy();
+    known(&mut facts.agent).shutdown_plan.warnings = vec!["pod default/db".to_owned()];
+    known(&mut facts.bus.login).delay = Duration::from_secs(4);
+    let found = finding(&facts, "periods").unwrap();
+    assert_eq!((found.severity, &*found.advice), (Info, &[][..]), "{found:?}");
+    assert_eq!(finding(&facts, "delay").unwrap().severity, Warning);
+}
+
 fn guard(state: LockState) -> GuardStatus {
     let pod =
         BlockingPod { namespace: "batch".into(), name: "backup".into(), ..BlockingPod::default() };
