@@ -47,7 +47,17 @@ pub enum FileError {
     },
 }
 
+/// Whether there was no space left, on the disk or in the quota.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl FileError {
+    /// Whether there was no space left.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
+    }
+
     /// Returns a constructor of [`FileError::Io`] for the operation `what`.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, path: path.to_owned(), source }

@@ -45,6 +45,7 @@ impl LastBootState {
             return Self::nothing();
         }
         reports.remove_drafts();
+        or_log(reports.reserve_room());
         let mut problems = Vec::new();
         let system = (boot_id, system_start);
         let (last, mark) = find(state, reports, records, system, &mut problems);

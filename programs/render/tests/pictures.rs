@@ -171,7 +171,7 @@ fn the_documentation_quotes_what_is_said_of_the_last_boot() {
         LastBoot::Reported(clean),
         LastBoot::Reported(forced),
         LastBoot::Recorded(cut),
-        LastBoot::Unseen { boot_id, agent_stopped_at: None },
+        LastBoot::Unseen { boot_id, agent_stopped_at: None, disk_was_full: false },
     ] {
         let said = format!("`{}`", last.describe().unwrap());
         assert!(page.contains(&said), "docs/reference/report.md does not quote {said}");

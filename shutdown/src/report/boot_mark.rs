@@ -1,14 +1,19 @@
 //! A mark on disk from which the next agent learns of an earlier boot.
 
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use winddown_host::Durability;
+use winddown_host::{Durability, replace_private};
 use winddown_shared::WallTime;
 
 use crate::json_file::{FileError, JsonFile};
 
 const NAME: &str = "boot.json";
+
+/// The size of the file: no mark is longer, unless its boot ids are.
+const TEXT_BYTES: usize = 1024;
 
 const FILE: JsonFile = JsonFile { what: "the mark of a boot", largest: 64 << 10, is_public: false };
 
@@ -23,6 +28,9 @@ pub struct BootMark {
     /// When it was stopped properly, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<WallTime>,
+    /// Whether the disk was full when this was written, so that a shutdown may have left no report.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disk_was_full: bool,
     /// The last boot before this one in which an agent ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousBoot>,
@@ -41,6 +49,9 @@ pub struct PreviousBoot {
     /// When its last agent was stopped properly, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_stopped_at: Option<WallTime>,
+    /// Whether the disk was full when that was recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disk_was_full: bool,
 }
 
 // === impl BootMark ===
@@ -49,7 +60,8 @@ impl BootMark {
     /// Creates the mark of an agent that starts in the boot `boot_id` and has `found` an earlier mark.
     pub fn after(found: Option<&Self>, boot_id: &str, now: WallTime) -> Self {
         let previous = found.and_then(|mark| mark.previous_boot(boot_id));
-        Self { boot_id: boot_id.to_owned(), started_at: now, stopped_at: None, previous }
+        let boot_id = boot_id.to_owned();
+        Self { boot_id, started_at: now, stopped_at: None, disk_was_full: false, previous }
     }
 
     /// Returns the last boot before `boot_id` in which an agent ran.
@@ -61,6 +73,7 @@ impl BootMark {
             boot_id: self.boot_id.clone(),
             agent_started_at: Some(self.started_at),
             agent_stopped_at: self.stopped_at,
+            disk_was_full: self.disk_was_full,
         })
     }
 
@@ -72,14 +85,48 @@ impl BootMark {
         FILE.read(&directory.join(NAME))
     }
 
-    /// Writes the mark into `directory`. When this returns, it survives a power cut. Blocks on the
-    /// disk.
+    /// Writes the mark into `directory`. When this returns, it survives a power cut. On a full disk it is written over the
+    /// previous one, and says so. Blocks on the disk.
     ///
     /// # Errors
     /// Fails if the mark could not be written. The previous one is kept.
     pub fn store(&self, directory: &Path) -> Result<PathBuf, FileError> {
         let path = directory.join(NAME);
-        FILE.write(&path, Durability::PowerCut, self)?;
+        let write = |text: &[u8]| replace_private(&path, Durability::PowerCut, text);
+        self.store_by(&path, write)?;
         Ok(path)
     }
+
+    /// Stores the mark by `write`.
+    pub(super) fn store_by(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> Result<(), FileError> {
+        match write(&self.text(path)?).map_err(FileError::io("write", path)) {
+            Err(error) if error.is_full() => {
+                let text = Self { disk_was_full: true, ..self.clone() }.text(path)?;
+                overwrite(path, &text).map_err(|_| error)
+            }
+            written => written,
+        }
+    }
+
+    /// The content of the file, with spaces after it: a mark takes as much room as the one that it is written over.
+    fn text(&self, path: &Path) -> Result<Vec<u8>, FileError> {
+        let mut text = serde_json::to_vec(self).map_err(|source| FILE.syntax(path, source))?;
+        text.resize(text.len().max(TEXT_BYTES), b' ');
+        Ok(text)
+    }
+}
+
+/// Writes over a file as long as `text`, which takes no room on the disk. It is smaller than a block, so that a power cut
+/// leaves the old content or the new.
+fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.len() != text.len() as u64 {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.write_all(text)?;
+    file.sync_all()
 }

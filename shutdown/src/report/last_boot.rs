@@ -47,6 +47,8 @@ pub enum LastBoot {
         boot_id: String,
         /// When the agent was stopped, if it was: then it could not observe a shutdown.
         agent_stopped_at: Option<WallTime>,
+        /// Whether the disk was full, so that a shutdown could leave no report.
+        disk_was_full: bool,
     },
 }
 
@@ -95,6 +97,7 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
         (None, None, Some(previous)) => LastBoot::Unseen {
             boot_id: previous.boot_id,
             agent_stopped_at: previous.agent_stopped_at,
+            disk_was_full: previous.disk_was_full,
         },
         (None, None, None) => LastBoot::Unknown,
     }
@@ -106,8 +109,10 @@ impl LastBoot {
     /// Whether every pod stopped by itself before the node went down; `None` if that is unknown.
     pub fn graceful(&self) -> Option<bool> {
         match self {
-            Self::Unknown | Self::Unseen { agent_stopped_at: Some(_), .. } => None,
-            Self::Unseen { agent_stopped_at: None, .. } => Some(false),
+            Self::Unknown
+            | Self::Unseen { agent_stopped_at: Some(_), .. }
+            | Self::Unseen { disk_was_full: true, .. } => None,
+            Self::Unseen { agent_stopped_at: None, disk_was_full: false, .. } => Some(false),
             Self::Reported(report) | Self::Recorded(report) => {
                 Some(report.outcome == Outcome::Clean)
             }
@@ -128,6 +133,9 @@ impl LastBoot {
         match self {
             Self::Unknown => None,
             Self::Reported(report) | Self::Recorded(report) => Some(summary(report)),
+            Self::Unseen { disk_was_full: true, .. } => Some(
+                "unknown outcome: the disk of the state directory was full, and took no report of a shutdown".into(),
+            ),
             Self::Unseen { agent_stopped_at: Some(at), .. } => Some(format!(
                 "unknown outcome: the agent had been stopped at {}",
                 at.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ReportSink, ShutdownReport};
 use crate::RunRecord;
-use crate::json_file::{FileError, JsonFile};
+use crate::json_file::{FileError, JsonFile, is_full};
 use names::{ReportName, RunKind, outdated};
 use winddown_host::{Durability, if_exists, remove_drafts, replace_private};
 use winddown_shared::error_chain;
@@ -18,11 +18,15 @@ const DEFAULT_KEEP: usize = 20;
 
 const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20, is_public: false };
 
+/// The size of the file that takes room for the report of a shutdown while the disk still has some: more than the report of a
+/// node with several hundred pods.
+const RESERVE_BYTES: usize = 512 << 10;
+
 /// A store for the reports of the last runs: one JSON file each, in a directory.
 ///
 /// It keeps the shutdowns of the last boots that had one (at most ten of each boot), and separately the
-/// same number of drains and of drills, so that these do not displace shutdowns. On a full disk, old reports
-/// make room for that of a shutdown.
+/// same number of drains and of drills, so that these do not displace shutdowns. On a full disk, what
+/// [`reserve_room`](Self::reserve_room) has reserved, and then old reports, make room for that of a shutdown.
 ///
 /// A file is always complete or absent: it is written to a temporary file, synced and renamed, and the
 /// directory is synced.
@@ -80,7 +84,9 @@ impl ReportStore {
     /// # Errors
     /// Fails if the report could not be written. Failing to remove old ones is not an error.
     pub fn write(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
-        fs::create_dir_all(&self.directory).map_err(FileError::io("create", &self.directory))?;
+        let made = || fs::create_dir_all(&self.directory);
+        self.with_room(report, &self.directory, made)
+            .map_err(FileError::io("create", &self.directory))?;
         let path = self.path_for(report)?;
         let named = self
             .node
@@ -96,8 +102,27 @@ impl ReportStore {
         Ok(path)
     }
 
-    /// Calls `write`, which writes `report` to `path`. If the disk is full and this is the report of a shutdown, old
-    /// reports make room for it, and `write` is called once more.
+    /// Reserves room for the report of a shutdown, so that a disk that is full by then does not keep it out. Call this at
+    /// the agent's start. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Fails if the disk has no room left.
+    pub fn reserve_room(&self) -> Result<(), FileError> {
+        let path = self.reserve();
+        if fs::metadata(&path).is_ok_and(|meta| meta.len() == RESERVE_BYTES as u64) {
+            return Ok(());
+        }
+        replace_private(&path, Durability::PowerCut, &vec![0; RESERVE_BYTES])
+            .map_err(FileError::io("write", &path))
+    }
+
+    /// The file beside the reports that takes their room.
+    fn reserve(&self) -> PathBuf {
+        self.directory.with_extension("reserve")
+    }
+
+    /// Calls `write`, which writes `report` to `path`. If the disk is full and this is the report of a shutdown, the reserve
+    /// and then old reports make room for it, and `write` is called again.
     pub(super) fn with_room(
         &self,
         report: &ShutdownReport,
@@ -106,6 +131,12 @@ impl ReportStore {
     ) -> io::Result<()> {
         match write() {
             Err(error) if is_full(&error) && RunKind::of(report.trigger) == RunKind::Shutdown => {
+                if fs::remove_file(self.reserve()).is_ok() {
+                    match write() {
+                        Err(error) if is_full(&error) => {}
+                        written => return written,
+                    }
+                }
                 self.make_room(report, path);
                 write()
             }
@@ -257,11 +288,6 @@ impl ReportSink for ReportStore {
 fn is_final_shutdown(report: &ShutdownReport) -> bool {
     let is_shutdown = RunKind::of(report.trigger) == RunKind::Shutdown;
     is_shutdown && !report.left_the_node_up()
-}
-
-/// Whether there was no space left, on the disk or in the quota.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn remove(path: &Path) {

@@ -127,7 +127,11 @@ fn what_was_called_off_or_rehearsed_is_not_how_a_boot_ended() {
     drain.report.trigger = Trigger::Drain;
     for record in [cancelled, drain] {
         let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
-        let unseen = LastBoot::Unseen { boot_id: BEFORE.into(), agent_stopped_at: None };
+        let unseen = LastBoot::Unseen {
+            boot_id: BEFORE.into(),
+            agent_stopped_at: None,
+            disk_was_full: false,
+        };
         assert_eq!(last, unseen);
         assert_eq!(last.graceful(), Some(false));
     }
@@ -147,6 +151,30 @@ fn a_boot_that_left_only_its_mark_went_down_without_a_shutdown() {
         last.describe().unwrap(),
         "unknown outcome: the agent had been stopped at 2026-11-20 03:20:00 UTC"
     );
+}
+
+/// An orderly shutdown whose record and report the disk refused looks like a power cut to the next agent otherwise.
+#[test]
+fn a_boot_whose_end_a_full_disk_kept_out_is_not_taken_for_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = mark(BEFORE).unwrap().store(directory.path()).unwrap();
+    let full = |_: &[u8]| Err(std::io::ErrorKind::StorageFull.into());
+    let size = std::fs::metadata(&path).unwrap().len();
+    let stopped = BootMark { stopped_at: Some(at(20)), ..mark(BEFORE).unwrap() };
+    stopped.store_by(&path, full).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), size, "it takes no more room");
+    let found = BootMark::load(directory.path()).unwrap();
+    let last = last_boot(evidence(found.clone()));
+    assert_eq!(last.graceful(), None);
+    assert!(last.describe().unwrap().contains("full"), "{last:?}");
+    let next = BootMark::after(found.as_ref(), NOW, at(25));
+    assert_eq!(
+        last_boot(evidence(Some(next))).graceful(),
+        None,
+        "whoever starts again in this boot"
+    );
+    std::fs::write(&path, "").unwrap();
+    assert!(stopped.store_by(&path, full).is_err(), "there is no room to write over");
 }
 
 #[test]
@@ -251,6 +279,7 @@ fn a_mark_is_read_back_and_a_broken_one_is_named() {
         boot_id: BEFORE.into(),
         agent_started_at: Some(at(5)),
         agent_stopped_at: Some(at(9)),
+        disk_was_full: false,
     };
     assert_eq!(mark.previous, Some(previous));
     let path = mark.store(directory.path()).unwrap();

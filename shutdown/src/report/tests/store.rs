@@ -163,6 +163,23 @@ fn on_a_full_disk_old_reports_make_room_for_that_of_a_shutdown() {
 }
 
 #[test]
+fn room_that_was_reserved_goes_to_the_report_of_a_shutdown_before_any_other_report_does() {
+    let full = || io::Error::from(ErrorKind::StorageFull);
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path().join("reports"));
+    store.reserve_room().unwrap();
+    store.write(&at(1)).unwrap();
+    let reserve = directory.path().join("reports.reserve");
+    let write = || if reserve.exists() { Err(full()) } else { Ok(()) };
+    let drain = ShutdownReport { trigger: Trigger::Drain, ..at(9) };
+    assert!(store.with_room(&drain, Path::new("new"), write).is_err(), "it is not for drains");
+    store.with_room(&at(9), Path::new("new"), write).unwrap();
+    assert_eq!(seconds(&store.list().unwrap().reports), ["01"]);
+    store.reserve_room().unwrap();
+    assert!(reserve.exists(), "the next agent reserves it again");
+}
+
+#[test]
 fn drills_and_drains_push_no_shutdown_out() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path()).keeping(2);
