@@ -123,6 +123,9 @@ pub struct PlannedPodStatus {
     /// Whether the pod keeps running through a soft-reboot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub survives_soft_reboot: bool,
+    /// Whether the shutdown deletes the pod, which has no controller that would create another (companion mode only).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_lost: bool,
     /// The disruption budgets that count the pod and are consulted before it is stopped (companion mode only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disruption_budgets: Vec<PlannedBudget>,
@@ -170,6 +173,20 @@ impl ShutdownPlan {
             work: plan.work.iter().map(PlannedWorkStatus::of).collect(),
             warnings: plan.warnings().iter().map(ToString::to_string).collect(),
             ..Self::default()
+        }
+    }
+
+    /// Marks the pods of `plan`, which this shows, that do not come back once they are deleted from the API server.
+    pub fn mark_lost(&mut self, plan: &Plan) {
+        let planned = plan.groups.iter().flat_map(|group| &group.pods);
+        let shown = self.groups.iter_mut().flat_map(|group| &mut group.pods);
+        for (shown, planned) in shown.zip(planned) {
+            let pod = &planned.pod;
+            // Of a pod that only the container runtime has described, neither is known.
+            let is_known = pod.metadata.creation_timestamp.is_some();
+            let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+            let has_controller = owners.iter().any(|owner| owner.controller == Some(true));
+            shown.is_lost = is_known && !has_controller && !pod.is_static() && !pod.is_mirror();
         }
     }
 

@@ -21,12 +21,13 @@ use winddown_shutdown::{
 };
 
 use super::drain::DrainRun;
-use super::{Joined, last_boot, reports};
+use super::{Joined, last_boot, reports, role};
 use crate::api::blocking;
 use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::status_view::lock_state;
+use winddown_control::protection::AgentRole;
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -264,6 +265,9 @@ impl<R: Runtime> Joined<R> {
         }));
         view.warnings.extend(self.objection().and_then(|objection| objection.text()));
         self.show_terminating(&mut view);
+        if role(&self.core) == AgentRole::Companion {
+            view.mark_lost(plan);
+        }
         view
     }
 

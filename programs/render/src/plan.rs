@@ -105,6 +105,10 @@ fn remarks(plan: &ShutdownPlan, view: &View) -> String {
     let stay = [
         ("after a reboot these start again here", named(plan, |pod| pod.stays_on_reboot)),
         ("a soft-reboot these survive", named(plan, |pod| pod.survives_soft_reboot)),
+        (
+            "no controller creates these again: they are deleted, and will not come back",
+            named(plan, |pod| pod.is_lost),
+        ),
     ];
     for (what, names) in stay.iter().filter(|(_, names)| !names.is_empty()) {
         let line = format!("{what}: {names}");
