@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use winddown_config::{Exposed, Exposure, Mode};
+use winddown_config::{Exposure, Mode};
 use winddown_shared::display::{age, bytes, clean};
 
 use super::Check;
@@ -259,6 +259,9 @@ pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the paths that root trusts", &facts.files.exposed);
         }
     };
+    if found.is_empty() {
+        return None;
+    }
     let everybody = |how: &Exposure| match how {
         Exposure::Writable(one) => {
             matches!(one.who, Writers::Everybody | Writers::FirstToCreate { .. })
@@ -266,22 +269,29 @@ pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
         Exposure::Readable(one) => one.group.is_none(),
         Exposure::Unknown { .. } => false,
     };
-    let known = found.iter().any(|one| !matches!(one.how, Exposure::Unknown { .. }));
-    let finding = match () {
-        () if found.is_empty() => return None,
-        () if found.iter().any(|one| everybody(&one.how)) => {
-            CHECK.problem("every user can write what root trusts, or read its secrets")
+    let can = |is: fn(&Exposure) -> bool| found.iter().any(|one| is(&one.how));
+    let writes = can(|how| matches!(how, Exposure::Writable(_)));
+    let what = match (writes, can(|how| matches!(how, Exposure::Readable(_)))) {
+        (true, true) => "write what root trusts, and read its secrets",
+        (true, false) => "write what root trusts",
+        (false, true) => "read root's secrets",
+        (false, false) => {
+            let finding = CHECK.info("it is not known who can write what root trusts");
+            return Some(finding.saw_each(found.iter().map(ToString::to_string)));
         }
-        () if known => {
-            CHECK.warning("users other than root can write what it trusts, or read its secrets")
-        }
-        () => CHECK.info("it is not known who can write what root trusts"),
+    };
+    let finding = match found.iter().any(|one| everybody(&one.how)) {
+        true => CHECK.problem(format!("every user can {what}")),
+        false => CHECK.warning(format!("users other than root can {what}")),
     };
     let finding = finding.saw_each(found.iter().map(ToString::to_string));
-    let advice = found
-        .iter()
-        .filter_map(Exposed::mend)
-        .map(|mend| format!("to accept it as it is, run: {}", clean(&mend)));
+    let advice = found.iter().filter_map(|one| {
+        let purpose = match one.how {
+            Exposure::Readable(_) => "to close it",
+            Exposure::Writable(_) | Exposure::Unknown { .. } => "to accept it as it is",
+        };
+        Some(format!("{purpose}, run: {}", clean(&one.mend()?)))
+    });
     Some(advice.fold(finding, Finding::advise))
 }
 

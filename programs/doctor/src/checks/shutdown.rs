@@ -490,13 +490,17 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
     Some(match last {
         None => CHECK.ok("no shutdown has been reported yet"),
         Some(entry) => {
+            let run = match entry.trigger.as_str() {
+                run @ ("drain" | "drill") => run,
+                _ => "shutdown",
+            };
             let took = winddown_shared::display::seconds(entry.took_seconds);
             let pods = pod_count(entry.pods);
             let seen = format!("{}: {}, {pods}, {took}", entry.id, entry.outcome);
             match entry.graceful {
-                Some(true) => CHECK.ok("the last shutdown was graceful").saw(seen),
+                Some(true) => CHECK.ok(format!("the last {run} was graceful")).saw(seen),
                 Some(false) | None => CHECK
-                    .info("the last shutdown was not graceful for all pods")
+                    .info(format!("the last {run} was not graceful for all pods"))
                     .saw(seen)
                     .advise(format!("`winddown report --id {}` shows it", entry.id)),
             }

@@ -193,6 +193,19 @@ fn what_is_wrong_with_the_node_is_found() {
             "to accept it as it is, run: chown root:root /etc/winddown/config.yaml",
         ),
         (
+            "a key that everybody may read, and nothing that is written",
+            |f| {
+                let key = OthersMayRead { path: "/k/node.key".into(), group: None };
+                let option = "tlsPrivateKeyFile".to_owned();
+                f.files.exposed =
+                    Fact::Known(vec![Exposed { option, how: Exposure::Readable(key) }]);
+            },
+            "writers",
+            Problem,
+            "tlsPrivateKeyFile: /k/node.key: every user may read it",
+            "to close it, run: chmod go-rwx /k/node.key",
+        ),
+        (
             "a key that everybody may read",
             |f| {
                 let key = OthersMayRead { path: "/k/node.key".into(), group: None };

@@ -70,6 +70,15 @@ fn no_longer_period_is_asked_for_where_logind_waits_too_short_a_time() {
     assert_eq!(finding(&facts, "delay").unwrap().severity, Warning);
 }
 
+#[test]
+fn the_last_run_is_called_what_it_was() {
+    let mut facts = healthy();
+    facts.files.reports = last("incomplete");
+    known(&mut facts.files.reports).reports[0].trigger = "drain".to_owned();
+    let title = finding(&facts, "last-shutdown").unwrap().title;
+    assert_eq!(title, "the last drain was not graceful for all pods");
+}
+
 fn guard(state: LockState) -> GuardStatus {
     let pod =
         BlockingPod { namespace: "batch".into(), name: "backup".into(), ..BlockingPod::default() };
