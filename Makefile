@@ -160,7 +160,7 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
 # Packages name who answers for them, and where: WINDDOWN_MAINTAINER='Name <address> https://repository'. TRIAL=1 makes
-# some that say they are for trying. MACHINE=aarch64 makes the tarball and the image alone, on any machine.
+# some that say they are for trying. MACHINE=aarch64 makes them for such machines.
 packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
 ifeq ($(MACHINE),)
 	@programs/packaging/build.sh $(if $(TRIAL),--fast) --check deb rpm
@@ -169,10 +169,15 @@ ifeq ($(MACHINE),)
 	@programs/packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
 	@programs/packaging/static.sh --profile $(PROFILE)
 else
+	@programs/packaging/build.sh $(if $(TRIAL),--fast) --check deb rpm
 	@tests/node/packages.sh cross
-	$(CARGO) build --profile dist --locked --package winddown
-	rustup target add $(MACHINE)-unknown-linux-musl
-	@programs/packaging/static.sh --machine $(MACHINE)
+	rustup target add $(addprefix $(MACHINE)-unknown-linux-,gnu musl)
+	$(CARGO) build --profile $(PROFILE) --locked --package winddown
+	$(CARGO) build --profile $(PROFILE) --locked --package winddown --target $(MACHINE)-unknown-linux-gnu \
+		--config 'target.$(MACHINE)-unknown-linux-gnu.linker="$(MACHINE)-linux-gnu-gcc"'
+	@programs/packaging/build.sh $(if $(TRIAL),--fast) --machine $(MACHINE) --own $(TARGET)/$(PROFILE) \
+		--programs $(TARGET)/$(MACHINE)-unknown-linux-gnu/$(PROFILE) deb rpm
+	@programs/packaging/static.sh --machine $(MACHINE) --own $(TARGET)/$(PROFILE) --profile $(PROFILE)
 endif
 
 pages: ## Write the tables that programs make into the pages; PICTURES=1 also draws docs/img, of runs (root)
@@ -279,7 +284,7 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
 
-arm64: ## Run the unit tests and a rehearsed shutdown on an emulated arm64 machine, compiled with Debian's Rust (root)
+arm64: ## Run the unit tests and a node with the package on an emulated arm64 machine, with Debian's Rust (root, rustup)
 	@tests/node/arm64.sh
 
 # The Debian roots that disposable nodes are laid over: some minutes, once. The tests call it.

@@ -6,8 +6,8 @@
 #
 # --programs: target/dist unless said otherwise. The deb and the rpm want programs that are linked
 # with the system's libc, the tarball such that are linked with nothing.
-# MACHINE: what the programs are for, this one unless said otherwise. Those for another one cannot be run here: units
-# and manuals come from this machine's own, in target/dist unless said otherwise.
+# MACHINE: what the programs are for, as `uname -m` says it, this one unless said otherwise. Those for another one cannot
+# be run here: units and manuals come from this machine's own, in target/dist unless said otherwise.
 # --out: target/packages. N: the package's own revision of the same version, 1.
 # --fast: packages for trying: larger, in a fraction of the time. Without it a deb or an rpm
 # needs a maintainer: WINDDOWN_MAINTAINER='Name <address> https://repository'.
@@ -50,15 +50,15 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$formats" ] || exec "$0" --help
 programs=$(realpath -m "${programs:-$own}")
-binary=$programs/winddown strip=strip
-if [ "$machine" != "$(uname -m)" ]; then
-    binary=$(realpath -m "$own")/winddown strip=$machine-linux-gnu-strip
-fi
 
 die() {
     echo "build.sh: $*" >&2
     exit 1
 }
+
+. programs/packaging/machine.sh
+binary=$programs/winddown
+[ -z "$tools" ] || binary=$(realpath -m "$own")/winddown
 
 case "$maintainer,$fast, $formats " in
 ,--fast,*) maintainer=$trial ;;
@@ -103,7 +103,7 @@ stage_installation() {
     # Line tables are two thirds of the file and of no use on a node.
     for program in "$installed"/process/usr/bin/*; do
         program=${program##*/}
-        $strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+        ${tools}strip --strip-unneeded --remove-section=.comment --remove-section=.note \
             -o "$root/usr/bin/$program" "$programs/$program"
     done
     rm -rf "$installed"
@@ -177,7 +177,7 @@ date_everything() {
 
 # The metadata names the oldest libc that has all the program uses.
 check_libc() {
-    newest=$(objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+    newest=$(${tools}objdump -T "$root"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
     [ -n "$newest" ] || die "$programs: not linked with glibc: a tarball can be made of them"
     [ "$(printf 'GLIBC_2.34\n%s\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] ||
         die "$programs needs $newest, programs/packaging/deb/control promises libc6 2.34: fix one of them"
@@ -192,7 +192,6 @@ make_deb() {
     cp "$packages/copyright" "$deb/usr/share/doc/winddown/"
     gzip -9n <"$packages/changelog" >"$deb/usr/share/doc/winddown/changelog.Debian.gz"
     cp "$packages/scripts/deb/"* "$deb/DEBIAN/"
-    architecture=$(dpkg --print-architecture)
     {
         printf 'Package: winddown\nVersion: %s-%s\nArchitecture: %s\nMaintainer: %s\n' "$version" "$revision" "$architecture" "$maintainer"
         printf 'Installed-Size: %s\n' "$(du -sk --apparent-size "$root" | cut -f 1)"
@@ -207,10 +206,10 @@ make_deb() {
 make_rpm() {
     check_libc
     # "builtin": what rpm's own finder says differs between machines that have it and those without.
-    "$(programs/packaging/tools.sh cargo-generate-rpm)" generate-rpm --package programs --auto-req builtin --payload-compress $payload \
-        --set-metadata "release = \"$revision\"" --set-metadata "vendor = \"$maintainer\"" \
+    "$(programs/packaging/tools.sh cargo-generate-rpm)" generate-rpm --package programs --arch "$machine" --auto-req builtin \
+        --payload-compress $payload --set-metadata "release = \"$revision\"" --set-metadata "vendor = \"$maintainer\"" \
         ${sources:+--set-metadata "url = \"$sources\""} --output "$out/" 9>&-
-    echo "$out/winddown-$version-$revision.$(uname -m).rpm"
+    echo "$out/winddown-$version-$revision.$machine.rpm"
 }
 
 # What the packages hold, for tests.

@@ -44,11 +44,7 @@ die() {
     exit 1
 }
 
-case $machine in
-x86_64) architecture=amd64 ;;
-aarch64) architecture=arm64 ;;
-*) die "machine '$machine': write x86_64 or aarch64" ;;
-esac
+. programs/packaging/machine.sh
 target=${CARGO_TARGET_DIR:-target}
 for libc in musl gnu; do
     built=$target/$machine-unknown-linux-$libc/dist

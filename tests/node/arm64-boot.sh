@@ -1,12 +1,14 @@
 #!/bin/sh
-# Compiles for arm64, and becomes the emulated machine on which that runs.
+# Compiles for arm64, and runs that on an emulated machine.
 #
-#   arm64-boot.sh BUILD MACHINE TARGET REGISTRY
+#   arm64-boot.sh BUILD MACHINE TARGET REGISTRY DEB
+#
+# DEB: winddown's package for arm64.
 #
 # It is started by arm64.sh in mount and process namespaces of its own, so that everything mounted or started here goes away
 # with it. Nothing is written to BUILD and MACHINE, the roots.
 set -eu
-build=$1 machine=$2 target=$3 registry=$4
+build=$1 machine=$2 target=$3 registry=$4 deb=$5
 overlay() {
     mkdir "$2" "$2.work" "$3"
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$2.work" "$3"
@@ -47,17 +49,31 @@ done
 mkdir -p /mnt/machine/sys /mnt/machine/run /mnt/machine/root /mnt/build/run
 mount -t tmpfs -o mode=1777 tmpfs /mnt/build/tmp
 cp /mnt/machine/usr/lib/modules/*/vmlinuz /mnt/build/tmp/
+src=$PWD
 cd /
-chroot /mnt/build /usr/libexec/virtiofsd --socket-path=/tmp/root --shared-dir=/mnt --sandbox=none --announce-submounts \
-    --rlimit-nofile=0 </dev/null &
-until [ -S /mnt/build/tmp/root ]; do
-    kill -0 $! || exit
-    sleep 0.05
+
+# emulate OPTIONS: runs the machine until it is off, with these of its kernel.
+emulate() {
+    chroot /mnt/build /usr/libexec/virtiofsd --socket-path=/tmp/root --shared-dir=/mnt --sandbox=none --announce-submounts \
+        --rlimit-nofile=0 </dev/null &
+    until [ -S /mnt/build/tmp/root ]; do
+        kill -0 $! || return
+        sleep 0.05
+    done
+    shares=$!
+    # Its time is that of the instructions it has run (-icount), so that none of its deadlines passes because this machine is busy.
+    chroot /mnt/build env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp \
+        qemu-system-aarch64 -machine virt -cpu cortex-a76 -smp 2 -m 2G -accel tcg,thread=single,tb-size=512 -icount shift=0 \
+        -object memory-backend-memfd,id=memory,size=2G,share=on -numa node,memdev=memory \
+        -chardev socket,id=root,path=/tmp/root -device vhost-user-fs-pci,chardev=root,tag=root \
+        -serial stdio -monitor none -nic none -display none -no-reboot -kernel /tmp/vmlinuz \
+        -append "root=root rootfstype=virtiofs rw console=ttyAMA0 quiet psi=1 mitigations=off $1" </dev/null
+    wait $shares || :
+}
+
+# As a node: systemd boots it, winddown's package is installed, and the node is powered off. Booted again, it says how that was.
+sh "$src/tests/node/arm64-node.sh" prepare /mnt/machine "$deb"
+for _ in shuts-down tells; do
+    emulate "TERM=dumb systemd.getty_auto=0 systemd.mask=ldconfig.service systemd.mask=systemd-hwdb-update.service"
 done
-# Its time is that of the instructions it has run (-icount), so that none of its deadlines passes because this machine is busy.
-exec chroot /mnt/build env -i PATH=/usr/bin HOME=/tmp TMPDIR=/tmp \
-    qemu-system-aarch64 -machine virt -cpu cortex-a76 -smp 2 -m 2G -accel tcg,thread=single,tb-size=512 -icount shift=0 \
-    -object memory-backend-memfd,id=memory,size=2G,share=on -numa node,memdev=memory \
-    -chardev socket,id=root,path=/tmp/root -device vhost-user-fs-pci,chardev=root,tag=root \
-    -serial stdio -monitor none -nic none -display none -no-reboot -kernel /tmp/vmlinuz \
-    -append "root=root rootfstype=virtiofs rw console=ttyAMA0 quiet psi=1 mitigations=off init=/src/tests/node/arm64-init.sh" </dev/null
+emulate init=/src/tests/node/arm64-init.sh

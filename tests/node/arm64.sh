@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs the unit tests and a rehearsed shutdown on an emulated arm64 machine, and ends with a line "N passed, N failed, N
-# skipped (N: why)".
+# Runs winddown's package, the unit tests and a rehearsed shutdown on an emulated arm64 machine, and ends with a line
+# "N passed, N failed, N skipped (N: why)".
 #
 #   tests/node/arm64.sh
 #
 # Two Debian roots are made, once, outside git, as those of base.sh: one of this machine's architecture, with the compiler,
 # whose standard library Debian has for arm64 too, and the emulator; and one for arm64, with a kernel and the programs
-# that tests start. The latter's packages are only unpacked, so no systemd runs there.
+# that tests start. The latter's packages are only unpacked.
 #
 # Exit codes: 0 all passed, or this machine lacks something, 1 one failed, 2 wrong usage.
 set -eu
@@ -41,18 +41,24 @@ make_root() {
     fi
     exec 9>&-
 }
+command -v rustup >/dev/null || lacks "the package for arm64 is compiled with what 'rustup target add' gets"
+tests/node/packages.sh cross || lacks "install the packages that are named above"
 mkdir -p "$cache" "$target"
+rm -f target/packages/winddown_*_arm64.deb
+"${MAKE:-make}" --no-print-directory packages MACHINE=aarch64 PROFILE=release TRIAL=1
 # mold links in seconds what takes Debian's own linker a minute.
 make_root arm64-build --variant=minbase --architectures=amd64,arm64 --customize-hook='ln -sf mold "$1/usr/bin/aarch64-linux-gnu-ld"' \
     --include=rustc,cargo,libstd-rust-dev:arm64,gcc-aarch64-linux-gnu,libc6-dev:arm64,mold,qemu-system-arm,virtiofsd
 build=$root
 make_root arm64 --variant=extract --architectures=arm64 --skip=check/qemu \
-    --include=linux-image-arm64,dash,coreutils,findutils,grep,sed,util-linux,mount,procps,libgcc-s1,busybox
+    --include=linux-image-arm64,dash,coreutils,findutils,grep,sed,util-linux,mount,procps,libgcc-s1,busybox \
+    --include=systemd,systemd-sysv,dbus,dpkg,tar,diffutils,libc-bin,init-system-helpers,perl-base
 # No crate is fetched in the root, which does not trust what this machine trusts.
 ${CARGO:-cargo} fetch --quiet --locked
 
 unshare --mount --propagation private --pid --fork --kill-child=KILL --mount-proc \
-    sh tests/node/arm64-boot.sh "$build" "$root" "$target" "${CARGO_HOME:-$HOME/.cargo}/registry" >"$target/log" 2>&1 || :
+    sh tests/node/arm64-boot.sh "$build" "$root" "$target" "${CARGO_HOME:-$HOME/.cargo}/registry" \
+    "$(realpath target/packages/winddown_*_arm64.deb)" >"$target/log" 2>&1 || :
 awk '
     { sub(/\r$/, "") }
     match($0, /test result: .*/) {
