@@ -145,10 +145,5 @@ async fn until_state(
 }
 
 fn text(state: &ConnectionState) -> Arc<str> {
-    match state {
-        ConnectionState::Unsigned { why }
-        | ConnectionState::Unreachable { why }
-        | ConnectionState::Unauthorized { why } => Arc::clone(why),
-        state => panic!("{state}"),
-    }
+    state.why().unwrap_or_else(|| panic!("{state}")).into()
 }
