@@ -88,14 +88,18 @@ fn is_in_container(proc: &Path, pid: u32) -> bool {
     // This process may be in a container of its own, which shares the machine's PID namespace.
     let known: Vec<_> = [of_here, proc.join("1")].iter().filter_map(|one| tree(one)).collect();
     let is_elsewhere = |tree| !known.is_empty() && !known.contains(&tree);
-    tree(process).is_some_and(is_elsewhere) || is_held(proc, pid)
+    let held_here = holder(proc, "self");
+    let is_held = holder(proc, &pid.to_string()).is_some_and(|by| held_here != Some(by));
+    tree(process).is_some_and(is_elsewhere) || is_held
 }
 
-/// Whether one of its cgroups has the name of the kubelet's for pods. Where containerd and runc have different drivers of
-/// cgroups, that is below containerd's service.
+/// Whether one of its cgroups has the name of the kubelet's for pods, or of a container of any parent where containerd and
+/// runc have different drivers of cgroups: `PARENT:cri:ID`, below containerd's service.
 fn is_below_pods(process: &Path) -> bool {
     let groups = kernel::read(process.join("cgroup")).unwrap_or_default();
-    groups.split(|byte| b"/\n".contains(byte)).any(|name| name.starts_with(b"kubepods"))
+    let is_pods =
+        |name: &[u8]| name.starts_with(b"kubepods") || name.windows(5).any(|part| part == b":cri:");
+    groups.split(|byte| b"/\n".contains(byte)).any(is_pods)
 }
 
 /// What identifies the root directory of a process. A sandbox of a unit leaves it the same, as opposed to the mount
@@ -105,21 +109,21 @@ fn tree(process: &Path) -> Option<(u32, u32, u64)> {
     Some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
-/// Whether an ancestor holds containers.
-fn is_held(proc: &Path, mut pid: u32) -> bool {
+/// The nearest ancestor that holds containers.
+fn holder(proc: &Path, process: &str) -> Option<u32> {
+    let mut process = process.to_owned();
     for _ in 0..MAX_ANCESTORS {
-        let stat = kernel::read(proc.join(pid.to_string()).join("stat")).unwrap_or_default();
+        let stat = kernel::read(proc.join(&process).join("stat")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat);
-        pid = ProcStat::new(&stat).and_then(|stat| stat.field(4)).unwrap_or_default();
-        if pid < 2 {
-            return false;
-        }
-        let name = kernel::read(proc.join(pid.to_string()).join("comm"));
+        let pid: u32 =
+            ProcStat::new(&stat).and_then(|stat| stat.field(4)).filter(|pid| *pid > 1)?;
+        process = pid.to_string();
+        let name = kernel::read(proc.join(&process).join("comm"));
         if name.is_ok_and(|name| holds_containers(&name)) {
-            return true;
+            return Some(pid);
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -178,6 +182,10 @@ mod tests {
         put(&proc, "7/stat", "7 (a) b) S 6 0");
         put(&proc, "7/comm", "containerd-shim\n");
         assert_eq!(said(&proc), in_container);
+        // This process is in the same container.
+        put(&proc, "self/stat", "5 (winddownd) S 7 0");
+        assert_eq!(said(&proc), None);
+        fs::remove_file(proc.path().join("self/stat")).unwrap();
         // It has killed its shim, and process 1 is its parent.
         put(&proc, "9/stat", "9 (kubelet) S 1 0");
         assert_eq!(said(&proc), None);
@@ -197,6 +205,8 @@ mod tests {
         put(&proc, "9/cgroup", "0::/system.slice/snap.microk8s.daemon-kubelite.service\n");
         assert_eq!(said(&proc), None);
         put(&proc, "9/cgroup", "0::/system.slice/containerd.service/kubepods-pod1.slice:cri:1\n");
+        assert_eq!(said(&proc), Some(Outsider::InContainer));
+        put(&proc, "9/cgroup", "0::/system.slice/containerd.service/winddown-pod1:cri:1\n");
         assert_eq!(said(&proc), Some(Outsider::InContainer));
         let proc = machine();
         for unseen in ["9/root", "9/ns/pid", "9/ns/user", "9/cgroup"] {

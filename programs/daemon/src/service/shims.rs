@@ -21,8 +21,14 @@ pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
         let Some(pid) = process.to_str().and_then(|name| name.parse().ok()) else { continue };
         // A process may have exited since. Any user can start one by such a name.
         let is_holder = name_of(&proc.join(&process)).is_ok_and(|name| holds_containers(&name));
-        if is_holder && outsider(proc, pid).is_ok_and(|why| why.is_none()) {
-            return Ok(true);
+        if !is_holder {
+            continue;
+        }
+        match outsider(proc, pid) {
+            Ok(None) => return Ok(true),
+            Ok(Some(_)) => {}
+            Err(_) if !proc.join(&process).exists() => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(false)
