@@ -192,6 +192,7 @@ make_deb() {
     cp "$packages/copyright" "$deb/usr/share/doc/winddown/"
     gzip -9n <"$packages/changelog" >"$deb/usr/share/doc/winddown/changelog.Debian.gz"
     cp "$packages/scripts/deb/"* "$deb/DEBIAN/"
+    [ -n "$tools" ] || architecture=$(dpkg --print-architecture)
     {
         printf 'Package: winddown\nVersion: %s-%s\nArchitecture: %s\nMaintainer: %s\n' "$version" "$revision" "$architecture" "$maintainer"
         printf 'Installed-Size: %s\n' "$(du -sk --apparent-size "$root" | cut -f 1)"

@@ -45,6 +45,7 @@ die() {
 }
 
 . programs/packaging/machine.sh
+[ -n "$architecture" ] || die "machine '$machine': images are for x86_64 and aarch64"
 target=${CARGO_TARGET_DIR:-target}
 for libc in musl gnu; do
     built=$target/$machine-unknown-linux-$libc/dist
