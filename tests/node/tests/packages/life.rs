@@ -161,8 +161,34 @@ async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() ->
     }
     let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
     let deb = Packages::the_deb().await?;
-    let mut scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
-    install(&scenario, &deb).await?;
+    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let said = purge_behind_a_tarball(scenario, &[&deb]).await?;
+    assert!(said.contains("the configuration stays, too"), "{said}");
+    Ok(())
+}
+
+/// The configuration was dpkg's once, which removes it before the package is asked.
+#[tokio::test]
+async fn a_purge_gives_a_tarballs_installation_the_configuration_back_that_dpkg_removes()
+-> TestResult {
+    let test = "a_purge_gives_a_tarballs_installation_the_configuration_back_that_dpkg_removes";
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(());
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
+    let (deb, made) = (Packages::the_deb().await?, tempfile::tempdir()?);
+    let old = with_conffile(&deb, made.path())?;
+    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let said = purge_behind_a_tarball(scenario, &[&old, &deb]).await?;
+    assert!(said.contains("the one that was last in force is there again"), "{said}");
+    Ok(())
+}
+
+/// Installs the packages one over the other, then the tarball's programs, and returns what the purge says.
+async fn purge_behind_a_tarball(mut scenario: Scenario, debs: &[&Path]) -> TestResult<String> {
+    for deb in debs {
+        install(&scenario, deb).await?;
+    }
     let pids = run_pods(&mut scenario).await?;
     dpkg(&scenario.node, &["--remove", "winddown"]).await?;
     scenario.node.install_programs(&programs().await?, "/srv/new")?;
@@ -177,7 +203,7 @@ async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() ->
     scenario.lock_is_back().await?;
     scenario.all_pods_are("Running").await?;
     assert_eq!(scenario.untouched_pids().await?, pids, "pods are adopted");
-    Ok(())
+    Ok(said)
 }
 
 /// `install --companion` replaces the default that the package brings, and versions have different defaults.
