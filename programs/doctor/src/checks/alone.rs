@@ -16,11 +16,13 @@ pub(crate) fn is_without_winddown(facts: &Facts) -> bool {
 /// kubelet that is here.
 pub(super) fn is_idle(facts: &Facts) -> bool {
     let installed = facts.files.installed.known();
-    let is_down = |state: &str| ["inactive", "failed"].contains(&state);
     facts.config.is_read()
         && !facts.is_beside_kubelet()
         && installed.is_some_and(|installed| installed.unit && !installed.enabled)
-        && facts.bus.service.known().is_none_or(|service| is_down(&service.active_state))
+        && match &facts.bus.service {
+            Fact::Known(service) => service.active_state == "inactive",
+            Fact::Unknown(why, _) => *why == NotObserved::NotLive,
+        }
         && has_kubelet(facts)
 }
 

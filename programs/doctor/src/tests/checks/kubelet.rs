@@ -122,11 +122,13 @@ fn an_agent_that_neither_runs_nor_is_enabled_says_nothing_against_its_kubelet() 
     let found = finding(&packaged(), "kubelet-shutdown").unwrap();
     assert!(found.evidence.contains(&"winddown.service neither runs nor is enabled".to_owned()));
     type Used = (&'static str, fn(&mut Facts));
-    let used: [Used; 4] = [
+    let used: [Used; 6] = [
         ("enabled", |f| known(&mut f.files.installed).enabled = true),
         ("started again and again", |f| {
             known(&mut f.bus.service).active_state = "activating".to_owned();
         }),
+        ("failed", |f| known(&mut f.bus.service).active_state = "failed".to_owned()),
+        ("it is not known whether it runs", |f| f.bus.service = unseen(NotObserved::Silent)),
         ("set up as the companion", |f| f.config.config.node.mode = Mode::Companion),
         ("runs", |f| f.agent = Fact::Known(status())),
     ];
