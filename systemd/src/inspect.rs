@@ -149,6 +149,16 @@ impl Inspector {
         .await
     }
 
+    /// Queries the units that a unit is ordered after, whether or not it is active.
+    pub async fn ordered_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
+        self.within("systemd", async {
+            let path = self.manager().await?.load_unit(name).await?;
+            let unit = self.properties(path.as_ref(), UNIT).await?;
+            Ok(views::ordered_after(&unit))
+        })
+        .await
+    }
+
     /// Queries the limits that the units of a slice share; a slice without configuration has none.
     pub async fn slice(&self, name: &str) -> Result<SliceView, InspectError> {
         self.within("systemd", async {

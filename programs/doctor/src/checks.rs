@@ -99,8 +99,9 @@ const OF_THE_CONFIGURATION: [&str; 14] = [
     "room",
 ];
 
-/// Checks of what the agent's start sets right. Before it, "start the agent" is all there is to say of them.
-const CURED_BY_START: [&str; 4] = ["lock", "delay", "unit", "order"];
+/// Checks of what the agent's start sets right. Before it, "start the agent" is all there is to say of them, but of a file
+/// that beats the agent's own.
+const CURED_BY_START: [&str; 3] = ["lock", "delay", "unit"];
 
 /// The checks for a node with a kubelet and without winddown, where findings about the agent
 /// would be of no use.
@@ -123,7 +124,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let found = checks.iter().filter_map(|check| check(facts));
     let found = found.filter(|found| is_read || !OF_THE_CONFIGURATION.contains(&found.id));
     let awaits_start = facts.awaits_start();
-    let found = found.filter(|found| !awaits_start || !CURED_BY_START.contains(&found.id));
+    let cured = |found: &Finding| {
+        CURED_BY_START.contains(&found.id) && found.fix_id != Some(Fix::DelayOverridden)
+    };
+    let found = found.filter(|found| !awaits_start || !cured(found));
     let other = facts.agent.known().and_then(|status| status.node.product.as_deref());
     let known = |found: Finding| match other {
         Some(other) => found.without_fix(other),

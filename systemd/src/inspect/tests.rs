@@ -104,6 +104,7 @@ async fn what_is_stopped_after_a_unit_is_known_while_it_is_active() {
     let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     let seen = inspector.stopped_after("winddown.target").await.unwrap();
     assert_eq!(seen, ["systemd-logind.service", "dbus.service"]);
+    assert_eq!(inspector.ordered_after("winddown.target").await.unwrap(), seen);
     assert!(views::stopped_after(&std::collections::HashMap::new()).is_empty());
 }
 

@@ -148,9 +148,14 @@ type Properties = HashMap<String, OwnedVariant>;
 /// The units that a stop of this one precedes.
 pub(super) fn stopped_after(unit: &Properties) -> Vec<String> {
     match &*text(unit, "ActiveState") {
-        "active" => strings(unit, "After"),
+        "active" => ordered_after(unit),
         _ => Vec::new(),
     }
+}
+
+/// The units that a start of this one would follow, and a stop precede.
+pub(super) fn ordered_after(unit: &Properties) -> Vec<String> {
+    strings(unit, "After")
 }
 
 /// Builds the view of a service from the properties of both interfaces; missing properties are empty.

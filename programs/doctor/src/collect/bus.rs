@@ -66,7 +66,11 @@ pub(crate) async fn agents_service(place: &ObservedNode) -> Fact<ServiceView> {
 async fn service(inspector: &Inspector) -> Result<ServiceView, InspectError> {
     let mut service = inspector.service(UNIT).await?;
     if service.after.iter().any(|unit| unit == ORDER) {
-        service.after.extend(inspector.stopped_after(ORDER).await?);
+        // The agent's start starts the target.
+        service.after.extend(match &*service.active_state {
+            "inactive" => inspector.ordered_after(ORDER).await?,
+            _ => inspector.stopped_after(ORDER).await?,
+        });
     }
     Ok(service)
 }

@@ -345,7 +345,6 @@ fn what_the_start_of_an_agent_cures_is_no_finding_before_it() {
     known(&mut facts.bus.login).delay = secs(5);
     facts.files.setting = Fact::Known(None);
     known(&mut facts.bus.service).active_state = "inactive".to_owned();
-    known(&mut facts.bus.service).after.clear();
     let worst = |facts: &Facts| {
         let found = findings(facts).into_iter().filter(|found| found.severity >= Warning);
         found.map(|found| found.id).collect::<Vec<_>>()
@@ -354,6 +353,10 @@ fn what_the_start_of_an_agent_cures_is_no_finding_before_it() {
     let found = finding(&facts, "agent").unwrap();
     assert_eq!(found.fix, ["systemctl start winddown"]);
     assert!(found.evidence.contains(&"winddown.service: inactive (running)".to_owned()));
+    known(&mut facts.bus.service).after.clear();
+    assert_eq!(worst(&facts), ["agent", "order"], "the start writes no order");
+    facts.files.setting = set("/etc/systemd/logind.conf.d/zzz-late.conf", 5);
+    assert_eq!(worst(&facts), ["agent", "delay", "order"], "nor does its file beat that one");
     known(&mut facts.bus.service).active_state = "failed".to_owned();
     assert_eq!(worst(&facts), ["agent", "lock", "delay", "unit", "order"]);
 }
