@@ -102,14 +102,21 @@ impl PartialEq for CopySource {
 
 impl Eq for CopySource {}
 
+/// A file that may be replaced once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OldFile {
+    pub(super) sha256: String,
+    /// Whether it is kept beside the new one.
+    pub(super) keep: bool,
+}
+
 /// Who may change a file once it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileOwner {
     /// Only `install` may change it.
     Install,
-    /// `install` creates it, or replaces a file with this SHA-256, then leaves it alone. `uninstall` removes it unless
-    /// it was edited.
-    Once { instead_of: Option<String> },
+    /// `install` creates it, or replaces this file, then leaves it alone. `uninstall` removes it unless it was edited.
+    Once { instead_of: Option<OldFile> },
     /// The operator owns it: `install` only creates it if it is missing.
     Operator,
 }

@@ -47,7 +47,7 @@ pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 pub use untrusted::Untrusted;
 
 use assets::{
-    Body, CONFIG, Choices, CopySource, FileOwner, MANIFESTS, MASK, PACKAGED_PROGRAMS,
+    Body, CONFIG, Choices, CopySource, FileOwner, MANIFESTS, MASK, OldFile, PACKAGED_PROGRAMS,
     PROCESS_DROP_IN, PROGRAMS, Program, STATE, SYSUSERS, TMPFILES, UNIT,
 };
 use companion::KubeletSetup;
@@ -56,7 +56,7 @@ use plan::{InstallPlan, InstallWork};
 use record::{InstallRecord, InstalledEntry};
 use tree::{FoundPath, Tree};
 
-use winddown_config::{Config, ENABLE_AND_RESTART, Mode, ShutdownSettings};
+use winddown_config::{Config, ENABLE_AND_RESTART, Mode, ShutdownSettings, default_yaml};
 use winddown_host::{Trusted, if_exists, path_word, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
@@ -361,13 +361,15 @@ fn configuration(
     };
     let there = tree.resolve_whole(CONFIG)?;
     let existing = read_if_there(&there)?;
-    // A default from a package or an installation, of any version, was not chosen by the operator, so it may be replaced.
-    let untouched = existing.clone().filter(|text| beside.is_some() && is_default(text));
+    let instead_of = match &existing {
+        Some(text) if beside.is_some() => makes_way(text, &there)?,
+        _ => None,
+    };
     let parsed = |path: &Path, text: &[u8]| match Config::parse(path, text) {
         Ok((config, _)) => Ok(config),
         Err(source) => Err(unusable(path, source)),
     };
-    let (path, config) = match (existing.filter(|_| untouched.is_none()), beside) {
+    let (path, config) = match (existing.filter(|_| instead_of.is_none()), beside) {
         (Some(existing), _) => (there.as_path(), parsed(&there, &existing)?),
         (None, Some(beside)) => (Path::new(CONFIG), beside.config()?),
         (None, None) => {
@@ -388,18 +390,33 @@ fn configuration(
     if beside.is_none() {
         report.notes.extend(containers.note(&config));
     }
+    if instead_of.as_ref().is_some_and(|old| old.keep) {
+        let kept = tree::before_winddown(Path::new(CONFIG));
+        report.notes.push(format!("the old configuration is kept as {}", kept.display()));
+    }
     let owner = match beside {
         None => FileOwner::Operator,
-        Some(_) => {
-            let sha256 = |old: Vec<u8>| tree::digest(&mut &*old).map(|(sha256, _)| sha256);
-            let instead_of = untouched.map(sha256).transpose();
-            FileOwner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
-        }
+        Some(_) => FileOwner::Once { instead_of },
     };
     if config.node.mode != Mode::Companion {
         report.notes.extend(companion::overlooked(&options.root));
     }
     Ok(((text, owner), config))
+}
+
+/// Returns the configuration `text` at `there` as one that a companion's may replace: it sets only defaults, of whatever
+/// version. All but what this version's packages bring may be somebody's work, and is kept; `None` if its place is taken.
+fn makes_way(text: &[u8], there: &Path) -> Result<Option<OldFile>, InstallError> {
+    if !is_default(text) {
+        return Ok(None);
+    }
+    let keep = text != default_yaml().as_bytes();
+    let kept = read_if_there(&tree::before_winddown(there))?;
+    if keep && kept.is_some_and(|kept| kept != text) {
+        return Ok(None);
+    }
+    let (sha256, _) = tree::digest(&mut &*text).map_err(InstallError::file("read", there))?;
+    Ok(Some(OldFile { sha256, keep }))
 }
 
 /// Returns the time of a shutdown that bypasses logind: as much as the agent wants from logind.

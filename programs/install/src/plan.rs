@@ -178,12 +178,12 @@ fn file(
     let write = |keep_old| InstallWork::Write { mode, body, keep_old };
     match there {
         FoundPath::Nothing => Ok((ChangeAction::Created, write(false), Some(entry))),
-        FoundPath::File { sha256, .. } if matches!(owner, FileOwner::Once { instead_of: Some(old) } if old == sha256) => {
-            Ok((ChangeAction::Updated, write(false), Some(entry)))
-        }
-        FoundPath::File { .. } if !is_installs => {
-            Ok((ChangeAction::Kept, InstallWork::Nothing, record.entries.get(path).cloned()))
-        }
+        FoundPath::File { sha256, .. } if !is_installs => match owner {
+            FileOwner::Once { instead_of: Some(old) } if old.sha256 == *sha256 => {
+                Ok((ChangeAction::Updated, write(old.keep), Some(entry)))
+            }
+            _ => Ok((ChangeAction::Kept, InstallWork::Nothing, record.entries.get(path).cloned())),
+        },
         FoundPath::File { sha256, mode: old, .. } if *sha256 == wanted => {
             // A text file with our content is ours even if it is not recorded. A program may belong
             // to a package, and stays the package's.

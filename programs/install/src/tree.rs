@@ -148,7 +148,7 @@ impl Tree {
             file.set_permissions(Permissions::from_mode(mode))?;
             file.sync_all()?;
             if keep_old {
-                match fs::hard_link(&path, beside(&path, "", ".before-winddown")) {
+                match fs::hard_link(&path, before_winddown(&path)) {
                     Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
                     _ => {}
                 }
@@ -290,6 +290,11 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> {
         Component::ParentDir => Some("..".into()),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     })
+}
+
+/// Where the old file is kept that another one replaces.
+pub(super) fn before_winddown(path: &Path) -> PathBuf {
+    beside(path, "", ".before-winddown")
 }
 
 fn beside(path: &Path, before: &str, after: &str) -> PathBuf {

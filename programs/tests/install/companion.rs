@@ -366,9 +366,24 @@ fn a_configuration_that_differs_is_never_overwritten_and_the_differences_are_sai
 fn a_default_of_an_earlier_version_makes_way() {
     let image = beside("kubeadm");
     let older = winddown_config::default_yaml().replace("\n# ", "\n# As it was: ");
-    image.put(CONFIG, &older.replace("\nreportsKept: 20\n", "\n"));
-    image.install_beside(Companion::default()).unwrap();
+    let older = older.replace("\nreportsKept: 20\n", "\n");
+    image.put(CONFIG, &older);
+    let report = image.install_beside(Companion::default()).unwrap();
     assert_eq!(image.config().node.mode, Mode::Companion);
+    // The other words may be the operator's.
+    let (kept, note) = (format!("{CONFIG}.before-winddown"), "the old configuration is kept as /");
+    assert_eq!(image.read(&kept), older);
+    assert!(image.said(&report).contains(&format!("Note: {note}{kept}\n")), "{report}");
+    // What was kept is not lost to the next one, and that one is not either.
+    let chosen = older + "# Ours\nruntime: systemd\n";
+    let chosen = chosen.replacen("\nruntime: process\n", "\n", 1);
+    image.put(CONFIG, &chosen);
+    let error = image.install_beside(Companion::default()).unwrap_err();
+    assert!(error.hint().contains("config.yaml.standalone"), "{error}");
+    assert_eq!(image.read(CONFIG), chosen);
+    fs::remove_file(image.path(&kept)).unwrap();
+    image.install_beside(Companion::default()).unwrap();
+    assert_eq!((image.read(&kept), image.config().node.mode), (chosen, Mode::Companion));
 }
 
 /// A package installs such a configuration.
