@@ -1,6 +1,7 @@
 //! A directory with the reports of the last runs.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -102,8 +103,8 @@ impl ReportStore {
         Ok(path)
     }
 
-    /// Reserves room for the report of a shutdown, so that a disk that is full by then does not keep it out. Call this at
-    /// the agent's start. Blocks on the disk.
+    /// Reserves room for the report of a shutdown, so that a disk that is full by then does not keep it out, unless it is
+    /// reserved. Call this at the agent's start and now and then, but not during a shutdown. Blocks on the disk.
     ///
     /// # Errors
     /// Fails if the disk has no room left.
@@ -112,8 +113,10 @@ impl ReportStore {
         if fs::metadata(&path).is_ok_and(|meta| meta.len() == RESERVE_BYTES as u64) {
             return Ok(());
         }
-        replace_private(&path, Durability::PowerCut, &vec![0; RESERVE_BYTES])
-            .map_err(FileError::io("write", &path))
+        // A file system that compresses takes room only for what it cannot compress.
+        let (random, words) = (RandomState::new(), 0..RESERVE_BYTES / size_of::<u64>());
+        let bytes: Vec<u8> = words.flat_map(|word| random.hash_one(word).to_le_bytes()).collect();
+        replace_private(&path, Durability::PowerCut, &bytes).map_err(FileError::io("write", &path))
     }
 
     /// The file beside the reports that takes their room.

@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 
 use super::{Outcome, Trigger, report};
@@ -170,6 +170,10 @@ fn room_that_was_reserved_goes_to_the_report_of_a_shutdown_before_any_other_repo
     store.reserve_room().unwrap();
     store.write(&at(1)).unwrap();
     let reserve = directory.path().join("reports.reserve");
+    let bytes = std::fs::read(&reserve).unwrap();
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(&bytes).unwrap();
+    assert!(packed.finish().unwrap().len() >= bytes.len(), "a file system cannot compress it");
     let write = || if reserve.exists() { Err(full()) } else { Ok(()) };
     let drain = ShutdownReport { trigger: Trigger::Drain, ..at(9) };
     assert!(store.with_room(&drain, Path::new("new"), write).is_err(), "it is not for drains");
