@@ -28,7 +28,8 @@ pub struct BootMark {
     /// When it was stopped properly, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<WallTime>,
-    /// Whether the disk was full when this was written, so that a shutdown may have left no report.
+    /// Whether the disk was full when this was written, so that a shutdown may have left no report. [`store`](Self::store)
+    /// sets it: store a mark again once the disk has room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disk_was_full: bool,
     /// The last boot before this one in which an agent ran.
@@ -103,11 +104,10 @@ impl BootMark {
         path: &Path,
         write: impl FnOnce(&[u8]) -> io::Result<()>,
     ) -> Result<(), FileError> {
-        match write(&self.text(path)?).map_err(FileError::io("write", path)) {
-            Err(error) if error.is_full() => {
-                let text = Self { disk_was_full: true, ..self.clone() }.text(path)?;
-                overwrite(path, &text).map_err(|_| error)
-            }
+        // What the disk was before says nothing of a shutdown to come.
+        let of_disk = |disk_was_full| Self { disk_was_full, ..self.clone() }.text(path);
+        match write(&of_disk(false)?).map_err(FileError::io("write", path)) {
+            Err(error) if error.is_full() => overwrite(path, &of_disk(true)?).map_err(|_| error),
             written => written,
         }
     }

@@ -173,6 +173,9 @@ fn a_boot_whose_end_a_full_disk_kept_out_is_not_taken_for_a_crash() {
         None,
         "whoever starts again in this boot"
     );
+    found.unwrap().store(directory.path()).unwrap();
+    let found = BootMark::load(directory.path()).unwrap();
+    assert_eq!(found.as_ref(), Some(&stopped), "the disk has room again");
     std::fs::write(&path, "").unwrap();
     assert!(stopped.store_by(&path, full).is_err(), "there is no room to write over");
 }
