@@ -60,10 +60,14 @@ impl<R: Runtime> Joined<R> {
                 continue;
             }
             let verdict = protection(&facts);
-            let is_good = verdict.state == ProtectionState::Protected;
-            bad_since = (!is_good).then(|| bad_since.unwrap_or_else(Instant::now));
+            bad_since = match bad_since {
+                _ if verdict.state == ProtectionState::Protected => None,
+                // Another bad state has to last as long: a node that is limited also loses its lock for a moment.
+                Some((state, since)) if state == verdict.state => Some((state, since)),
+                _ => Some((verdict.state, Instant::now())),
+            };
             counts_at =
-                bad_since.map(|since| since + COUNTS_AFTER).filter(|at| *at > Instant::now());
+                bad_since.map(|(_, since)| since + COUNTS_AFTER).filter(|at| *at > Instant::now());
             if counts_at.is_none() {
                 self.publish(verdict);
             }

@@ -108,3 +108,22 @@ async fn a_lock_that_is_lost_counts_after_a_whole_minute_and_says_why() {
     assert!(verdict.text.ends_with("(logind is away)"), "{verdict:?}");
     node.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_node_that_loses_its_lock_for_a_moment_is_not_called_unprotected() {
+    let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(20)));
+    let (node, told) = beside(&login, &watch::Sender::new(Duration::ZERO), state.path());
+    assert_eq!(told.next().await, (60, Some(ProtectionReason::DelayTooShort)));
+    sleep(secs(300)).await;
+    for lost in [1, 59] {
+        login.modify(|state| state.lock = LockState::Waiting { why: "logind is away".into() });
+        sleep(secs(lost)).await;
+        assert_eq!(told.reason(), Some(ProtectionReason::DelayTooShort), "after {lost} s");
+        login.modify(|state| state.lock = LockState::Held);
+        sleep(secs(300)).await;
+        assert_eq!(told.reason(), Some(ProtectionReason::DelayTooShort));
+    }
+    login.modify(|state| state.lock = LockState::Waiting { why: "logind is away".into() });
+    assert_eq!(told.next().await, (60, Some(ProtectionReason::LockNotHeld)));
+    node.shut_down().await;
+}
