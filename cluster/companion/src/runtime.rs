@@ -52,6 +52,11 @@ impl<N> KubeletRuntime<N> {
         self.core.trouble()
     }
 
+    /// Whether the API server answers, and refuses to show the pods of this node. One that is away does not.
+    pub fn is_refused(&self) -> bool {
+        self.core.known.is_refused()
+    }
+
     /// Whether a shutdown now would wait for an API server that cannot be used ([`WithoutApi::Wait`](crate::WithoutApi)),
     /// and only the pods of manifests would be stopped meanwhile.
     pub fn awaits_api_server(&self) -> bool {

@@ -62,6 +62,7 @@ async fn an_api_server_that_forbids_to_watch_the_pods_is_quoted_and_not_called_u
     assert!(trouble.ends_with(WHY), "{trouble}");
     assert!(!trouble.contains("unavailable"), "{trouble}");
     assert!(!core.outage.fails());
+    assert!(core.known.is_refused());
     world.forbid_watches(None);
     sleep(secs(100)).await;
     assert_eq!(core.trouble(), None);
@@ -73,6 +74,7 @@ async fn an_outage_leaves_the_pods_as_they_were_and_a_new_list_tells_what_is_gon
     world.set_api_away(true);
     sleep(secs(100)).await;
     assert!(core.outage.fails());
+    assert!(core.trouble().is_some() && !core.known.is_refused(), "it is merely away");
     assert_eq!(core.known.list().len(), 2);
     world.remove("web");
     world.set_api_away(false);

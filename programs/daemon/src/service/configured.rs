@@ -75,15 +75,19 @@ impl ConfiguredRuntime {
         if kubelet.awaits_api_server() {
             return ApiServerUse::Awaited;
         }
-        let is_refused = matches!(
-            state,
-            ConnectionState::Unsigned { .. }
-                | ConnectionState::Unauthorized { .. }
-                | ConnectionState::Untrusted { .. }
-        );
-        // It answers, and does not list this node's pods.
-        let is_useless = *state == ConnectionState::Connected && kubelet.trouble().is_some();
-        if is_refused || is_useless { ApiServerUse::Unusable } else { ApiServerUse::Usable }
+        use_of(state, kubelet.is_refused())
+    }
+}
+
+/// What use an API server is that is not awaited, and that refuses to list this node's pods or not.
+fn use_of(state: &ConnectionState, refuses_list: bool) -> ApiServerUse {
+    use ConnectionState as State;
+    match state {
+        State::Unsigned { .. } | State::Unauthorized { .. } | State::Untrusted { .. } => {
+            ApiServerUse::Unusable
+        }
+        State::Connected if refuses_list => ApiServerUse::Unusable,
+        _ => ApiServerUse::Usable,
     }
 }
 
@@ -197,6 +201,25 @@ impl Runtime for ConfiguredRuntime {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn an_api_server_is_of_no_use_once_it_refuses_something_and_not_while_it_is_away() {
+        let why: Arc<str> = "it says so".into();
+        let unreachable = ConnectionState::Unreachable { why: Arc::clone(&why) };
+        let unauthorized = ConnectionState::Unauthorized { why };
+        for (state, refuses_list, wanted) in [
+            (&ConnectionState::Connected, false, ApiServerUse::Usable),
+            (&ConnectionState::Connected, true, ApiServerUse::Unusable),
+            (&ConnectionState::Unknown, false, ApiServerUse::Usable),
+            (&unreachable, false, ApiServerUse::Usable),
+            (&unreachable, true, ApiServerUse::Usable),
+            (&unauthorized, false, ApiServerUse::Unusable),
+        ] {
+            assert_eq!(use_of(state, refuses_list), wanted, "{state:?}, {refuses_list}");
+        }
+    }
 
     /// The methods of the first block after `head`.
     fn methods(source: &'static str, head: &str) -> BTreeSet<&'static str> {
