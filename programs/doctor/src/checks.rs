@@ -100,7 +100,7 @@ const OF_THE_CONFIGURATION: [&str; 14] = [
 ];
 
 /// Checks of what the agent's start sets right. Before it, "start the agent" is all there is to say of them, but of a file
-/// that beats the agent's own.
+/// that beats the agent's own, and of one that logind has not read.
 const CURED_BY_START: [&str; 3] = ["lock", "delay", "unit"];
 
 /// The checks for a node with a kubelet and without winddown, where findings about the agent
@@ -125,7 +125,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let found = found.filter(|found| is_read || !OF_THE_CONFIGURATION.contains(&found.id));
     let awaits_start = facts.awaits_start();
     let cured = |found: &Finding| {
-        CURED_BY_START.contains(&found.id) && found.fix_id != Some(Fix::DelayOverridden)
+        let needs_more = matches!(found.fix_id, Some(Fix::DelayOverridden | Fix::LogindStale));
+        CURED_BY_START.contains(&found.id) && !needs_more
     };
     let found = found.filter(|found| !awaits_start || !cured(found));
     let other = facts.agent.known().and_then(|status| status.node.product.as_deref());

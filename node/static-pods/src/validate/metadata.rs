@@ -44,7 +44,7 @@ fn name(check: &mut FieldCheck<'_>, name: &str, node_name: &str) {
     } else if !names::is_dns_subdomain(&identity::full_name("a", node_name)) {
         let what = format!(
             "the node's name `{}`, with which it would end, is not one: set `nodeName` in the configuration, or a \
-             host name (`hostnamectl set-hostname`)",
+             host name (`hostnamectl set-hostname NAME`)",
             Shortened(node_name)
         );
         check.fail_at("name", what);

@@ -44,7 +44,6 @@ async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_
     becomes_well(&scenario).await?;
 
     scenario.node.run(&["systemctl", "stop", "winddown"]).await?;
-    becomes(&scenario, PROBLEM, "lock").await?;
     let finding = becomes(&scenario, PROBLEM, "agent").await?;
     fix(&scenario, &finding).await?;
     becomes_well(&scenario).await?;

@@ -30,6 +30,10 @@ fn how(line: &str) -> How {
         }
         "du {count}-xd2 {mount}" => Filled("du -xd2 /run"),
         "groupdel winddown" => Filled("systemd-sysusers; groupdel winddown"),
+        "hostnamectl set-hostname NAME" => Filled("hostnamectl set-hostname $(hostname)"),
+        "mv {file} {file}.standalone" => {
+            Filled("cp /root/kept.yaml a.yaml; mv a.yaml a.yaml.standalone")
+        }
         "journalctl -u {unit} -e" => BesideKubelet("journalctl -u kubelet -e"),
         "namei -l" => Filled("namei -l /etc/winddown"),
         "mount -o remount,{size}=… {mount}" => Filled("mount -o remount,size=60% /run"),
