@@ -56,6 +56,7 @@ fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_waited_for_unles
             status.cluster = Some(cluster);
             status.runtime.message = message.to_owned();
             status.runtime.healthy = message.is_empty();
+            status.pods_unknown = message.contains("yet");
         })
     };
     let with = |state, why, message| of(ProtectionState::Protected, state, why, message);
@@ -72,6 +73,10 @@ fn a_companion_that_has_not_got_its_pods_from_the_api_server_is_waited_for_unles
     assert_eq!(told, "the API server has not answered yet");
     let told = with(ApiState::Connected, None, "no list of the pods yet").unwrap_err();
     assert_eq!(told, "the kubelet's pods: no list of the pods yet");
+    let failing = with(ApiState::Connected, None, "as last known").unwrap();
+    assert_eq!(failing, "the lock is held; BUT the kubelet's pods: as last known");
+    let told = of(ProtectionState::Limited, ApiState::Connected, None, "as last known");
+    assert!(told.is_err(), "it refuses to list them");
     let told = of(ProtectionState::Limited, ApiState::Unauthorized, Some("it expired"), "");
     let wanted = "the node is protected only in part: the lock is held (the API server rejects the credentials: it expired)";
     assert_eq!(told, Err(wanted.to_owned()));
