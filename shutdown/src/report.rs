@@ -9,6 +9,7 @@ use winddown_shared::{KillReason, RequestReport, ShutdownKind, WallTime};
 use crate::{Budget, FileError, RunReport};
 
 mod boot_mark;
+mod find_last_boot;
 mod headline;
 mod last_boot;
 mod pod_end;
@@ -20,6 +21,7 @@ pub mod units;
 mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};
+pub use find_last_boot::find_last_boot;
 pub use headline::{Outcome, OutcomeText, Tone};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pod_end::{PodEnd, PodEndText};

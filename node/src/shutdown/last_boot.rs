@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{
-    BootMark, Evidence, FileError, LastBoot, RecordStore, ReportStore, RunPhase, RunRecord,
-    last_boot,
+    BootMark, FileError, LastBoot, RecordStore, ReportStore, RunPhase, find_last_boot,
 };
 
 use winddown_control::api::LastBootStatus;
@@ -48,7 +47,7 @@ impl LastBootState {
         or_log(reports.reserve_room());
         let mut problems = Vec::new();
         let system = (boot_id, system_start);
-        let (last, mark) = find(state, reports, records, system, &mut problems);
+        let (last, mark) = find_last_boot(state, reports, records, system, &mut problems);
         problems.iter().for_each(log);
         let first = mark.as_ref().is_none_or(|mark| mark.boot_id != boot_id);
         let is_told = match &last {
@@ -108,48 +107,6 @@ fn note_stop(state: &Path, boot_id: &str, now: WallTime) {
     }
 }
 
-/// Finds how the node went down before the boot `boot_id`, and the mark of the agent before. What cannot be read counts
-/// as missing and is added to `problems`, but for `records`, whose reader has said so. Blocks on the disk.
-pub(super) fn find(
-    state: &Path,
-    reports: &ReportStore,
-    records: &[Arc<dyn RecordStore>],
-    (boot_id, system_start): (&str, Duration),
-    problems: &mut Vec<FileError>,
-) -> (LastBoot, Option<BootMark>) {
-    let mark = or_none(BootMark::load(state), problems);
-    let previous = mark.as_ref().and_then(|mark| mark.previous_boot(boot_id));
-    let report = match &previous {
-        Some(previous) => reports.shutdown_of_boot(&previous.boot_id),
-        None => reports.shutdown_before(boot_id),
-    };
-    let report = or_none(report, problems);
-    let is_of_this_boot = mark.as_ref().is_some_and(|mark| mark.boot_id == boot_id);
-    let record = newest_of_earlier(records, (boot_id, system_start));
-    let is_recorded = record.as_ref().is_some_and(|record| record.report.boot_id == boot_id);
-    let same_boot = match is_of_this_boot || is_recorded {
-        true => or_none(reports.shutdown_of_boot(boot_id), problems),
-        false => None,
-    };
-    let of_record = record.as_ref().map_or(Ok(None), |record| reports.of_run(record));
-    let of_record = or_none(of_record, problems);
-    let boot_id = boot_id.to_owned();
-    let evidence = Evidence { boot_id, mark: mark.clone(), report, same_boot, record, of_record };
-    (last_boot(evidence), mark)
-}
-
-/// The newest run record that an agent of another boot left, or one of this boot before the system was started again.
-fn newest_of_earlier(
-    records: &[Arc<dyn RecordStore>],
-    (boot_id, system_start): (&str, Duration),
-) -> Option<RunRecord> {
-    // A record that cannot be read was logged when the run of this boot was looked for.
-    let found = records.iter().filter_map(|place| place.read().ok().flatten());
-    found
-        .filter(|record| !record.is_of(boot_id, system_start))
-        .max_by_key(|record| (record.report.started_at, record.sequence))
-}
-
 /// Closes the records of this boot's runs before the system was started again: they are told once, and do not say how the
 /// boot ends.
 fn close_earlier(records: &[Arc<dyn RecordStore>], (boot_id, system_start): (&str, Duration)) {
@@ -162,13 +119,6 @@ fn close_earlier(records: &[Arc<dyn RecordStore>], (boot_id, system_start): (&st
             or_log(place.write(&record.closed()));
         }
     }
-}
-
-fn or_none<T>(result: Result<Option<T>, FileError>, problems: &mut Vec<FileError>) -> Option<T> {
-    result.unwrap_or_else(|error| {
-        problems.push(error);
-        None
-    })
 }
 
 /// Returns whether it went well.

@@ -6,12 +6,13 @@ use std::time::Duration;
 use winddown_shared::error_chain;
 use winddown_shutdown::{
     FileError, LastBoot, Listing, RecordFile, ReportStore, RunRecord, ShutdownReport,
+    find_last_boot,
 };
 
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
 
-use super::{last_boot, running};
+use super::running;
 use crate::api::unreadable;
 
 /// The directory of reports below the state directory.
@@ -90,7 +91,7 @@ pub fn unreported(
     let mut problems = Vec::new();
     let store = ReportStore::new(directory(state));
     let (before, _) =
-        last_boot::find(state, &store, &records, (boot_id, system_start), &mut problems);
+        find_last_boot(state, &store, &records, (boot_id, system_start), &mut problems);
     if let Some(problem) = problems.pop() {
         return Err(problem);
     }

@@ -314,12 +314,7 @@ impl InstallError {
             Self::Unfinished { source } => {
                 return format!("{}, or install it again", source.hint());
             }
-            Self::NoCompanion { path, .. } => {
-                let file = path_word(path);
-                return format!(
-                    "change these lines, or move it away: `mv {file} {file}.standalone`; then run the same command again"
-                );
-            }
+            Self::NoCompanion { path, .. } => return change_or_move(path),
             Self::Ambiguous { found, flag, .. } => {
                 let first = found.first().map_or("", String::as_str);
                 let first = shell_word(first);
@@ -339,12 +334,7 @@ impl InstallError {
             Self::KubeletPath { .. } => {
                 "correct it, or name another with --kubeconfig or --container-runtime-endpoint"
             }
-            Self::Mounted { mount, .. } => {
-                return format!(
-                    "terminate the pods with `winddown drain`, then `umount {}`, and run the same command again",
-                    path_word(mount)
-                );
-            }
+            Self::Mounted { mount, .. } => return unmount(mount),
             Self::LinkLoop { .. } => "`namei -l` shows them; remove the one that leads back",
             Self::NotRoot { .. } => "run it again with sudo",
             Self::Systemd { .. } => "run the same command again",
@@ -378,6 +368,20 @@ fn limits(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => " (only root may; --root takes a directory of yours)",
         _ => "",
     }
+}
+
+fn change_or_move(path: &Path) -> String {
+    let file = path_word(path);
+    format!(
+        "change these lines, or move it away: `mv {file} {file}.standalone`; then run the same command again"
+    )
+}
+
+fn unmount(mount: &Path) -> String {
+    let mount = path_word(mount);
+    format!(
+        "terminate the pods with `winddown drain`, then `umount {mount}`, and run the same command again"
+    )
 }
 
 /// What to do about a file.

@@ -254,7 +254,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
 }
 
 /// Advice where the evidence says what is wrong.
-const AGAIN: &str = "correct what the line above names; the agent tries again by itself";
+const CORRECT_IT: &str = "correct what the line above names; the agent tries again by itself";
 
 /// Checks that the API server allows this agent to stop a kubelet's pods.
 pub(super) fn api(facts: &Facts) -> Option<Finding> {
@@ -273,7 +273,9 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(_, why) => {
             let title = unanswered(facts.config.config.companion.without_api);
             let why = no_api_of_agent(facts).unwrap_or_else(|| why.clone());
-            return Some(CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(AGAIN));
+            return Some(
+                CHECK.problem(title).saw(why).saw(proxy_of_kubelet(facts)).advise(CORRECT_IT),
+            );
         }
     };
     if let Some(why) = no_api_of_agent(facts) {
@@ -434,7 +436,7 @@ fn of_cluster(facts: &Facts, check: Check) -> Option<Finding> {
     };
     let seen = api.why.as_ref().or(cluster.certificate_problem.as_ref());
     let finding = check.warning(title).saw(seen.cloned().unwrap_or_default());
-    Some(finding.advise(AGAIN).advise(LOG))
+    Some(finding.advise(CORRECT_IT).advise(LOG))
 }
 
 /// Checks that no pod was rejected for what it asks for. Returns a finding only if one was.

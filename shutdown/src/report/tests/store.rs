@@ -163,6 +163,7 @@ fn on_a_full_disk_old_reports_make_room_for_that_of_a_shutdown() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "it reads what it wrote")]
 fn room_that_was_reserved_goes_to_the_report_of_a_shutdown_before_any_other_report_does() {
     let full = || io::Error::from(ErrorKind::StorageFull);
     let directory = tempfile::tempdir().unwrap();
