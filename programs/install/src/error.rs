@@ -378,9 +378,9 @@ fn change_or_move(path: &Path) -> String {
 }
 
 fn unmount(mount: &Path) -> String {
-    let mount = path_word(mount);
     format!(
-        "terminate the pods with `winddown drain`, then `umount {mount}`, and run the same command again"
+        "terminate the pods with `winddown drain`, then `umount {}`, and run the same command again",
+        path_word(mount)
     )
 }
 
