@@ -141,20 +141,22 @@ impl Inspector {
 
     /// Queries the units that are stopped only after a unit; none if it is not active, as it is not stopped then.
     pub async fn stopped_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
-        self.within("systemd", async {
-            let path = self.manager().await?.load_unit(name).await?;
-            let unit = self.properties(path.as_ref(), UNIT).await?;
-            Ok(views::stopped_after(&unit))
-        })
-        .await
+        self.of_unit(name, views::stopped_after).await
     }
 
     /// Queries the units that a unit is ordered after, whether or not it is active.
     pub async fn ordered_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
+        self.of_unit(name, views::ordered_after).await
+    }
+
+    async fn of_unit<T>(
+        &self,
+        name: &str,
+        view: fn(&views::Properties) -> T,
+    ) -> Result<T, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
-            let unit = self.properties(path.as_ref(), UNIT).await?;
-            Ok(views::ordered_after(&unit))
+            Ok(view(&self.properties(path.as_ref(), UNIT).await?))
         })
         .await
     }

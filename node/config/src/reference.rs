@@ -201,8 +201,8 @@ pub(crate) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> C
     config
 }
 
-/// Warns of each option that has no effect on a node like this, and a value of its own: the default is what whoever writes
-/// nothing has, and `winddown config show` writes it for every option.
+/// Warns of each option that has no effect on a node like this, and a value of its own: `winddown config show` writes the
+/// default for every other option.
 fn warn_of_missing_effects(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
     let (mut config, mut default) = (config.clone(), Config::default());
     for Top { field, place } in rows() {

@@ -48,7 +48,7 @@ pub enum ApiServerUse {
     /// It can be used, or is merely away for now.
     #[default]
     Usable,
-    /// It cannot be used until somebody does something about the credentials: the pods terminate without it.
+    /// It cannot be used until someone corrects the credentials: the pods terminate without it.
     Unusable,
     /// It cannot be used, and the agent would wait for it before it ends a pod.
     Awaited,
@@ -159,7 +159,7 @@ impl ProtectionFacts {
             _ if self.kubelet_ends_too() => ProtectionReason::KubeletTerminatesToo,
             Some(KubeletPresence::Runs) | None => match (self.api_server, self.reason_of_agent()) {
                 (ApiServerUse::Awaited, _) => ProtectionReason::ApiServerAwaited,
-                // The shorter time has its own mend.
+                // The shorter time has its own fix.
                 (ApiServerUse::Unusable, ProtectionReason::LockHeld) => {
                     ProtectionReason::ApiServerUnusable
                 }

@@ -102,12 +102,10 @@ impl Facts {
             },
             delay: self.delay(),
             is_rehearsal: told == Some(ProtectionReason::Rehearsal),
-            api_server: if told == Some(ProtectionReason::ApiServerAwaited) {
-                ApiServerUse::Awaited
-            } else if told == Some(ProtectionReason::ApiServerUnusable) {
-                ApiServerUse::Unusable
-            } else {
-                ApiServerUse::Usable
+            api_server: match told {
+                Some(ProtectionReason::ApiServerAwaited) => ApiServerUse::Awaited,
+                Some(ProtectionReason::ApiServerUnusable) => ApiServerUse::Unusable,
+                _ => ApiServerUse::Usable,
             },
             kubelet: self.kubelet_facts(),
         }

@@ -101,7 +101,7 @@ pub use if_exists::if_exists;
 pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::{OneThread, WorkLost};
-pub use outsider::{Outsider, holds_containers, outsider};
+pub use outsider::{Outsider, holds_containers, is_in_other_namespace, outsider};
 pub use pod_files::PodFiles;
 pub use proc_stat::ProcStat;
 pub use process::{Users, cgroups_of, ignored_signals, is_setuid};

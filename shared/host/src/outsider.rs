@@ -71,26 +71,29 @@ pub fn holds_containers(name: &[u8]) -> bool {
 /// Each sign alone misses some: a pod may have the machine's PID namespace, and kill the process that holds it. A service of
 /// the system may have a file tree of its own (snaps) or be a container (Quadlet).
 fn is_in_container(proc: &Path, pid: u32) -> bool {
-    let process = &proc.join(pid.to_string());
-    let of_here = proc.join("self");
-    let namespace = |process: &Path, kind| std::fs::read_link(process.join(kind)).ok();
-    if ["ns/pid", "ns/user"].into_iter().any(|kind| {
-        let (here, there) = (namespace(&of_here, kind), namespace(process, kind));
-        here.zip(there).is_some_and(|(here, there)| here != there)
-    }) {
+    if is_in_other_namespace(proc, pid, "pid") || is_in_other_namespace(proc, pid, "user") {
         return true;
     }
+    let process = &proc.join(pid.to_string());
     if matches!(UnitPlaces::of(proc).find(&pid.to_string()), UnitPlace::Service(_))
         && !is_below_pods(process)
     {
         return false;
     }
     // This process may be in a container of its own, which shares the machine's PID namespace.
-    let known: Vec<_> = [of_here, proc.join("1")].iter().filter_map(|one| tree(one)).collect();
+    let known: Vec<_> = ["self", "1"].into_iter().filter_map(|one| tree(&proc.join(one))).collect();
     let is_elsewhere = |tree| !known.is_empty() && !known.contains(&tree);
     let held_here = holder(proc, "self");
     let is_held = holder(proc, &pid.to_string()).is_some_and(|by| held_here != Some(by));
     tree(process).is_some_and(is_elsewhere) || is_held
+}
+
+/// Whether a process is in another namespace than this one, of the kind that `/proc/PID/ns` calls `kind`. What cannot be read
+/// is no other.
+pub fn is_in_other_namespace(proc: &Path, pid: u32, kind: &str) -> bool {
+    let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns").join(kind));
+    let both = namespace("self").ok().zip(namespace(&pid.to_string()).ok());
+    both.is_some_and(|(here, there)| here != there)
 }
 
 /// Whether one of its cgroups has the name of the kubelet's for pods, or of a container of any parent where containerd and

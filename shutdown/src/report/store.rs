@@ -104,7 +104,7 @@ impl ReportStore {
     }
 
     /// Reserves room for the report of a shutdown, so that a disk that is full by then does not keep it out, unless it is
-    /// reserved. Call this at the agent's start and now and then, but not during a shutdown. Blocks on the disk.
+    /// reserved. Call this at the agent's start, and not during a shutdown. Blocks on the disk.
     ///
     /// # Errors
     /// Fails if the disk has no room left.

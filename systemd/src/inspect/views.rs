@@ -143,7 +143,7 @@ impl SystemView {
     }
 }
 
-type Properties = HashMap<String, OwnedVariant>;
+pub(super) type Properties = HashMap<String, OwnedVariant>;
 
 /// The units that a stop of this one precedes.
 pub(super) fn stopped_after(unit: &Properties) -> Vec<String> {

@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use winddown_host::{Outsider, UnitPlace, UnitPlaces, kernel, outsider, regular};
+use winddown_host::{
+    Outsider, UnitPlace, UnitPlaces, is_in_other_namespace, kernel, outsider, regular,
+};
 
 use super::distributions::{Distribution, KUBELET, of_program, of_unit};
 use super::unit;
@@ -147,9 +149,7 @@ fn judge(root: &Path, found: &KubeletProcess) -> io::Result<Result<Option<String
 /// Whether the control group is one of docker's or podman's, and of no pod, and the process is in this PID namespace: in
 /// another, it is the kubelet of another node (kind).
 fn is_in_roots_container(root: &Path, pid: u32) -> bool {
-    let namespace = |pid: &str| fs::read_link(root.join("proc").join(pid).join("ns/pid")).ok();
-    let both = namespace("self").zip(namespace(&pid.to_string()));
-    if both.is_some_and(|(here, there)| here != there) {
+    if is_in_other_namespace(&root.join("proc"), pid, "pid") {
         return false;
     }
     let groups = kernel::read(root.join(format!("proc/{pid}/cgroup"))).unwrap_or_default();

@@ -280,9 +280,9 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let setting = facts.files.setting.known().and_then(Option::as_ref);
-    let on_disk = setting.map_or(LOGINDS_OWN_DELAY, |setting| setting.value);
+    let on_disk = facts.delay_on_disk();
     let given = facts.delay_given()?;
-    if !facts.is_delay_short() {
+    if given >= wanted {
         return Some(CHECK.ok(format!(
             "logind waits {}, {} are required",
             span(given),
@@ -309,12 +309,17 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
 impl Facts {
     /// How long logind waits at most; `None` if that is not known.
     fn delay_given(&self) -> Option<Duration> {
-        let setting = self.files.setting.known().and_then(Option::as_ref);
         match self.bus.login.known() {
             Some(login) => Some(login.delay),
             None if self.live => self.told_delay(),
-            None => Some(setting.map_or(LOGINDS_OWN_DELAY, |setting| setting.value)),
+            None => Some(self.delay_on_disk()),
         }
+    }
+
+    /// How long logind waits by its files.
+    fn delay_on_disk(&self) -> Duration {
+        let setting = self.files.setting.known().and_then(Option::as_ref);
+        setting.map_or(LOGINDS_OWN_DELAY, |setting| setting.value)
     }
 
     /// Whether logind waits for a shorter time than the agent wants.

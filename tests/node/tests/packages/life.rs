@@ -86,12 +86,7 @@ async fn a_package_is_installed_upgraded_and_removed_without_harm_to_a_pod() -> 
 #[tokio::test]
 async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() -> TestResult {
     let test = "a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container";
-    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
-        return Ok(());
-    }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::the_deb().await?;
-    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let Some((scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
     let node = &scenario.node;
     install(&scenario, &deb).await?;
     let (precious, link) = ("/srv/precious/of-an-operator", "/var/lib/winddown/link");
@@ -130,12 +125,7 @@ async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() 
 #[tokio::test]
 async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
     let test = "a_purge_empties_a_mount_point_and_keeps_it";
-    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
-        return Ok(());
-    }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::the_deb().await?;
-    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let Some((scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
     let node = &scenario.node;
     install(&scenario, &deb).await?;
     let disks = ["/var/lib/winddown", "/var/log/winddown"];
@@ -156,12 +146,7 @@ async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
 #[tokio::test]
 async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() -> TestResult {
     let test = "a_purge_takes_nothing_from_a_tarballs_installation_that_came_later";
-    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
-        return Ok(());
-    }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::the_deb().await?;
-    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let Some((scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
     let said = purge_behind_a_tarball(scenario, &[&deb]).await?;
     assert!(said.contains("the configuration stays, too"), "{said}");
     Ok(())
@@ -172,16 +157,22 @@ async fn a_purge_takes_nothing_from_a_tarballs_installation_that_came_later() ->
 async fn a_purge_gives_a_tarballs_installation_the_configuration_back_that_dpkg_removes()
 -> TestResult {
     let test = "a_purge_gives_a_tarballs_installation_the_configuration_back_that_dpkg_removes";
-    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
-        return Ok(());
-    }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let (deb, made) = (Packages::the_deb().await?, tempfile::tempdir()?);
+    let Some((scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
+    let made = tempfile::tempdir()?;
     let old = with_conffile(&deb, made.path())?;
-    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
     let said = purge_behind_a_tarball(scenario, &[&old, &deb]).await?;
     assert!(said.contains("the one that was last in force is there again"), "{said}");
     Ok(())
+}
+
+/// A node without winddown, and the package. Returns none, after reporting why, if they cannot be had.
+async fn a_node_and_the_deb(test: &str) -> TestResult<Option<(Scenario, PathBuf)>> {
+    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(None);
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
+    let deb = Packages::the_deb().await?;
+    Ok(Some((Scenario { node: Node::boot(&base).await?, pods: Vec::new() }, deb)))
 }
 
 /// Installs the packages one over the other, then the tarball's programs, and returns what the purge says.
@@ -211,12 +202,7 @@ async fn purge_behind_a_tarball(mut scenario: Scenario, debs: &[&Path]) -> TestR
 async fn an_upgrade_asks_nothing_of_a_configuration_that_it_finds_and_purge_removes_it()
 -> TestResult {
     let test = "an_upgrade_asks_nothing_of_a_configuration_that_it_finds_and_purge_removes_it";
-    if !programs_are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
-        return Ok(());
-    }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let deb = Packages::the_deb().await?;
-    let scenario = Scenario { node: Node::boot(&base).await?, pods: Vec::new() };
+    let Some((scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
     let node = &scenario.node;
     let (config, shipped) = ("/etc/winddown/config.yaml", "/usr/share/winddown/config.yaml");
     install(&scenario, &deb).await?;
