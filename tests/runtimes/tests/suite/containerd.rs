@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use futures_util::future::BoxFuture;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
@@ -133,8 +134,17 @@ impl Containerd {
         eventually("containerd answers", || self.ctr(&["version"]).is_some()).await;
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(self.pid().unwrap(), signal).unwrap();
+    /// Suspends it. Until the last of its threads has stopped, it answers.
+    pub(crate) fn suspend(&self) {
+        let pid = self.pid().unwrap();
+        kill(pid, Signal::SIGSTOP).unwrap();
+        let stopped = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert_eq!(stopped, WaitStatus::Stopped(pid, Signal::SIGSTOP));
+    }
+
+    /// Lets it go on that was suspended.
+    pub(crate) fn go_on(&self) {
+        kill(self.pid().unwrap(), Signal::SIGCONT).unwrap();
     }
 
     /// SIGKILL; what it runs goes on.

@@ -298,7 +298,7 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
     let runtime = CriRuntime::open(config).await.unwrap();
     let pod = pod("web", &json!({"containers": [container_of("main", STUBBORN)]}));
     stage.up(&runtime, &pod).await;
-    stage.containerd.signal(Signal::SIGSTOP);
+    stage.containerd.suspend();
     let began = Instant::now();
     let error = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(1))).await.unwrap_err();
     assert!(began.elapsed() >= secs(2) && began.elapsed() < secs(15), "{:?}", began.elapsed());
@@ -308,7 +308,7 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
         error_chain(&error)
     );
     assert!(runtime.pod_status(pod.uid()).await.unwrap().any_running());
-    stage.containerd.signal(Signal::SIGCONT);
+    stage.containerd.go_on();
     // As pod workers do: on an emulated machine containerd takes more than a second for what has piled up.
     let resumed = Instant::now();
     let stopped = loop {
@@ -331,7 +331,7 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));
     stage.up(&runtime, &polite).await;
     stage.up(&runtime, &stubborn).await;
-    stage.containerd.signal(Signal::SIGSTOP);
+    stage.containerd.suspend();
     let began = Instant::now();
     let (asked, killed) = tokio::join!(stop(&runtime, &polite, 20), stop(&runtime, &stubborn, 1));
     assert!(killed.forced() && began.elapsed() < secs(15), "{:?}", began.elapsed());
@@ -339,7 +339,7 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     assert!(ended >= Duration::from_millis(500) && ended < secs(15), "{ended:?}");
     // Before Linux 6.15 only containerd knows the code.
     assert!([3, 137].contains(&asked.containers[0].exit_code));
-    stage.containerd.signal(Signal::SIGCONT);
+    stage.containerd.go_on();
     for pod in [&polite, &stubborn] {
         forget(&runtime, pod).await;
     }
@@ -392,10 +392,10 @@ async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silen
     containers.look().await.unwrap();
     eventually("its process is known", || !containers.ends(pod.uid()).is_empty()).await;
     let end = containers.ends(pod.uid()).pop().unwrap();
-    stage.containerd.signal(Signal::SIGSTOP);
+    stage.containerd.suspend();
     gate.open();
     timeout(PATIENCE, end).await.unwrap();
-    stage.containerd.signal(Signal::SIGCONT);
+    stage.containerd.go_on();
 }
 
 #[tokio::test]
