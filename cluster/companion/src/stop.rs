@@ -347,7 +347,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let runtime_uid = &self.confirmed_uid(pod, runtime_uid).await.map_err(failed)?;
         let hooks = facts::has_pre_stop(pod);
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await.map_err(failed)?;
-        request.remark_hooks(&stopped);
+        request.remark_stopped(&stopped);
         self.ended(pod, runtime_uid, request);
         Ok(())
     }

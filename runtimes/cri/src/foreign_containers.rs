@@ -7,26 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use tokio::time::{Instant, sleep_until, timeout};
 use winddown_engine::pods::DEFAULT_PROGRAM;
-use winddown_shared::{
-    FoundPod, Grace, PodUid, PodUidMap, RuntimeError, StoppedContainer, StoppedContainers,
-};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::begun_hooks::BegunHooks;
-use super::client::{CallError, CriClient, RuntimeEndpointError};
+use super::client::{CriClient, RuntimeEndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
-use super::foreign_hooks::HookEnd;
 use super::foreign_pods::may_run;
-use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
-/// Added to a grace period, for what passed of it before the stop signal reached the container.
-const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// How long the runtime may take to answer a query: callers have a fallback.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+mod stop;
 
 /// The containers of all pods in a container runtime, whatever created them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -128,43 +123,6 @@ impl PodContainers {
         self.processes.ends(uid)
     }
 
-    /// Stops the pod's containers, each with SIGKILL when `grace` is over, up to a quarter of a second later, and at least
-    /// [`Grace::SHORTEST`] after its stop signal. Resolves when none of them runs.
-    ///
-    /// * `runs_hooks`: each container's preStop hook, as a kubelet recorded it, runs before its stop signal, within `grace`.
-    /// * `sidecars`: these are asked one after the other, each when all other containers and the sidecars before it have
-    ///   exited, or when the time for their own end comes. All others are asked at once.
-    ///
-    /// Dropping the future abandons the wait; hooks and stops continue.
-    ///
-    /// # Errors
-    /// The runtime did not answer, or could not stop one of them; the others are stopped.
-    pub async fn stop(
-        &self,
-        uid: &PodUid,
-        grace: Duration,
-        runs_hooks: bool,
-        sidecars: &[String],
-    ) -> Result<StoppedContainers, RuntimeError> {
-        let running = self.list(Some(uid)).await?.into_iter().filter(may_run);
-        let turns = foreign_turns::of(running.collect(), sidecars);
-        let mut all = StoppedContainers { ran: !turns.is_empty(), ..StoppedContainers::default() };
-        let stops = turns.into_iter().map(|(container, turn)| {
-            // A call that is dropped may make the runtime forget the kill that was to follow.
-            tokio::spawn(self.clone().stop_one(container, turn, grace, runs_hooks))
-        });
-        for stopped in join_all(stops).await {
-            match stopped {
-                Ok(Ok((_, HookEnd::Ran))) => {}
-                Ok(Ok((name, HookEnd::DidNotRun))) => all.without_hook.extend(name),
-                Ok(Ok((name, HookEnd::BegunBefore))) => all.hook_begun_before.extend(name),
-                Ok(Err(error)) => return Err(caused("stopping the pod's containers", error)),
-                Err(_) => return Err(failed("stopping the pod's containers was cut short")),
-            }
-        }
-        Ok(all)
-    }
-
     /// Records that another program runs the preStop hooks of the pod's containers, so that [`stop`](Self::stop) does not.
     ///
     /// # Errors
@@ -221,38 +179,6 @@ impl PodContainers {
             Ok(StoppedContainer::from_exit_code(name, status.exit_code, &status.reason))
         });
         join_all(asked).await.into_iter().collect()
-    }
-
-    /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.
-    async fn stop_one(
-        self,
-        container: api::Container,
-        turn: StopTurn,
-        grace: Duration,
-        runs_hooks: bool,
-    ) -> Result<(Option<String>, HookEnd), CallError> {
-        let begun = Instant::now();
-        let mut ended = HookEnd::Ran;
-        if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
-            let (client, begun_hooks) = (&self.client, &self.begun_hooks);
-            ended = foreign_hooks::run(client, begun_hooks, &self.program, &container, hook, grace)
-                .await;
-        }
-        let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
-        let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
-        self.processes.hold_mounts(&container.id);
-        self.stop_until(&container.id, begun + grace).await?;
-        Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
-    }
-
-    /// Sends the stop signal, and SIGKILL soon after `kill_at`, but not before [`Grace::SHORTEST`] is over.
-    async fn stop_until(&self, id: &str, kill_at: Instant) -> Result<(), CallError> {
-        let now = Instant::now();
-        let kill_at = kill_at.max(now + Grace::SHORTEST);
-        tokio::select! {
-            stopped = self.client.stop_container(id, kill_at - now) => stopped,
-            () = sleep_until(kill_at + ON_THE_WAY) => self.client.stop_container(id, Duration::ZERO).await,
-        }
     }
 
     async fn list_both(&self) -> Result<(Vec<api::PodSandbox>, Vec<api::Container>), RuntimeError> {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use super::client::CallError;
-use super::{CriContext, api};
+use super::api;
+use super::client::{CallError, CriClient};
 
 use winddown_shared::Mutex;
 
@@ -51,10 +51,10 @@ struct Program {
 
 impl Handlers {
     /// Whether a container of this runtime type is an ordinary process; without a type, one in a sandbox of this
-    /// handler. One of which neither is known is not.
+    /// handler. One of which neither is known is not. `epoch` is another one when the runtime has come back.
     pub(super) async fn is_plain(
         &self,
-        context: &CriContext,
+        (client, epoch): (&CriClient, u64),
         runtime_type: &str,
         handler: Option<&str>,
     ) -> Result<bool, CallError> {
@@ -62,7 +62,6 @@ impl Handlers {
             return Ok(runtime_type == PLAIN_TYPE);
         }
         let Some(handler) = handler else { return Ok(false) };
-        let epoch = context.health.borrow().epoch;
         let plain = {
             let mut known = self.0.lock();
             if known.0 != epoch {
@@ -70,12 +69,12 @@ impl Handlers {
             }
             Arc::clone(&known.1)
         };
-        Ok(plain.get_or_try_init(|| ask(context)).await?.contains(handler))
+        Ok(plain.get_or_try_init(|| ask(client)).await?.contains(handler))
     }
 }
 
-async fn ask(context: &CriContext) -> Result<HashSet<String>, CallError> {
-    let answer = context.client.status(api::StatusRequest { verbose: true }).await?;
+async fn ask(client: &CriClient) -> Result<HashSet<String>, CallError> {
+    let answer = client.status(api::StatusRequest { verbose: true }).await?;
     Ok(answer.info.get("config").map(|json| plain(json)).unwrap_or_default())
 }
 
@@ -157,19 +156,20 @@ mod tests {
         let (context, handlers) = (&runtime.context, &runtime.context.handlers);
         let asked =
             |cri: &FakeCri| cri.calls().iter().filter(|call| *call == "Status verbose").count();
-        assert!(handlers.is_plain(context, PLAIN_TYPE, None).await.unwrap());
-        assert!(!handlers.is_plain(context, "io.containerd.kata.v2", Some("")).await.unwrap());
+        let runtime = || (&context.client, context.health.borrow().epoch);
+        assert!(handlers.is_plain(runtime(), PLAIN_TYPE, None).await.unwrap());
+        assert!(!handlers.is_plain(runtime(), "io.containerd.kata.v2", Some("")).await.unwrap());
         assert_eq!(asked(&cri), 0, "containerd says it with the container");
         for (handler, expected) in
             [(Some(""), true), (Some("runc"), true), (Some("kata"), false), (None, false)]
         {
-            assert_eq!(handlers.is_plain(context, "", handler).await.unwrap(), expected);
+            assert_eq!(handlers.is_plain(runtime(), "", handler).await.unwrap(), expected);
         }
         assert_eq!(asked(&cri), 1);
         cri.kill();
         cri.set_config("{}");
         cri.resume();
         is_at(2).await;
-        assert!(!handlers.is_plain(context, "", Some("runc")).await.unwrap());
+        assert!(!handlers.is_plain(runtime(), "", Some("runc")).await.unwrap());
     }
 }

@@ -38,7 +38,8 @@
 //! A stop waits at most a second for adoption. The first process of each container is recorded beside its termination
 //! message; an agent that was started beside a silent runtime ends a pod by these records (`runtimes/cri/src/offline_stop.rs`).
 //! Control groups show whether a process still belongs to its container, and whether anything else of the pod runs. If they
-//! cannot show that, the stop fails and the pod is left alone.
+//! cannot show that, the stop fails and the pod is left alone. Containers of another program are ended by the processes that
+//! the runtime named while it answered (`runtimes/cri/src/foreign_containers/stop.rs`).
 //!
 //! The agent's node treats the configured runtime as one type (`programs/daemon/src/service/configured.rs`), so that it is compiled
 //! once and not once for each runtime.
@@ -115,6 +116,7 @@ mod observe;
 mod offline_stop;
 mod open;
 mod pod;
+mod pod_groups;
 mod process_note;
 mod reclaim;
 mod sandbox;

@@ -35,9 +35,9 @@ pub(super) struct ReportedProcess {
     /// PID in the node's PID namespace.
     pub(super) pid: i32,
     /// For example `io.containerd.runc.v2`; empty for CRI-O.
-    runtime_type: String,
+    pub(super) runtime_type: String,
     #[serde(rename = "sandboxID")]
-    sandbox: String,
+    pub(super) sandbox: String,
 }
 
 /// The stage of a container's life.
@@ -94,8 +94,9 @@ pub(super) async fn ask(
     let process = match process(&answer.info).filter(|_| with_pid) {
         Some(ReportedProcess { pid, runtime_type, sandbox }) => {
             let handler = entry.lock().own.handler_of(&sandbox);
+            let runtime = (&context.client, context.health.borrow().epoch);
             let is_plain =
-                context.handlers.is_plain(context, &runtime_type, handler.as_deref()).await?;
+                context.handlers.is_plain(runtime, &runtime_type, handler.as_deref()).await?;
             Some(FirstProcess { pid, is_plain })
         }
         None => None,

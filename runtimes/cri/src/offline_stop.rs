@@ -13,16 +13,13 @@ use std::time::Duration;
 
 use winddown_engine::disk_notes::NotedRun;
 use winddown_engine::{files, stopping};
-use winddown_host::{cgroup_named, cgroups_of, if_exists, kernel, machine};
+use winddown_host::{cgroups_of, if_exists, machine};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, WallTime};
 
 use super::config::CriConfig;
 use super::pod::{self, PodEntry};
 use super::process_note::Note;
-use super::{CriContext, blocking, dirs, exits, failed, observe};
-
-/// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
-const MONITOR: &str = "crio-conmon-";
+use super::{CriContext, blocking, dirs, exits, failed, observe, pod_groups};
 
 /// A container that runs according to its note and the kernel.
 struct FoundContainer {
@@ -46,7 +43,7 @@ pub(super) async fn stop(
     let (found, groups) = blocking(move || {
         // What a note does not say, the pod's groups do.
         let (found, _) = running(&config, &wanted);
-        let groups = pod_groups(&config.cgroups.mount, &found);
+        let groups = groups_of(&config.cgroups.mount, &found);
         Ok((found, groups))
     })
     .await?;
@@ -75,13 +72,10 @@ pub(super) async fn stop(
         let sandboxes: Vec<Arc<str>> = runs.map(|run| Arc::clone(&run.own.sandbox)).collect();
         (state.own.offline_cgroups.clone().unwrap_or_default(), sandboxes)
     };
-    let is_empty = move || Ok(are_empty(&groups, &sandboxes));
+    let is_empty = move || Ok(pod_groups::are_empty(&groups, &sandboxes));
     match blocking(is_empty).await? {
         true => Ok(stopped),
-        false => Err(failed(format!(
-            "the known containers of pod {uid} have exited, and the container runtime does not \
-             report whether others run"
-        ))),
+        false => Err(pod_groups::unknown(uid)),
     }
 }
 
@@ -178,50 +172,15 @@ fn is_of_earlier_boot(config: &CriConfig, file: &Path) -> bool {
     age.zip(machine::uptime()).is_some_and(|(age, up)| age > up)
 }
 
-/// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
-fn pod_groups(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
+/// The pod's own cgroups, in each hierarchy.
+fn groups_of(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
     let of_container = |FoundContainer { note, .. }: &FoundContainer| {
-        above(mount, &note.id, &cgroups_of(note.pid).unwrap_or_default())
+        pod_groups::of_container(mount, &note.id, &cgroups_of(note.pid).unwrap_or_default())
     };
     let mut groups: Vec<PathBuf> = found.iter().flat_map(of_container).collect();
     groups.sort();
     groups.dedup();
     groups
-}
-
-/// The parents of the cgroups of the container with this ID, from a process's `/proc/PID/cgroup`.
-fn above(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
-    let parent = |line: &str| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let parent = Path::new(cgroup_named(path, id)?).parent()?;
-        let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
-            "" => mount.to_owned(),
-            controllers => mount.join(controllers),
-        };
-        Some(hierarchy.join(parent.strip_prefix("/").unwrap_or(parent)))
-    };
-    text.lines().filter_map(parent).collect()
-}
-
-/// Whether nothing but the sandboxes and CRI-O's monitors runs in any of the cgroups. False if none of them exists.
-fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
-    let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
-    !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))
-}
-
-fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
-    let name = file_name(group).unwrap_or_default();
-    let is_sandbox = |sandbox: &Arc<str>| !sandbox.is_empty() && name.contains(&**sandbox);
-    if name.starts_with(MONITOR) || sandboxes.iter().any(is_sandbox) {
-        return true;
-    }
-    let runs = kernel::read_to_string(group.join("cgroup.procs"));
-    let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
-    let are_empty_below = |all: Vec<PathBuf>| {
-        all.iter().filter(|path| path.is_dir()).all(|below| is_empty(below, sandboxes))
-    };
-    is_quiet && listed(group).is_ok_and(are_empty_below)
 }
 
 /// What is in a directory; nothing if it does not exist.
@@ -237,52 +196,6 @@ fn file_name(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pods_group_is_the_one_above_its_containers_in_each_hierarchy() {
-        let mount = Path::new("/sys/fs/cgroup");
-        for (text, expected) in [
-            (
-                "0::/w.slice/w-podu.slice/crio-aa.scope\n",
-                &["/sys/fs/cgroup/w.slice/w-podu.slice"][..],
-            ),
-            (
-                "0::/w.slice/w-podu.slice/crio-aa.scope/container\n",
-                &["/sys/fs/cgroup/w.slice/w-podu.slice"],
-            ),
-            (
-                "5:cpu,cpuacct:/w/podu/aa\n1:name=systemd:/w/podu/aa\n0::/\n",
-                &["/sys/fs/cgroup/cpu,cpuacct/w/podu", "/sys/fs/cgroup/systemd/w/podu"],
-            ),
-            ("0::/w.slice/w-podu.slice/crio-bb.scope\n", &[]),
-            ("", &[]),
-        ] {
-            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
-            assert_eq!(above(mount, "aa", text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pods_groups_are_empty_only_if_there_are_any_and_nothing_but_a_sandbox_is_in_them() {
-        let root = tempfile::tempdir().unwrap();
-        let pod = root.path().join("podu");
-        let procs = |below: &str, pids: &str| {
-            let group = pod.join(below);
-            fs::create_dir_all(&group).unwrap();
-            fs::write(group.join("cgroup.procs"), pids).unwrap();
-        };
-        let groups = [pod.clone()];
-        let sandboxes: [Arc<str>; 1] = ["aaa".into()];
-        assert!(!are_empty(&groups, &sandboxes), "no group tells nothing");
-        procs("", "");
-        procs("cri-containerd-aaa.scope", "12\n");
-        assert!(are_empty(&groups, &sandboxes));
-        procs("bbb", "13\n");
-        assert!(!are_empty(&groups, &sandboxes));
-        procs("bbb", "");
-        procs("crio-conmon-bbb.scope", "14\n");
-        assert!(are_empty(&groups, &sandboxes));
-    }
 
     #[test]
     fn a_note_that_cannot_be_read_leaves_open_whether_containers_run_until_the_machine_was_started()

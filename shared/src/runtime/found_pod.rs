@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{PodUid, WallTime};
 
-/// A pod as its container runtime describes it: with what its creator, such as a kubelet, recorded in the sandbox and
-/// the containers.
+/// A pod with what its creator, such as a kubelet, recorded in its sandbox and containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPod {
     /// The UID by which the runtime knows the pod.
@@ -46,4 +45,6 @@ pub struct StoppedContainers {
     pub without_hook: Vec<String>,
     /// Names of the containers whose preStop hook was to run and had begun before, by an earlier agent.
     pub hook_begun_before: Vec<String>,
+    /// Whether the runtime did not answer, and the containers were ended by their processes.
+    pub without_runtime: bool,
 }

@@ -249,6 +249,7 @@ impl RuntimeService for Crio {
             linux: None,
             labels: found.labels,
             annotations: found.annotations,
+            runtime_handler: found.runtime_handler,
         };
         answer(PodSandboxStatusResponse { status: Some(status), info: HashMap::default() })
     }

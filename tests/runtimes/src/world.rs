@@ -403,6 +403,7 @@ impl World {
             }),
             labels: sandbox.config.labels.clone(),
             annotations: sandbox.config.annotations.clone(),
+            runtime_handler: sandbox.handler.clone(),
         })
     }
 

@@ -82,7 +82,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         self.kubelet.held().await;
                         false
                     }
-                    Ok(_) => true,
+                    Ok(stopped) => {
+                        request.remark_stopped(&stopped);
+                        true
+                    }
                     Err(error) => {
                         tracing::debug!(pod = %pod.pod_ref(), "left to the kubelet: {error}");
                         false
@@ -215,7 +218,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request.runs_hooks(false);
         if let Ok(stopped) = &stopped {
             request.stopped_instead();
-            request.remark_hooks(stopped);
+            request.remark_stopped(stopped);
             let is_cut = self.kubelet.is_held() || request.now().is_untold;
             if is_concerned && is_told && stopped.ran && is_cut {
                 let names = with_hook.join(", ");

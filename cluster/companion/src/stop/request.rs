@@ -227,8 +227,14 @@ impl StopRequest {
         }
     }
 
-    /// Remarks which preStop hooks did not run.
-    pub(super) fn remark_hooks(&self, stopped: &StoppedContainers) {
+    /// Remarks which preStop hooks did not run, and that the container runtime did not answer.
+    pub(super) fn remark_stopped(&self, stopped: &StoppedContainers) {
+        if stopped.without_runtime {
+            self.remark(
+                "the container runtime did not answer: the pod's processes were signalled without it"
+                    .to_owned(),
+            );
+        }
         for (names, what) in [
             (&stopped.without_hook, "did not run"),
             (&stopped.hook_begun_before, "had begun before, and did not run again"),

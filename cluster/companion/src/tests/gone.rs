@@ -31,6 +31,27 @@ async fn a_runtime_that_cannot_be_asked_is_not_waited_for() {
     assert_eq!(stop(&core, "web", 30).await.0, 2);
 }
 
+/// Neither the kubelet nor anyone else ends a pod through a container runtime that is away.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_without_its_runtime_keeps_its_grace_and_is_killed_after_it_and_the_report_says_so()
+ {
+    for (is_api_away, takes, wanted) in
+        [(false, 3, 3), (false, 600, 30), (true, 3, 3), (true, 600, 30)]
+    {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.set_going_down();
+        world.state().runtime_away = true;
+        world.state().processes_known = true;
+        world.state().tells_after = secs(600);
+        world.state().takes = secs(takes);
+        world.set_api_away(is_api_away);
+        let (took, stopped) = stop(&core, "web", 30).await;
+        assert_eq!(took, wanted, "{is_api_away}");
+        let remark = stopped.unwrap().remark.unwrap();
+        assert!(remark.contains("the pod's processes were signalled without it"), "{remark}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_the_api_server_hears_of_it()
  {

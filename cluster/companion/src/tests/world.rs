@@ -74,6 +74,8 @@ pub(super) struct State {
     learnt: HashSet<PodUid>,
     pub(super) kubelet_dead: bool,
     pub(super) runtime_away: bool,
+    /// Whether the pods' processes are known without it.
+    pub(super) processes_known: bool,
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
     /// How often the service manager fails to stop it before it does.
@@ -611,7 +613,8 @@ impl LocalContainers for World {
         }
         let last: String = sidecars.iter().map(|name| format!(", then {name}")).collect();
         self.note(&format!("stop {} {}{last}", uid.as_str(), seconds_up(*grace)));
-        if self.state().runtime_away {
+        let without_runtime = self.state().runtime_away;
+        if without_runtime && !self.state().processes_known {
             return Err(NodeError::because("no socket"));
         }
         let (ran, takes) = {
@@ -631,7 +634,8 @@ impl LocalContainers for World {
         self.state().running.remove(uid);
         self.start_again(uid);
         let without_hook = runs_hooks.then(|| "a".to_owned()).into_iter().collect();
-        Ok(StoppedContainers { ran, without_hook, ..StoppedContainers::default() })
+        let hook_begun_before = Vec::new();
+        Ok(StoppedContainers { ran, without_hook, hook_begun_before, without_runtime })
     }
 
     async fn hooks_begin(&self, uid: &PodUid) {

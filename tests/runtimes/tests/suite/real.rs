@@ -398,6 +398,85 @@ async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silen
     stage.containerd.go_on();
 }
 
+/// A kubelet's pods while its runtime is away: one that exits half a second after its stop signal, one that is deaf to
+/// it, and who ends them.
+async fn two_without_runtime(
+    stage: &Real,
+    runtime: &CriRuntime,
+) -> (PodContainers, winddown_shared::Pod, winddown_shared::Pod) {
+    let slow = Act { stop: "0.5", stop_code: 3, ..POLITE };
+    let polite = pod("polite", &json!({"containers": [container_of("main", slow)]}));
+    let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));
+    stage.up(runtime, &polite).await;
+    stage.up(runtime, &stubborn).await;
+    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
+    containers.look().await.unwrap();
+    let is_known = || [&polite, &stubborn].iter().all(|pod| !containers.ends(pod.uid()).is_empty());
+    eventually("their processes are known", is_known).await;
+    (containers, polite, stubborn)
+}
+
+#[tokio::test]
+async fn containers_of_a_kubelet_keep_their_grace_and_end_while_the_runtime_is_killed_or_hangs() {
+    let Some(mut stage) = set("a kubelet's containers end without containerd").await else {
+        return;
+    };
+    let runtime = stage.open_now().await;
+    for hangs in [false, true] {
+        let (containers, polite, stubborn) = two_without_runtime(&stage, &runtime).await;
+        match hangs {
+            true => stage.containerd.suspend(),
+            false => stage.containerd.kill(),
+        }
+        let begun = Instant::now();
+        let end = async |pod: &winddown_shared::Pod, grace| {
+            let stopped = containers.stop(pod.uid(), secs(grace), false, &[]).await;
+            (stopped.unwrap(), begun.elapsed())
+        };
+        let (asked, killed) = tokio::join!(end(&polite, 20), end(&stubborn, 4));
+        for (stopped, _) in [&asked, &killed] {
+            assert!(stopped.ran && stopped.without_runtime, "{stopped:?}");
+        }
+        // A hung runtime is given two seconds of twenty, and one of four.
+        assert!(asked.1 < secs(if hangs { 6 } else { 3 }), "{hangs}: {asked:?}");
+        assert!(killed.1 >= secs(4) && killed.1 < secs(8), "{hangs}: {killed:?}");
+        match hangs {
+            // Logs pass through containerd.
+            true => {
+                stage.containerd.go_on();
+                let times = || stage.log("polite", "main", 0).matches("asked").count();
+                eventually("it was asked", || times() > 0).await;
+                assert_eq!(times(), 1);
+            }
+            false => stage.containerd.resume().await,
+        }
+        for pod in [&polite, &stubborn] {
+            forget(&runtime, pod).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_was_asked_to_exit_is_killed_in_time_by_no_runtime_that_died_meanwhile() {
+    let Some(mut stage) = set("containerd dies in the grace of a kubelet's pod").await else {
+        return;
+    };
+    let runtime = stage.open_now().await;
+    let (containers, _, stubborn) = two_without_runtime(&stage, &runtime).await;
+    let begun = Instant::now();
+    let stopping = containers.stop(stubborn.uid(), secs(3), false, &[]);
+    let die = async {
+        tokio::time::sleep(secs(1)).await;
+        stage.containerd.kill();
+    };
+    let (stopped, ()) = tokio::join!(stopping, die);
+    assert!(stopped.unwrap().ran);
+    let took = begun.elapsed();
+    assert!(took >= secs(3) && took < secs(6), "{took:?}");
+    stage.containerd.resume().await;
+    assert_eq!(stage.log("stubborn", "main", 0).matches("asked").count(), 1);
+}
+
 #[tokio::test]
 async fn a_log_that_becomes_too_long_is_turned() {
     let Some(stage) = set("a log that becomes too long").await else { return };

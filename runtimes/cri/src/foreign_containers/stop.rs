@@ -1,0 +1,196 @@
+//! Stops the containers of one pod: through the runtime, and by their processes while it does not answer.
+//!
+//! A kubelet that comes to stop the pod as well asks the runtime, which sends each container one stop signal. So nothing is
+//! signalled past a runtime that answers.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep_until, timeout};
+use winddown_shared::{Grace, PodUid, Retry, RuntimeError, StoppedContainers, error_chain};
+
+use super::super::client::CallError;
+use super::super::first_processes::FirstProcess;
+use super::super::foreign_hooks::{self, HookEnd};
+use super::super::foreign_pods::may_run;
+use super::super::foreign_turns::{self, StopTurn};
+use super::super::{api, blocking, caused, failed, labels, pod_groups};
+use super::PodContainers;
+
+/// Added to a grace period, for what passed of it before the stop signal reached the container.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// A runtime that has had a request for so long has sent the stop signal.
+const SIGNALLED: Duration = Duration::from_millis(500);
+
+/// The containers to stop.
+struct ToStop {
+    containers: Vec<api::Container>,
+    /// Whether the runtime has listed them.
+    is_answered: bool,
+}
+
+/// How one container is stopped.
+#[derive(Clone, Copy)]
+struct HowToStop {
+    grace: Duration,
+    runs_hooks: bool,
+    is_answered: bool,
+}
+
+impl PodContainers {
+    /// Stops the pod's containers, each with SIGKILL when `grace` is over, up to a quarter of a second later, and at least
+    /// [`Grace::SHORTEST`] after its stop signal. Resolves when none of them runs.
+    ///
+    /// * `runs_hooks`: each container's preStop hook, as a kubelet recorded it, runs before its stop signal, within `grace`.
+    /// * `sidecars`: these are asked one after the other, each when all other containers and the sidecars before it have
+    ///   exited, or when the time for their own end comes. All others are asked at once.
+    ///
+    /// If the runtime does not answer within a quarter of `grace` and at most two seconds, the containers that ran at the
+    /// last [`look`](Self::look) are ended by their first processes, without hooks but those that sleep.
+    ///
+    /// Dropping the future abandons the wait; hooks and stops continue.
+    ///
+    /// # Errors
+    /// One of the containers could not be stopped; the others are. Or the runtime did not answer, and it is unknown whether
+    /// any runs.
+    pub async fn stop(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+        runs_hooks: bool,
+        sidecars: &[String],
+    ) -> Result<StoppedContainers, RuntimeError> {
+        let ToStop { containers, is_answered } = self.to_stop(uid, grace).await?;
+        let groups = self.processes.pod_groups(&containers);
+        let sandboxes: Vec<Arc<str>> =
+            containers.iter().map(|container| (*container.pod_sandbox_id).into()).collect();
+        let turns = foreign_turns::of(containers, sidecars);
+        let mut all = StoppedContainers { ran: !turns.is_empty(), ..StoppedContainers::default() };
+        all.without_runtime = !is_answered;
+        let how = HowToStop { grace, runs_hooks, is_answered };
+        let stops = turns.into_iter().map(|(container, turn)| {
+            // A call that is dropped may make the runtime forget the kill that was to follow.
+            tokio::spawn(self.clone().stop_one(container, turn, how))
+        });
+        for stopped in join_all(stops).await {
+            match stopped {
+                Ok(Ok((_, HookEnd::Ran))) => {}
+                Ok(Ok((name, HookEnd::DidNotRun))) => all.without_hook.extend(name),
+                Ok(Ok((name, HookEnd::BegunBefore))) => all.hook_begun_before.extend(name),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(failed("stopping the pod's containers was cut short")),
+            }
+        }
+        let is_known =
+            is_answered || blocking(move || Ok(pod_groups::are_empty(&groups, &sandboxes))).await?;
+        if is_known { Ok(all) } else { Err(pod_groups::unknown(uid)) }
+    }
+
+    /// The pod's running containers; if the runtime does not answer, those that ran at the last look and have not exited
+    /// since, if there are any.
+    async fn to_stop(&self, uid: &PodUid, grace: Duration) -> Result<ToStop, RuntimeError> {
+        let mut listed = pin!(self.list(Some(uid)));
+        let answer = timeout(foreign_hooks::signal_time(grace), &mut listed).await;
+        let containers = match answer {
+            Ok(Ok(all)) => {
+                let containers = all.into_iter().filter(may_run).collect();
+                return Ok(ToStop { containers, is_answered: true });
+            }
+            Ok(Err(_)) | Err(_) => self.processes.running(uid),
+        };
+        if !containers.is_empty() {
+            let (pod, _) = labels::title(&containers[0].labels);
+            tracing::warn!(
+                pod,
+                "the container runtime does not respond: terminating a pod by its known processes"
+            );
+            return Ok(ToStop { containers, is_answered: false });
+        }
+        let all = match answer {
+            Ok(answer) => answer?,
+            Err(_) => listed.await?,
+        };
+        Ok(ToStop { containers: all.into_iter().filter(may_run).collect(), is_answered: true })
+    }
+
+    /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.
+    async fn stop_one(
+        self,
+        container: api::Container,
+        turn: StopTurn,
+        HowToStop { grace, runs_hooks, is_answered }: HowToStop,
+    ) -> Result<(Option<String>, HookEnd), RuntimeError> {
+        let begun = Instant::now();
+        let mut ended = HookEnd::Ran;
+        if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
+            let (client, begun_hooks) = (&self.client, &self.begun_hooks);
+            ended = match is_answered || hook.sleep.is_some() {
+                true => {
+                    foreign_hooks::run(client, begun_hooks, &self.program, &container, hook, grace)
+                        .await
+                }
+                false => HookEnd::DidNotRun,
+            };
+        }
+        let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
+        let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
+        self.processes.hold_mounts(&container.id);
+        let process = self.processes.ordinary(&container.id);
+        let kill_at = (begun + grace).max(Instant::now() + Grace::SHORTEST);
+        match process {
+            Some(process) if !is_answered => process.end(kill_at).await.map_err(not_stopped)?,
+            process => self.stop_until(&container.id, process.as_deref(), kill_at).await?,
+        }
+        Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
+    }
+
+    /// Has the runtime send the stop signal, and SIGKILL soon after `kill_at`. What it fails to do is done without it.
+    async fn stop_until(
+        &self,
+        id: &str,
+        process: Option<&FirstProcess>,
+        kill_at: Instant,
+    ) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        let passed_on = async {
+            sleep_until(now + SIGNALLED).await;
+            process.inspect(|process| process.was_asked());
+            pending::<Infallible>().await
+        };
+        let stopped = tokio::select! {
+            stopped = self.client.stop_container(id, kill_at - now) => stopped,
+            () = sleep_until(kill_at + ON_THE_WAY) => self.kill(id, process.is_some()).await,
+            never = passed_on => match never {},
+        };
+        match (stopped, process) {
+            (Err(error), Some(process)) => {
+                tracing::debug!(
+                    id,
+                    error = error_chain(&error),
+                    "ending a container without the runtime"
+                );
+                process.end(kill_at).await.map_err(not_stopped)
+            }
+            (stopped, _) => stopped.map_err(not_stopped),
+        }
+    }
+
+    /// Has the runtime send SIGKILL. It is not waited for as long if that can be done without it.
+    async fn kill(&self, id: &str, is_ordinary: bool) -> Result<(), CallError> {
+        let killed = self.client.stop_container(id, Duration::ZERO);
+        if !is_ordinary {
+            return killed.await;
+        }
+        let after = Retry::RUNTIME_KILL.within(Retry::KILL_TIMEOUT).next().unwrap_or_default();
+        let late = |_| Err(CallError::Timeout { call: "StopContainer", after });
+        timeout(after, killed).await.unwrap_or_else(late)
+    }
+}
+
+fn not_stopped(why: impl std::error::Error + Send + Sync + 'static) -> RuntimeError {
+    caused("stopping the pod's containers", why)
+}

@@ -1,0 +1,109 @@
+//! The control groups of pods: they show whether anything of a pod runs while its runtime does not answer.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use winddown_host::{cgroup_named, kernel};
+use winddown_shared::{PodUid, RuntimeError};
+
+use super::failed;
+
+/// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
+const MONITOR: &str = "crio-conmon-";
+
+/// The cgroups of the pod whose container has this ID, in each hierarchy: the parents of the container's, from
+/// `/proc/PID/cgroup` of one of its processes.
+pub(super) fn of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
+    let parent = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let parent = Path::new(cgroup_named(path, id)?).parent()?;
+        let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
+            "" => mount.to_owned(),
+            controllers => mount.join(controllers),
+        };
+        Some(hierarchy.join(parent.strip_prefix("/").unwrap_or(parent)))
+    };
+    text.lines().filter_map(parent).collect()
+}
+
+/// Whether nothing but the sandboxes and CRI-O's monitors runs in any of the cgroups. False if none of them exists.
+/// Blocking.
+pub(super) fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
+    let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
+    !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))
+}
+
+/// Says that the pod's known containers have exited, and that its cgroups are not empty.
+pub(super) fn unknown(uid: &PodUid) -> RuntimeError {
+    failed(format!(
+        "the known containers of pod {uid} have exited, and the container runtime does not report whether others run"
+    ))
+}
+
+fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
+    let name = group.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_sandbox = |sandbox: &Arc<str>| !sandbox.is_empty() && name.contains(&**sandbox);
+    if name.starts_with(MONITOR) || sandboxes.iter().any(is_sandbox) {
+        return true;
+    }
+    let runs = kernel::read_to_string(group.join("cgroup.procs"));
+    let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
+    let is_empty_below = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| !entry.path().is_dir() || is_empty(&entry.path(), sandboxes))
+    };
+    is_quiet && fs::read_dir(group).is_ok_and(|mut below| below.all(is_empty_below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pods_group_is_the_one_above_its_containers_in_each_hierarchy() {
+        let mount = Path::new("/sys/fs/cgroup");
+        for (text, expected) in [
+            (
+                "0::/w.slice/w-podu.slice/crio-aa.scope\n",
+                &["/sys/fs/cgroup/w.slice/w-podu.slice"][..],
+            ),
+            (
+                "0::/w.slice/w-podu.slice/crio-aa.scope/container\n",
+                &["/sys/fs/cgroup/w.slice/w-podu.slice"],
+            ),
+            (
+                "5:cpu,cpuacct:/w/podu/aa\n1:name=systemd:/w/podu/aa\n0::/\n",
+                &["/sys/fs/cgroup/cpu,cpuacct/w/podu", "/sys/fs/cgroup/systemd/w/podu"],
+            ),
+            ("0::/w.slice/w-podu.slice/crio-bb.scope\n", &[]),
+            ("", &[]),
+        ] {
+            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(of_container(mount, "aa", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pods_groups_are_empty_only_if_there_are_any_and_nothing_but_a_sandbox_is_in_them() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("podu");
+        let procs = |below: &str, pids: &str| {
+            let group = pod.join(below);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("cgroup.procs"), pids).unwrap();
+        };
+        let groups = [pod.clone()];
+        let sandboxes: [Arc<str>; 1] = ["aaa".into()];
+        assert!(!are_empty(&groups, &sandboxes), "no group tells nothing");
+        procs("", "");
+        procs("cri-containerd-aaa.scope", "12\n");
+        assert!(are_empty(&groups, &sandboxes));
+        procs("bbb", "13\n");
+        assert!(!are_empty(&groups, &sandboxes));
+        procs("bbb", "");
+        procs("crio-conmon-bbb.scope", "14\n");
+        assert!(are_empty(&groups, &sandboxes));
+    }
+}
