@@ -38,9 +38,23 @@ const ASKED: Duration = Duration::from_secs(2);
 /// After the last exit, for what an API server is told that answers nothing.
 const TOLD: Duration = Duration::from_secs(3);
 
+/// How much later systemd starts containerd again.
+const RUNTIME_AWAY: Duration = Duration::from_secs(5);
+
 /// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
 /// `gap` between two groups, and the static one last, and the lock went soon after that.
 async fn ends_in_order(machine: &mut Machine, test: &str, asked: u64, gap: Duration) -> TestResult {
+    ends_in_order_within(machine, test, asked, gap, TOLD).await
+}
+
+/// The same, with the time until the lock goes.
+async fn ends_in_order_within(
+    machine: &mut Machine,
+    test: &str,
+    asked: u64,
+    gap: Duration,
+    lock: Duration,
+) -> TestResult {
     machine.scenario.node.wait_off(DOWN).await?;
     say(test, asked, &machine.scenario, machine);
     let (first, _) = machine.scenario.assert_ended_within(gap)?;
@@ -53,7 +67,7 @@ async fn ends_in_order(machine: &mut Machine, test: &str, asked: u64, gap: Durat
     machine.assert_static_pod_was_last()?;
     let last = machine.log_of_static_pod()?.exits[0];
     let held = machine.scenario.lock_outlived(last).await?;
-    assert!(held < TOLD, "the lock was held for {held:?} after the last exit");
+    assert!(held < lock, "the lock was held for {held:?} after the last exit");
     Ok(())
 }
 
@@ -139,6 +153,19 @@ async fn a_kubelet_that_is_killed_in_the_middle_changes_no_order_and_starts_noth
     machine.scenario.someone_is_asked().await?;
     machine.kubelet()?.kill()?;
     ends_in_order(&mut machine, test, asked, LOST).await
+}
+
+/// Neither the kubelet nor winddown can have it ask a pod to exit, or kill one.
+#[tokio::test]
+async fn a_container_runtime_that_is_killed_at_the_beginning_changes_no_order_and_starts_nothing_again()
+-> TestResult {
+    let test = "a_container_runtime_that_is_killed_at_the_beginning_changes_no_order_and_starts_nothing_again";
+    let Some(mut machine) = Machine::set(test, Ends::Winddown).await? else { return Ok(()) };
+    let containerd = machine.scenario.node.process(&["/usr/bin/containerd"]);
+    let asked = machine.scenario.power_off().await?;
+    containerd.ok_or("containerd has no process")?.kill()?;
+    // Without it the kubelet frees no volume.
+    ends_in_order_within(&mut machine, test, asked, LOST, RUNTIME_AWAY + TOLD).await
 }
 
 #[tokio::test]
