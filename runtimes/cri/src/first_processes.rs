@@ -116,14 +116,11 @@ impl FirstProcesses {
         self.all.lock().get(id).and_then(|followed| followed.process.clone())
     }
 
-    /// The containers of the pod that ran when they were last listed and whose exits the kernel has not reported.
-    pub(super) fn running(&self, pod: &PodUid) -> Vec<api::Container> {
+    /// The containers of the pod that ran when they were last listed.
+    pub(super) fn of_pod(&self, pod: &PodUid) -> Vec<api::Container> {
         let all = self.all.lock();
-        let runs = |followed: &&Followed| {
-            followed.pod == *pod
-                && followed.process.as_ref().is_none_or(|process| !process.exit.is_readable())
-        };
-        all.values().filter(runs).map(|followed| (*followed.container).clone()).collect()
+        let of_pod = all.values().filter(|followed| followed.pod == *pod);
+        of_pod.map(|followed| (*followed.container).clone()).collect()
     }
 
     /// The cgroups of the pod of these containers.

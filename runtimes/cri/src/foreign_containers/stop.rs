@@ -26,10 +26,10 @@ const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A runtime that has had a request for so long has sent the stop signal.
 const SIGNALLED: Duration = Duration::from_millis(500);
 
-/// The containers to stop.
-struct ToStop {
+/// The containers of a pod.
+struct Known {
     containers: Vec<api::Container>,
-    /// Whether the runtime has listed them.
+    /// Whether the runtime has listed them now. Otherwise it did at the last look.
     is_answered: bool,
 }
 
@@ -64,13 +64,15 @@ impl PodContainers {
         runs_hooks: bool,
         sidecars: &[String],
     ) -> Result<StoppedContainers, RuntimeError> {
-        let ToStop { containers, is_answered } = self.to_stop(uid, grace).await?;
+        let Known { mut containers, is_answered } = self.known(uid, grace).await?;
         let groups = self.processes.pod_groups(&containers);
         let sandboxes: Vec<Arc<str>> =
             containers.iter().map(|container| (*container.pod_sandbox_id).into()).collect();
-        let turns = foreign_turns::of(containers, sidecars);
-        let mut all = StoppedContainers { ran: !turns.is_empty(), ..StoppedContainers::default() };
+        let mut all =
+            StoppedContainers { ran: !containers.is_empty(), ..StoppedContainers::default() };
         all.without_runtime = !is_answered;
+        containers.retain(|container| is_answered || !self.processes.has_ended(&container.id));
+        let turns = foreign_turns::of(containers, sidecars);
         let how = HowToStop { grace, runs_hooks, is_answered };
         let stops = turns.into_iter().map(|(container, turn)| {
             // A call that is dropped may make the runtime forget the kill that was to follow.
@@ -90,31 +92,29 @@ impl PodContainers {
         if is_known { Ok(all) } else { Err(pod_groups::unknown(uid)) }
     }
 
-    /// The pod's running containers; if the runtime does not answer, those that ran at the last look and have not exited
-    /// since, if there are any.
-    async fn to_stop(&self, uid: &PodUid, grace: Duration) -> Result<ToStop, RuntimeError> {
+    /// The pod's containers that run; if the runtime does not answer, those that ran at the last look, if there are any.
+    async fn known(&self, uid: &PodUid, grace: Duration) -> Result<Known, RuntimeError> {
         let mut listed = pin!(self.list(Some(uid)));
-        let answer = timeout(foreign_hooks::signal_time(grace), &mut listed).await;
-        let containers = match answer {
-            Ok(Ok(all)) => {
-                let containers = all.into_iter().filter(may_run).collect();
-                return Ok(ToStop { containers, is_answered: true });
+        let answer = match timeout(foreign_hooks::signal_time(grace), &mut listed).await {
+            Ok(Ok(all)) => Some(Ok(all)),
+            unanswered => {
+                let containers = self.processes.of_pod(uid);
+                if let Some(first) = containers.first() {
+                    let (pod, _) = labels::title(&first.labels);
+                    tracing::warn!(
+                        pod,
+                        "the container runtime does not respond: terminating a pod by its known processes"
+                    );
+                    return Ok(Known { containers, is_answered: false });
+                }
+                unanswered.ok()
             }
-            Ok(Err(_)) | Err(_) => self.processes.running(uid),
         };
-        if !containers.is_empty() {
-            let (pod, _) = labels::title(&containers[0].labels);
-            tracing::warn!(
-                pod,
-                "the container runtime does not respond: terminating a pod by its known processes"
-            );
-            return Ok(ToStop { containers, is_answered: false });
-        }
         let all = match answer {
-            Ok(answer) => answer?,
-            Err(_) => listed.await?,
+            Some(answer) => answer?,
+            None => listed.await?,
         };
-        Ok(ToStop { containers: all.into_iter().filter(may_run).collect(), is_answered: true })
+        Ok(Known { containers: all.into_iter().filter(may_run).collect(), is_answered: true })
     }
 
     /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.

@@ -440,6 +440,11 @@ async fn containers_of_a_kubelet_keep_their_grace_and_end_while_the_runtime_is_k
         // A hung runtime is given two seconds of twenty, and one of four.
         assert!(asked.1 < secs(if hangs { 6 } else { 3 }), "{hangs}: {asked:?}");
         assert!(killed.1 >= secs(4) && killed.1 < secs(8), "{hangs}: {killed:?}");
+        let again = containers.stop(polite.uid(), secs(20), false, &[]).await.unwrap();
+        assert!(
+            again.ran && begun.elapsed() < secs(12),
+            "the kernel shows that nothing of it runs"
+        );
         match hangs {
             // Logs pass through containerd.
             true => {
