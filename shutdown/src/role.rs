@@ -31,8 +31,8 @@ mod tests;
 ///
 /// Drivers are pods that other pods' volumes, devices or networks need: pods with the label [`ROLE_LABEL`]
 /// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
-/// directory in which drivers register, and pods that Longhorn labels as its volumes' own. They stop after
-/// all other pods of their group.
+/// directory in which drivers register, and pods that Longhorn, JuiceFS, Mountpoint for S3 and Rook label as their
+/// volumes' own. They stop after all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Role {
@@ -65,10 +65,16 @@ const OF_DRIVERS: [[&str; 2]; 5] = [
     ["cni", "bin"],
 ];
 
-/// The labels that distributions give to drivers which are of no DaemonSet.
-const LABELS_OF_DRIVERS: [(&str, &str); 1] = [
-    // Each block device of a Longhorn volume is a process of it.
-    ("longhorn.io/component", "instance-manager"),
+/// The labels of pods that are of no DaemonSet and serve volumes to others of their node: name, and value unless any
+/// counts.
+const LABELS_OF_DRIVERS: [(&str, Option<&str>); 5] = [
+    // Each block device of a Longhorn volume is a process of the one, each shared volume an NFS server in the other.
+    ("longhorn.io/component", Some("instance-manager")),
+    ("longhorn.io/component", Some("share-manager")),
+    // The FUSE processes of volumes.
+    ("app.kubernetes.io/name", Some("juicefs-mount")),
+    ("s3.csi.aws.com/mountpoint-version", None),
+    ("app", Some("rook-ceph-osd")),
 ];
 
 impl Role {
@@ -140,7 +146,10 @@ pub fn is_driver(pod: &Pod) -> bool {
     if let Some(role) = label(ROLE_LABEL) {
         return role == "driver";
     }
-    if LABELS_OF_DRIVERS.iter().any(|(name, value)| label(name).is_some_and(|is| is == value)) {
+    let is_labelled = |(name, value): &(&str, Option<&str>)| {
+        label(name).is_some_and(|is| value.is_none_or(|value| is == value))
+    };
+    if LABELS_OF_DRIVERS.iter().any(is_labelled) {
         return true;
     }
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();

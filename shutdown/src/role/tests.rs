@@ -198,6 +198,25 @@ fn drivers_are_known_by_where_they_register_or_by_their_label() {
             true,
         ),
         (
+            "the shared volumes of Longhorn",
+            json!({"labels": {"longhorn.io/component": "share-manager"}}),
+            json!({}),
+            true,
+        ),
+        (
+            "a volume of JuiceFS",
+            json!({"labels": {"app.kubernetes.io/name": "juicefs-mount"}}),
+            json!({}),
+            true,
+        ),
+        (
+            "a bucket of S3",
+            json!({"labels": {"s3.csi.aws.com/mountpoint-version": "1.14.0"}}),
+            json!({}),
+            true,
+        ),
+        ("the disks of Ceph", json!({"labels": {"app": "rook-ceph-osd"}}), json!({}), true),
+        (
             "another part of it",
             json!({"labels": {"longhorn.io/component": "backing-image-manager"}}),
             json!({}),
