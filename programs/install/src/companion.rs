@@ -542,7 +542,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     if delay.is_some() {
         let wanted = winddown_shared::display::duration(wanted);
         seen.push(format!(
-            "without winddown's file logind waits less than the {wanted} that the kubelet wants"
+            "without winddown's file logind waits for less than the {wanted} of the kubelet's shutdown"
         ));
     }
     steps.extend(delay);

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -29,6 +30,8 @@ pub struct PodContainers {
     client: Arc<CriClient>,
     processes: Arc<FirstProcesses>,
     begun_hooks: Arc<BegunHooks>,
+    /// Whether a stop has gone without the runtime since that last answered.
+    is_silent: Arc<AtomicBool>,
     program: Arc<str>,
 }
 
@@ -52,7 +55,8 @@ impl PodContainers {
         let times = CriTimes { ask: QUERY_TIMEOUT, ..CriTimes::default() };
         let client = Arc::new(CriClient::new(endpoint, times)?);
         let program = DEFAULT_PROGRAM.into();
-        Ok(Self { client, processes: Arc::default(), begun_hooks: Arc::default(), program })
+        let (processes, begun_hooks, is_silent) = Default::default();
+        Ok(Self { client, processes, begun_hooks, is_silent, program })
     }
 
     /// Sends the requests of preStop hooks as this program, `NAME-VERSION`.
@@ -194,7 +198,9 @@ impl PodContainers {
         let filter = api::ContainerFilter { label_selector, id: String::new() };
         let request = api::ListContainersRequest { filter: Some(filter) };
         let answer = self.client.list_containers(request).await;
-        Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
+        let containers = answer.map_err(|error| caused("listing containers", error))?.containers;
+        self.is_silent.store(false, Ordering::Relaxed);
+        Ok(containers)
     }
 }
 

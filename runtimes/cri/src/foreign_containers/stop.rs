@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -25,6 +26,8 @@ use super::PodContainers;
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A runtime that has had a request for so long has sent the stop signal.
 const SIGNALLED: Duration = Duration::from_millis(500);
+/// How long a runtime may take to answer that has answered none of the last stops: other pods wait for their turn.
+const STILL_SILENT: Duration = Duration::from_millis(100);
 
 /// The containers of a pod.
 struct Known {
@@ -95,7 +98,11 @@ impl PodContainers {
     /// The pod's containers that run; if the runtime does not answer, those that ran at the last look, if there are any.
     async fn known(&self, uid: &PodUid, grace: Duration) -> Result<Known, RuntimeError> {
         let mut listed = pin!(self.list(Some(uid)));
-        let answer = match timeout(foreign_hooks::signal_time(grace), &mut listed).await {
+        let patience = match self.is_silent.load(Ordering::Relaxed) {
+            true => STILL_SILENT,
+            false => foreign_hooks::signal_time(grace),
+        };
+        let answer = match timeout(patience, &mut listed).await {
             Ok(Ok(all)) => Some(Ok(all)),
             unanswered => {
                 let containers = self.processes.of_pod(uid);
@@ -105,6 +112,7 @@ impl PodContainers {
                         pod,
                         "the container runtime does not respond: terminating a pod by its known processes"
                     );
+                    self.is_silent.store(true, Ordering::Relaxed);
                     return Ok(Known { containers, is_answered: false });
                 }
                 unanswered.ok()

@@ -440,11 +440,10 @@ async fn containers_of_a_kubelet_keep_their_grace_and_end_while_the_runtime_is_k
         // A hung runtime is given two seconds of twenty, and one of four.
         assert!(asked.1 < secs(if hangs { 6 } else { 3 }), "{hangs}: {asked:?}");
         assert!(killed.1 >= secs(4) && killed.1 < secs(8), "{hangs}: {killed:?}");
+        let begun = Instant::now();
         let again = containers.stop(polite.uid(), secs(20), false, &[]).await.unwrap();
-        assert!(
-            again.ran && begun.elapsed() < secs(12),
-            "the kernel shows that nothing of it runs"
-        );
+        assert!(again.ran, "the kernel shows that nothing of it runs");
+        assert!(begun.elapsed() < secs(1), "the runtime is known to be silent");
         match hangs {
             // Logs pass through containerd.
             true => {
