@@ -20,6 +20,7 @@ use super::signals::{ShutdownSignals, SignalState};
 use super::{RunEnd, ShutdownController, Stage, Transition};
 use crate::EndingPods;
 use crate::budget::why_unawaited;
+use crate::grace::ROUNDING_TOLERANCE;
 use crate::journal::{Journal, RunStart};
 use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
@@ -37,10 +38,6 @@ const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.
 pub(crate) fn status_of_ended() -> StatusOverride {
     StatusOverride::failed("Terminated", MESSAGE, Some(MESSAGE.into()))
 }
-
-/// A run that begins this long after the signal plans for the time left instead of starting with groups
-/// whose time is already over.
-const LATE_START: Duration = Duration::from_secs(1);
 
 /// How long a disk that is not busy takes to store a report. Right after the pods' exit the disk often is: the container
 /// runtime cleans up, and a write may take a second. The machine does not wait for that as long as the record of the run
@@ -220,7 +217,8 @@ impl<K: EndingPods> ShutdownController<K> {
     }
 
     /// Returns the plan, and when its first group may be requested to stop. A run that begins right after its signal has its
-    /// whole time, and any other what is left; the first group of an earlier agent's run keeps its time.
+    /// whole time. Any other has what is left, or its first group would pay for the delay; that of an earlier agent's run
+    /// keeps its time.
     fn plan(&self, shutdown_run: &ShutdownRun, carried: Option<&Carried>) -> (Plan, Duration) {
         let pods = self.parts.killer.running().into_pods();
         let ShutdownRun { policy, started, context, journal, .. } = shutdown_run;
@@ -228,7 +226,8 @@ impl<K: EndingPods> ShutdownController<K> {
         let (groups, work) =
             carried.map_or((&[][..], &[][..]), |carried| (&carried.groups, &carried.work));
         let late = match carried {
-            None if elapsed < LATE_START => Duration::ZERO,
+            // Rounding makes up for it.
+            None if elapsed <= ROUNDING_TOLERANCE => Duration::ZERO,
             None => {
                 tracing::warn!(late = ?elapsed, "the shutdown started earlier: using the remaining time");
                 elapsed

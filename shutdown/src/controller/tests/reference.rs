@@ -1,6 +1,7 @@
 //! What the reference's own tests assert of the manager, under its names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, StatusOverride};
@@ -196,4 +197,21 @@ async fn a_shutdown_that_began_before_the_agent_uses_the_time_that_is_left() {
     // 12 s are left, in equal shares.
     assert_eq!(node.released().await, secs(30));
     assert_eq!(node.asked(), asked(&[("app", 18.0, 6), ("critical", 24.0, 6)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_begins_a_moment_late_takes_the_second_from_who_asks_for_the_most() {
+    for (late, app, critical) in [(0, 2, 9), (250, 2, 9), (251, 2, 8), (999, 2, 8), (1000, 2, 8)] {
+        let pods = [pod("app", None, Some(2)), pod("critical", CRITICAL, Some(30))];
+        let mut node = Setup::with(pods.clone()).policy(two_fields(11, 9)).start();
+        pods.iter().for_each(|pod| node.killer.takes(pod.uid(), secs(99)));
+        settle().await;
+        node.start = Instant::now();
+        tokio::time::advance(Duration::from_millis(late)).await;
+        let begun = node.start;
+        node.login.fake.modify(|state| (state.preparing, state.since) = (true, Some(begun)));
+        node.released().await;
+        let graces: Vec<u64> = node.asked().iter().map(|(_, _, grace)| *grace).collect();
+        assert_eq!(graces, [app, critical], "{late} ms late");
+    }
 }
