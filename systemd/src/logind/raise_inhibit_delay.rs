@@ -34,10 +34,10 @@ pub(super) struct Raised {
 
 /// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
 /// that this was done before, with no known change since; the result is `None` if indeed nothing
-/// changed and logind was not called. The drop-in is that of the agent `owner`. Without a `root` nothing is written and logind is not called; with it comes what
-/// works there.
+/// changed and logind was not called. The drop-in is that of the agent `owner`. Without a `root` nothing is written and logind
+/// is not called; with it comes what works there.
 ///
-/// Cancelling it half-way leaves a complete drop-in or none.
+/// Cancelling it half-way leaves a complete drop-in or none, and logind perhaps without a reload: `tried` is false then.
 ///
 /// # Errors
 /// The delay could not be read. A failure to raise it is no error.
@@ -55,7 +55,8 @@ pub(super) async fn raise_inhibit_delay(
     };
     let mut obstacle = None;
     let who = owner.to_owned();
-    match on_disk(root, move |root| drop_in::apply(root, &who, wanted, short)).await {
+    let applied = on_disk(root, move |root| drop_in::apply(root, &who, wanted, short)).await;
+    match &applied {
         Ok(Ok(Applied::Wrote { file })) => {
             tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
         }
@@ -63,21 +64,26 @@ pub(super) async fn raise_inhibit_delay(
             tracing::info!(file = %file.display(), "removed logind's drop-in: the delay suffices without it");
         }
         _ if tried => return Ok(None),
-        Ok(Ok(Applied::Nothing)) if !short => {
-            return Ok(Some(Raised { delay: current, set_by: None, obstacle }));
-        }
         Ok(Ok(Applied::Nothing)) => {}
-        Ok(Err(error)) => obstacle = Some(error_chain(&error)),
-        Err(error) => obstacle = Some(error),
+        Ok(Err(error)) => obstacle = Some(error_chain(error)),
+        Err(error) => obstacle = Some(error.clone()),
+    }
+    let predicted = on_disk(root, drop_in::find).await.ok();
+    let value =
+        |set: &Option<Setting>| set.as_ref().map_or(drop_in::DEFAULT_DELAY, |set| set.value);
+    let given = predicted.as_ref().map(value);
+    // An attempt that was cut short, also an earlier agent's, may have left the files to be read.
+    let is_read = given.is_none_or(|given| given <= current);
+    if matches!(applied, Ok(Ok(Applied::Nothing))) && !short && is_read {
+        return Ok(Some(Raised { delay: current, set_by: None, obstacle }));
     }
     // Reload also when nothing was written: logind may not have read the files yet.
     if let Err(error) = calls.reload().await {
         obstacle = obstacle.or(Some(error.to_string()));
     }
-    let predicted = on_disk(root, drop_in::find).await.ok();
     // A delay that is already long enough settles when it equals what the files say.
     let enough = if short { wanted } else { Duration::MAX };
-    let delay = settle(calls, enough, predicted.as_ref()).await?;
+    let delay = settle(calls, enough, given).await?;
     if delay >= wanted {
         return Ok(Some(Raised { delay, set_by: None, obstacle: None }));
     }
@@ -90,16 +96,14 @@ pub(super) async fn raise_inhibit_delay(
 async fn settle(
     calls: &impl LoginCalls,
     enough: Duration,
-    predicted: Option<&Option<Setting>>,
+    given: Option<Duration>,
 ) -> Result<Duration, LogindCallError> {
-    let predicted =
-        predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT_DELAY, |set| set.value));
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut checks = 0;
     loop {
         let pause = doubled(FIRST_CHECK_PAUSE, MAX_CHECK_PAUSE, checks);
         let delay = calls.delay().await?;
-        let final_word = predicted == Some(delay);
+        let final_word = given == Some(delay);
         if delay >= enough || final_word || Instant::now() + pause > deadline {
             return Ok(delay);
         }

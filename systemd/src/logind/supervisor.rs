@@ -168,6 +168,10 @@ impl Supervisor {
             self.publish();
             let due = (recheck_at, looked_at + WHILE_PREPARING);
             let woken = self.wake_up(step, &calls, &mut heard, due).await;
+            if step == Some(LogindStep::RaiseDelay) && !matches!(woken, Woken::Done(..)) {
+                // The drop-in may be another, and logind not know of it.
+                self.facts.raised = false;
+            }
             match woken {
                 Woken::LogindEvent(Some(event)) => self.observe(event),
                 Woken::LogindEvent(None) => {

@@ -248,3 +248,37 @@ async fn a_package_that_comes_later_with_a_longer_delay_gets_it() {
     tokio::time::sleep(secs(600)).await;
     assert_eq!(login.count("reload"), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_was_cut_short_is_made_up_for() {
+    for is_asked in [true, false] {
+        let login = Scripted::giving(secs(5)).reloading_to(secs(30), secs(0));
+        let rig = Rig::settled(&login, secs(30)).await;
+        put(rig.root.path(), FOREIGN, 60);
+        login.act("reload", Act::Hang);
+        let begun = login.count("reload");
+        if is_asked {
+            rig.inhibitor.set_wanted_delay(secs(30));
+        }
+        while login.count("reload") == begun {
+            tokio::time::sleep(secs(1)).await;
+        }
+        assert!(!rig.drop_in().exists(), "it gives less than the other package");
+        login.behave("reload");
+        let login = login.reloading_to(secs(60), secs(0));
+        match is_asked {
+            true => rig.inhibitor.set_wanted_delay(secs(30)),
+            false => login.prepare(false).await,
+        }
+        rig.quiet().await;
+        assert_eq!(rig.now().delay, Some(secs(60)), "{:?}", login.trace());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_agent_left_to_be_reloaded_is_reloaded() {
+    let login = Scripted::giving(secs(22)).reloading_to(secs(60), secs(0));
+    let mut rig = Rig::start_with(&login, secs(22), |config| put(root_of(config), FOREIGN, 60));
+    rig.until("what the other package gives", |s| s.delay == Some(secs(60))).await;
+    assert_eq!(login.count("reload"), 1);
+}
