@@ -68,7 +68,7 @@ fn grace_of(pod: &TestPod) -> At {
 }
 
 /// The `times` within a range.
-fn within(times: &[At], (from, to): (At, At)) -> impl Iterator<Item = At> + '_ {
+pub(super) fn within(times: &[At], (from, to): (At, At)) -> impl Iterator<Item = At> + '_ {
     times.iter().copied().filter(move |at| (from..to).contains(at))
 }
 

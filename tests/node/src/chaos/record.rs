@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::judge::within;
 use super::strike::breakable;
 use super::{Fault, Feature, Runtime};
 use crate::witness::{At, Life};
@@ -70,6 +71,17 @@ impl Record {
     pub(super) fn shutdowns(&self) -> impl Iterator<Item = (At, At)> {
         let ends = self.asked.iter().skip(1).copied().chain([At::MAX]);
         self.asked.iter().copied().zip(ends)
+    }
+
+    /// From when on the shutdown with this start and end can be what asks the pod to stop. A victim may still end for its
+    /// own reason until logind has announced the shutdown: for it, not before the first other pod is asked.
+    pub(super) fn asks_from(&self, pod: &TestPod, (from, to): (At, At)) -> At {
+        if !self.victims.contains(&pod.name) {
+            return from;
+        }
+        let others = self.logs.iter().filter(|(name, _)| !self.victims.contains(name));
+        let asked = others.flat_map(|(_, log)| within(&log.terms, (from, to)));
+        asked.min().unwrap_or(from)
     }
 
     /// Whether a matching fault was active at any time in this range.

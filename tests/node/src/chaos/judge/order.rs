@@ -18,7 +18,8 @@ pub(super) fn groups_end_one_after_the_other(record: &Record) -> Verdict {
     for shutdown in record.shutdowns() {
         for later in record.pods.iter().filter(|pod| !record.is_without_manifest(pod)) {
             let terms = &record.logs[&later.name].terms;
-            let Some(asked) = within(terms, shutdown).next() else { continue };
+            let run = (record.asks_from(later, shutdown), shutdown.1);
+            let Some(asked) = within(terms, run).next() else { continue };
             let before = |pod: &&TestPod| {
                 group_of(pod) < group_of(later) && !record.is_without_manifest(pod)
             };

@@ -34,7 +34,12 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
     let is_forced = all(report).any(|said| said["outcome"] == "killed");
     let mut is_known = true;
     for pod in record.pods.iter().filter(|pod| ran(record, pod)) {
-        let said = of(report, pod).ok_or_else(|| format!("the report lacks {}", pod.name))?;
+        let Some(said) = of(report, pod) else {
+            if ended_for_its_own_reason(record, pod) {
+                continue;
+            }
+            return Err(format!("the report lacks {}", pod.name));
+        };
         if may_be_unknown(record) && has_unknown_end(said) {
             is_known = false;
             continue;
@@ -72,6 +77,14 @@ pub(super) fn ran(record: &Record, pod: &TestPod) -> bool {
     // Pods that were already terminating for other pods are not counted.
     let was_ending = within(&log.terms, since).next().is_some();
     !was_ending && within(&log.exits, since).chain(within(&ended, since)).next().is_none()
+}
+
+/// Whether the pod was gone before the last shutdown can have asked it to stop.
+fn ended_for_its_own_reason(record: &Record, pod: &TestPod) -> bool {
+    let asked = record.last_asked();
+    let before = (asked, record.asks_from(pod, (asked, At::MAX)));
+    let lives = record.lives.iter().filter(|life| life.pod == pod.name);
+    lives.filter_map(|life| life.ended).any(|ended| (before.0..before.1).contains(&ended))
 }
 
 pub(super) fn of<'a>(report: &'a Value, pod: &TestPod) -> Option<&'a Value> {

@@ -253,6 +253,30 @@ fn a_report_that_is_missing_or_not_true_is_noticed() {
     assert_eq!(broken(|r| r.reports.push(serde_json::Value::Null)), ["report"]);
 }
 
+/// Between the request of a shutdown and logind's announcement, of which the record says nothing.
+#[test]
+fn a_victim_may_end_for_another_pod_until_the_shutdown_asks_the_first() {
+    let gone = |r: &mut Record| {
+        let high = log(r, "high");
+        (high.terms, high.exits, high.told) = (vec![ms(1)], vec![ms(4)], vec![ms(4)]);
+        r.lives[2].ended = Some(ms(5));
+        r.lock[2].0 = ms(2520);
+        r.reports[0]["groups"][2]["pods"] = json!([]);
+    };
+    assert_eq!(broken(gone), ["order", "report"]);
+    let victim = |r: &mut Record| {
+        gone(r);
+        r.victims.push("high".to_owned());
+    };
+    assert!(broken(victim).is_empty(), "{:?}", broken(victim));
+    let asked = |r: &mut Record| {
+        victim(r);
+        log(r, "high").exits = vec![ms(14)];
+        r.lives[2].ended = Some(ms(15));
+    };
+    assert_eq!(broken(asked), ["report"]);
+}
+
 #[test]
 fn a_report_may_be_missing_from_a_full_disk_if_the_agent_says_so() {
     let full = |r: &mut Record| {
