@@ -175,6 +175,7 @@ impl<K: EndingPods> ShutdownController<K> {
             self.parts.killer.lame_duck(GateReason::Shutdown, true);
             let carried = shutdown_run.carried.take();
             let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
+            shutdown_run.journal.first_group = first_group;
             self.note_plan(shutdown_run, &plan, carried.as_ref());
             let (groups, work) = carried.map(|carried| (carried.groups, carried.work)).unzip();
             let params = RunParams {

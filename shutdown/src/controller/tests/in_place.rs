@@ -82,6 +82,23 @@ async fn a_kind_that_is_named_after_the_shutdown_is_awaited_for_pods_that_may_st
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_while_it_waits_for_the_kind_leaves_the_endpoints_their_time() {
+    let policy = lets(asking("db").namespace()).with_endpoint_drain(secs(5));
+    let mut site = Site::new(World::with([(asking("db"), secs(1))]), policy);
+    site.lock.fake.modify(|state| state.kind = ShutdownKind::Unknown);
+    let first = site.agent();
+    settle().await;
+    site.prepare();
+    site.until(Duration::from_millis(100)).await;
+    first.stop.cancel();
+    settle().await;
+    site.kill(first).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    assert_eq!(site.asked()[0].1, 5.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_may_stay_stays_on_a_reboot_and_fails_on_every_other_end() {
     let namespace = pod("db", None, None).namespace().to_string();
     for kind in [ShutdownKind::Reboot, ShutdownKind::Kexec, ShutdownKind::SoftReboot] {
