@@ -200,8 +200,10 @@ async fn a_hung_disk_costs_a_quarter_of_a_second_and_no_pod_its_end() {
     assert_eq!(site.asked().len(), 2);
     let report = &site.reports.all()[0];
     assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.warnings.len(), 1);
-    assert!(report.warnings[0].ends_with("the disk does not answer in time"), "{report:?}");
+    // A machine without a free processor is too slow for the place in memory too.
+    let of_disk: Vec<_> = report.warnings.iter().filter(|said| said.contains("/hung/")).collect();
+    assert_eq!(of_disk.len(), 1);
+    assert!(of_disk[0].ends_with("the disk does not answer in time"), "{report:?}");
     assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
     drop(answer);
 }
