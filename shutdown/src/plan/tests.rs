@@ -137,6 +137,15 @@ fn a_grace_is_a_second_at_least_also_in_what_is_warned_of() {
 }
 
 #[test]
+fn a_node_that_is_lost_gives_its_pods_all_the_time_but_none_where_shutdowns_terminate_no_pod() {
+    let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), Some(60))];
+    let deadline = |policy| plan_within(&pods, policy, &[], secs(100)).deadline;
+    let policy = two_fields(30, 10);
+    assert_eq!(deadline(&policy), secs(100) - policy.reserve().min(secs(10)));
+    assert_eq!(deadline(&Policy::disabled()), secs(0));
+}
+
+#[test]
 fn a_run_that_begins_late_has_its_ends_later_by_as_much() {
     let pods = [pod("app", None, None), pod("last", Some(CRITICAL_PRIORITY), None)];
     let plan = plan(&pods, &two_fields(30, 10), None).begun_after(secs(7));

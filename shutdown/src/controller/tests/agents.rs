@@ -11,15 +11,15 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeInhibitor, FakeRecorder};
 use winddown_shared::{
-    GateReason, Inhibitor, InhibitorState, MachineState, Notice, NoticeState, ShutdownKind,
-    ShutdownWork, WallClock,
+    Inhibitor, InhibitorState, MachineState, Notice, NoticeState, ShutdownKind, ShutdownWork,
+    WallClock,
 };
 
 use super::world::{Disk, Fault, Reports, World};
 use crate::tests::secs;
 use crate::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordStore, RunPhase,
-    RunRecord, ShutdownController, ShutdownParts, Trigger, UnitStop,
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordStore, RunRecord,
+    ShutdownController, ShutdownParts, Trigger, UnitStop,
 };
 
 /// A login manager that counts how often the lock was really released.
@@ -119,9 +119,6 @@ impl Site {
     pub(super) fn agent_by(&self, boot_clock: BootClock) -> Agent {
         let carried = RunRecord::of_boot(&self.places, ("boot", &boot_clock), self.system_start);
         let (gate, progress) = (AdmissionGate::new(), ProgressSender::new());
-        if carried.as_ref().is_some_and(|record| record.phase != RunPhase::Cancelled) {
-            gate.shut(GateReason::Startup);
-        }
         let controller = ShutdownController::new(ShutdownParts {
             killer: Arc::new(self.world.clone()),
             inhibitor: Arc::new(self.lock.clone()),

@@ -142,6 +142,9 @@ async fn after_a_panic_in_the_run_all_pods_are_asked_at_once_and_waited_for() {
     assert_eq!(report.outcome, Outcome::Forced);
     let ends: Vec<_> = report.pods().map(|(_, pod)| (pod.name.as_str(), pod.end)).collect();
     assert_eq!(ends, [("app", PodEnd::Exited), ("critical", PodEnd::Killed)]);
+    let times: Vec<_> = report.pods().map(|(_, pod)| (pod.asked, pod.exit)).collect();
+    let (at_once, exit) = (Some(secs(0)), |seconds| Some(secs(seconds)));
+    assert_eq!(times, [(at_once, exit(7)), (at_once, exit(5))]);
     let warning =
         "the run panicked, which is a bug; all pods were asked to terminate at once: as told";
     assert_eq!(report.warnings, [warning]);

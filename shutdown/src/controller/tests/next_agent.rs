@@ -240,6 +240,7 @@ async fn an_agent_that_knew_nothing_is_replaced_by_one_that_ends_the_pods_in_wha
     site.prepare();
     site.until(secs(5)).await;
     site.kill(first).await;
+    assert!(site.places[0].read().unwrap().unwrap().report.pods_unknown);
     site.world.is_silent(false);
     let second = site.agent();
     site.reach(&second, ProgressPhase::Released).await;

@@ -48,6 +48,7 @@ async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_i
     assert!(!agent.gate.is_shut());
     let reports = site.reports.all();
     assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Cancelled));
+    assert_eq!(reports[0].took.as_secs(), 2, "as long as it was under way");
     assert_eq!(reports[0].warnings, ["the run was cancelled while no agent was running"]);
     assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 1 }));
     assert_eq!(phase(&site), RunPhase::Cancelled);
@@ -164,6 +165,34 @@ async fn a_shutdown_that_only_the_service_manager_knows_is_not_cancelled_for_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_manager_that_did_not_answer_is_asked_again_when_the_login_manager_says_something()
+ {
+    let site = killed_past_the_login_manager(secs(2)).await;
+    let agent = site.agent();
+    site.until(secs(5)).await;
+    assert!(site.reports.all().is_empty(), "it is unknown whether the node goes down");
+    site.lock.fake.set_machine(POWER_OFF);
+    site.lock.fake.modify(|state| state.delay = Some(secs(41)));
+    site.reach(&agent, ProgressPhase::Released).await;
+    assert_eq!(site.reports.all()[0].resumed.iter().map(Duration::as_secs).sum::<u64>(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_for_a_notice_that_was_over_is_not_run_again_while_the_notice_is_in_force() {
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(20)), secs(4))]), two_fields(30, 10));
+    let first = site.agent();
+    settle().await;
+    site.give_notice(secs(120));
+    site.reach(&first, ProgressPhase::Released).await;
+    site.kill(first).await;
+    site.world.add(pod("back", None, Some(3)), NEVER);
+    let _second = site.agent();
+    site.until(secs(60)).await;
+    assert!(site.world.lives()[1].signals.is_empty(), "as if its agent still ran");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_of_a_login_manager_that_knows_of_nothing_any_more_counts_from_its_announcement() {
     let mut site =
         Site::new(World::with([(pod("app", None, Some(300)), NEVER)]), two_fields(90, 10));
@@ -255,22 +284,41 @@ async fn a_group_whose_last_pod_ended_while_no_agent_was_there_is_over_when_the_
 
 #[tokio::test(start_paused = true)]
 async fn a_login_manager_that_speaks_late_is_followed_with_the_time_that_is_left() {
-    let site = killed().await;
-    site.lock.fake.modify(|state| {
-        (state.preparing, state.delay) = (false, None);
-        state.lock = LockState::Waiting { why: "not connected yet".into() };
-    });
+    for is_disabled in [false, true] {
+        let site = killed().await;
+        site.lock.fake.modify(|state| {
+            (state.preparing, state.delay) = (false, None);
+            state.lock = LockState::Waiting { why: "not connected yet".into() };
+        });
+        if is_disabled {
+            site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+        }
+        let agent = site.agent();
+        site.until(secs(7)).await;
+        assert_eq!(site.world.lives()[1].signals.len(), 1, "nobody is asked on a guess");
+        site.lock.fake.modify(|state| {
+            state.preparing = true;
+            state.since = Some(tokio::time::Instant::now());
+            state.lock = LockState::Held;
+        });
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert_eq!(took.as_secs(), 20);
+        site.assert_no_grace_grew();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_a_run_is_in_force_until_it_is_over() {
+    let mut site =
+        Site::new(World::with([(pod("app", None, Some(20)), secs(4))]), two_fields(30, 10));
     let agent = site.agent();
-    site.until(secs(7)).await;
-    assert_eq!(site.world.lives()[1].signals.len(), 1, "nobody is asked on a guess");
-    site.lock.fake.modify(|state| {
-        state.preparing = true;
-        state.since = Some(tokio::time::Instant::now());
-        state.lock = LockState::Held;
-    });
-    let took = site.reach(&agent, ProgressPhase::Released).await;
-    assert_eq!(took.as_secs(), 20);
-    site.assert_no_grace_grew();
+    site.prepare();
+    site.until(secs(2)).await;
+    let disabled = std::sync::Arc::new(Policy::disabled());
+    assert!(agent.progress.policy_in_force(&disabled).is_enabled());
+    site.reach(&agent, ProgressPhase::Released).await;
+    settle().await;
+    assert!(!agent.progress.policy_in_force(&disabled).is_enabled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,6 +336,7 @@ async fn a_run_that_was_over_is_not_run_again() {
     site.lock.fake.cancel();
     settle().await;
     assert!(!third.gate.is_shut());
+    assert!(site.reports.all()[0].node_stayed_up);
     assert_eq!(phase(&site), RunPhase::Cancelled);
     site.world.add(pod("back", None, Some(3)), NEVER);
     site.prepare();

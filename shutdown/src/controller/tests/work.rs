@@ -132,6 +132,19 @@ async fn work_that_hangs_costs_its_bound_and_never_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_before_the_release_has_the_time_kept_for_it_where_nothing_says_how_long_the_node_waits()
+ {
+    let log = Log::new();
+    let work = vec![log.work("last", BeforeRelease, secs(6), secs(5))];
+    let mut node = Setup { work, ..Setup::with(two_pods()) }.start();
+    node.login.fake.modify(|state| state.delay = None);
+    settle().await;
+    node.prepare();
+    assert_eq!(node.released().await, secs(5));
+    assert_eq!(outcomes(&node.reports()[0]), [("last", WorkOutcome::Done)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_work_says_of_itself_is_in_the_report_however_it_ends() {
     let says = |what, point, takes| {
         ShutdownWork::new(NAME, what, point, secs(2), move |context| async move {
@@ -369,6 +382,7 @@ async fn a_shutdown_that_is_called_off_ends_the_wait_for_last_statuses() {
     node.login.fake.cancel();
     settle().await;
     assert!(node.gate.check().is_ok(), "at once");
+    assert_eq!(node.reports()[0].work[0].outcome, WorkOutcome::Cancelled);
 }
 
 /// The time for work is a part of the pods' time: less if a runtime that answers late leaves less of it.

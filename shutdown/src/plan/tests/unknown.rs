@@ -56,6 +56,9 @@ fn what_becomes_known_late_is_planned_into_what_is_left_and_ends_no_later() {
     let late = plan(&[], &policy, None)
         .replan(&[orphan("lost", Some(60)), pod("a", None, None)], secs(20));
     assert_eq!((late.deadline, ends(&late)), (secs(30), vec![25, 25, 30]));
+    let mut extended = plan(&[], &policy, None);
+    extended.extend_to(secs(60));
+    assert_eq!(extended.replan(&[pod("a", None, None)], secs(20)).deadline, secs(60));
     let mut growing = plan(&[], &policy, None);
     assert_eq!(growing.group_for(&orphan("lost", None)), Some(2));
     assert_eq!((growing.groups.len(), growing.groups[2].latest_end), (3, secs(30)));
