@@ -54,6 +54,9 @@ mod tests {
         let mut plan = plan(&pods, &policy, None);
         plan.shorten(secs(now), secs(deadline), &wants);
         assert_eq!(plan.deadline, secs(deadline.min(30)));
+        let under_way = plan.groups.iter().zip(wants).filter(|(_, want)| want.is_some());
+        let allowed: Duration = under_way.map(|(group, _)| group.allowed).sum();
+        assert!(allowed <= secs(deadline.saturating_sub(now)), "{allowed:?}");
         plan.groups.iter().map(|group| group.latest_end.as_secs()).collect()
     }
 

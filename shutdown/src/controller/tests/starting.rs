@@ -308,6 +308,20 @@ async fn a_login_manager_that_speaks_late_is_followed_with_the_time_that_is_left
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_goes_on_when_the_unit_is_stopped_past_the_login_manager_that_announced_it() {
+    let pods = [(pod("app", None, Some(20)), secs(4))];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    site.prepare();
+    site.until(secs(2)).await;
+    site.stop_unit();
+    site.reach(&agent, ProgressPhase::Released).await;
+    let reports = site.reports.all();
+    assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Clean));
+    assert_eq!(site.world.lives()[0].signals.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_policy_of_a_run_is_in_force_until_it_is_over() {
     let mut site =
         Site::new(World::with([(pod("app", None, Some(20)), secs(4))]), two_fields(30, 10));
