@@ -95,6 +95,22 @@ async fn with_the_record_in_memory_the_result_is_the_same_too() {
     killed_at_any_step(site_with_memory).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn that_the_shutdown_did_not_wait_is_said_once_however_many_agents_find_it_so() {
+    let mut site = site();
+    let unlocked = LockState::Waiting { why: "logind refuses it".into() };
+    site.lock.fake.modify(|state| (state.lock, state.has_lock) = (unlocked, false));
+    site.world.0.fuse.set(Some(Fault::Report { kept: false }));
+    let first = site.agent();
+    site.prepare();
+    site.world.0.fuse.blown.notified().await;
+    site.kill(first).await;
+    let second = site.agent();
+    site.reach(&second, ProgressPhase::Released).await;
+    let reports = site.reports.all();
+    assert_eq!((reports.len(), reports[0].warnings.len()), (1, 1), "{:?}", reports[0].warnings);
+}
+
 async fn killed_at_any_step(site: fn() -> Site) {
     let (expected, took) = undisturbed(site()).await;
     for fault in faults() {
