@@ -50,7 +50,7 @@ pub(super) struct FirstProcess {
     direct: Option<Direct>,
     /// Whether it was sent its stop signal.
     is_asked: AtomicBool,
-    /// The cgroups of its pod.
+    /// The cgroups above its own: those of its pod, unless its creator makes none for pods.
     pod_groups: Vec<PathBuf>,
 }
 
@@ -123,10 +123,11 @@ impl FirstProcesses {
         of_pod.map(|followed| (*followed.container).clone()).collect()
     }
 
-    /// The cgroups of the pod of these containers.
-    pub(super) fn pod_groups(&self, containers: &[api::Container]) -> Vec<PathBuf> {
+    /// The cgroups of the pod of these containers; none if its creator makes none for pods.
+    pub(super) fn pod_groups(&self, pod: &PodUid, containers: &[api::Container]) -> Vec<PathBuf> {
         let processes = containers.iter().filter_map(|container| self.process(&container.id));
         let mut groups: Vec<_> = processes.flat_map(|one| one.pod_groups.clone()).collect();
+        groups.retain(|group| pod_groups::is_of(group, pod));
         groups.sort();
         groups.dedup();
         groups

@@ -29,6 +29,12 @@ pub(super) fn of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
     text.lines().filter_map(parent).collect()
 }
 
+/// Whether the cgroup is one of this pod alone, by its name, in which systemd has the dashes of a UID replaced.
+pub(super) fn is_of(group: &Path, pod: &PodUid) -> bool {
+    let name = group.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.replace('_', "-").contains(&*pod.as_str().replace('_', "-"))
+}
+
 /// Whether nothing but the sandboxes and CRI-O's monitors runs in any of the cgroups. False if none of them exists.
 /// Blocking.
 pub(super) fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
@@ -82,6 +88,19 @@ mod tests {
         ] {
             let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
             assert_eq!(of_container(mount, "aa", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pods_own_group_has_its_uid_in_its_name() {
+        let pod = PodUid::new("0d5e-a1");
+        for (group, expected) in [
+            ("/sys/fs/cgroup/kubepods/burstable/pod0d5e-a1", true),
+            ("/sys/fs/cgroup/kubepods.slice/kubepods-besteffort-pod0d5e_a1.slice", true),
+            ("/sys/fs/cgroup/systemd/k8s.io", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_of(Path::new(group), &pod), expected, "{group}");
         }
     }
 

@@ -68,7 +68,7 @@ impl PodContainers {
         sidecars: &[String],
     ) -> Result<StoppedContainers, RuntimeError> {
         let Known { mut containers, is_answered } = self.known(uid, grace).await?;
-        let groups = self.processes.pod_groups(&containers);
+        let groups = self.processes.pod_groups(uid, &containers);
         let sandboxes: Vec<Arc<str>> =
             containers.iter().map(|container| (*container.pod_sandbox_id).into()).collect();
         let mut all =
@@ -90,8 +90,9 @@ impl PodContainers {
                 Err(_) => return Err(failed("stopping the pod's containers was cut short")),
             }
         }
-        let is_known =
-            is_answered || blocking(move || Ok(pod_groups::are_empty(&groups, &sandboxes))).await?;
+        let is_known = is_answered
+            || groups.is_empty()
+            || blocking(move || Ok(pod_groups::are_empty(&groups, &sandboxes))).await?;
         if is_known { Ok(all) } else { Err(pod_groups::unknown(uid)) }
     }
 
