@@ -46,6 +46,10 @@ pub trait LocalContainers: Send + Sync + 'static {
     /// them too, of this agent or the next. Cancel-safe.
     fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
 
+    /// The pods of which an earlier agent has recorded that ([`hooks_begin`](Self::hooks_begin)) and whose containers run;
+    /// none if the runtime does not answer. Cancel-safe.
+    fn with_begun_hooks(&self) -> impl Future<Output = Vec<PodUid>> + Send;
+
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
     /// # Errors

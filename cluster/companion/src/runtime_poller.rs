@@ -33,6 +33,11 @@ pub(super) struct RuntimeSnapshot {
 // === impl RuntimePoller ===
 
 impl RuntimePoller {
+    /// Whether the newest poll was not answered.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.newest.borrow().as_ref().is_some_and(|newest| newest.found.is_err())
+    }
+
     /// Starts polling, until the receiver is dropped.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<RuntimeSnapshot>> {
         let snapshots = self.newest.subscribe();

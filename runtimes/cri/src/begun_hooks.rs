@@ -3,27 +3,48 @@
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use winddown_engine::files;
 use winddown_shared::Mutex;
 
-/// One empty file for each container whose hook has begun.
+/// What is in the file of a container whose hook another program runs.
+const FOREIGN: &str = "kubelet";
+
+/// One file for each container whose hook has begun.
 #[derive(Debug, Default)]
 pub(super) struct BegunHooks {
     /// `None` if they are not recorded.
     directory: Option<PathBuf>,
     /// The names of the files.
     begun: Mutex<HashSet<String>>,
+    /// Those that an earlier agent found begun by another program.
+    foreign: HashSet<String>,
 }
 
 impl BegunHooks {
     /// Records them in `directory`, which may have files of an earlier agent. Blocking.
     pub(super) fn recorded_in(directory: PathBuf) -> Self {
         let files = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-        let begun = files.filter_map(|file| file.file_name().into_string().ok()).collect();
-        Self { directory: Some(directory), begun: Mutex::new(begun) }
+        let begun = files.filter_map(|file| file.file_name().into_string().ok());
+        let begun: HashSet<String> = begun.collect();
+        let is_foreign = |id: &&String| {
+            files::read_note(&directory.join(id)).is_ok_and(|found| found == FOREIGN.as_bytes())
+        };
+        let foreign = begun.iter().filter(is_foreign).cloned().collect();
+        Self { directory: Some(directory), begun: Mutex::new(begun), foreign }
+    }
+
+    /// Whether an earlier agent has found that another program runs hooks of some container.
+    pub(super) fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
+    }
+
+    /// Whether an earlier agent has found that another program runs this container's hook.
+    pub(super) fn is_foreign(&self, container_id: &str) -> bool {
+        self.foreign.contains(container_id)
     }
 
     /// The containers whose hook has begun.
@@ -49,8 +70,17 @@ impl BegunHooks {
     /// Records that the container's hook begins. Returns whether it had not begun before. A hook that cannot be recorded
     /// begins: one that runs twice is better than one that never does.
     pub(super) fn begin(&self, container_id: &str) -> bool {
+        self.begin_as(container_id, "")
+    }
+
+    /// Records that another program runs the container's hook.
+    pub(super) fn begins_elsewhere(&self, container_id: &str) {
+        self.begin_as(container_id, FOREIGN);
+    }
+
+    fn begin_as(&self, container_id: &str, who: &str) -> bool {
         let Some(directory) = &self.directory else { return true };
-        match record(directory, container_id) {
+        match record(directory, container_id, who) {
             Ok(()) => {
                 self.begun.lock().insert(container_id.to_owned());
                 true
@@ -67,7 +97,7 @@ impl BegunHooks {
     }
 }
 
-fn record(directory: &Path, container_id: &str) -> io::Result<()> {
+fn record(directory: &Path, container_id: &str, who: &str) -> io::Result<()> {
     // An ID is a name of the container runtime's choice.
     let [Component::Normal(name)] = Path::new(container_id).components().collect::<Vec<_>>()[..]
     else {
@@ -75,7 +105,8 @@ fn record(directory: &Path, container_id: &str) -> io::Result<()> {
     };
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let path = directory.join(name);
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(who.as_bytes())
 }
 
 #[cfg(test)]
@@ -92,6 +123,10 @@ mod tests {
         assert!(second.begin("c3"));
         assert!(first.begin("../a1") && first.begin("../a1"), "no name of a file");
         assert!(!dir.path().join("a1").exists());
+        first.begins_elsewhere("d4");
+        let third = hooks();
+        assert!(third.has_foreign() && third.is_foreign("d4") && !third.is_foreign("a1"));
+        assert!(!third.begin("d4"));
     }
 
     #[test]

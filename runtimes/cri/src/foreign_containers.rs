@@ -134,10 +134,25 @@ impl PodContainers {
     pub async fn hooks_begin(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         for container in self.list(Some(uid)).await?.iter().filter(|one| may_run(one)) {
             if foreign_hooks::of(container).is_some_and(|hook| hook.sleep.is_none()) {
-                self.begun_hooks.begin(&container.id);
+                self.begun_hooks.begins_elsewhere(&container.id);
             }
         }
         Ok(())
+    }
+
+    /// The pods of which containers run whose preStop hooks another program runs, as an earlier agent has recorded
+    /// ([`hooks_begin`](Self::hooks_begin)). The runtime is asked only if there are any records. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    pub async fn with_begun_hooks(&self) -> Result<Vec<PodUid>, RuntimeError> {
+        if !self.begun_hooks.has_foreign() {
+            return Ok(Vec::new());
+        }
+        let all = self.list(None).await?;
+        let begun = all.iter().filter(|one| may_run(one) && self.begun_hooks.is_foreign(&one.id));
+        let pods = begun.filter_map(|one| one.labels.get(labels::POD_UID));
+        Ok(pods.map(|uid| PodUid::new(uid.as_str())).collect())
     }
 
     /// Stops the pod's sandboxes: everything left in them is killed, and their network is released. Cancel-safe.

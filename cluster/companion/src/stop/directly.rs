@@ -19,6 +19,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request: &StopRequest,
     ) {
         let mut retries = Retry::KUBELET_POD.backoff();
+        if facts::has_pre_stop(pod) && self.node.with_begun_hooks().await.contains(runtime_uid) {
+            // The API server had accepted what an earlier agent asked for, even if it is away by now.
+            request.accepted();
+        }
         loop {
             let mut step = tokio::select! {
                 step = self.step_after(StopStep::Wait, pod, request) => step,
@@ -93,7 +97,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
             }
             StopStep::InsteadOfKubelet(absence) => {
-                if absence == Absence::Api && self.learns_before_hold(pod, grace, request).await {
+                let may_run_hooks = matches!(absence, Absence::Api | Absence::Unlisted);
+                if may_run_hooks && self.learns_before_hold(pod, grace, request).await {
                     return false;
                 }
                 self.kubelet.hold().await;
@@ -118,9 +123,17 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let has_hooks = facts::has_pre_stop(pod);
         tokio::select! {
             biased;
-            () = self.kubelets_hooks.closed() => false,
+            () = self.kubelet_runs_no_hooks() => false,
             () = request.until(|asked| asked.reaches_kubelet(has_hooks)) => true,
             () = sleep(grace.remaining() / 2) => false,
+        }
+    }
+
+    /// Resolves when the kubelet runs no hooks that this agent or an earlier one has left to it. Cancel-safe.
+    async fn kubelet_runs_no_hooks(&self) {
+        self.kubelets_hooks.closed().await;
+        for uid in self.node.with_begun_hooks().await {
+            while !self.runs_nothing(&uid).await {}
         }
     }
 
@@ -147,6 +160,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 is_denied: now.is_denied,
                 has_hooks,
                 is_untold: now.is_untold,
+                is_last_call: now.is_last_call && self.poller.is_unanswered(),
                 is_over: now.is_over,
             });
             if next != step {
@@ -178,6 +192,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             Absence::Kubelet => "the API server is unavailable",
             Absence::Untold => "its grace was shortened while the kubelet ran its preStop hooks",
             Absence::Late => "the kubelet did not terminate the pod in time",
+            Absence::Runtime => {
+                "the kubelet cannot terminate the pod without the container runtime"
+            }
             Absence::Api | Absence::Denied => match request.refusal() {
                 Some(text) => {
                     return format!("the API server refuses to delete it ({text})").into();

@@ -41,6 +41,9 @@ pub(super) struct StopView {
     pub(super) has_hooks: bool,
     /// Whether the kubelet was told a later end than that of the grace period.
     pub(super) is_untold: bool,
+    /// Whether just the time for the stop signal is left, and the container runtime does not answer, through which the
+    /// kubelet would send it.
+    pub(super) is_last_call: bool,
     /// Whether the grace period is over, and a kubelet that was told would have ended the pod; if it was told a later
     /// end, whether just the time for the stop signal is left.
     pub(super) is_over: bool,
@@ -72,6 +75,8 @@ pub(super) enum Absence {
     Kubelet,
     /// It was told, and has not ended the pod in time.
     Late,
+    /// It was told, and cannot end the pod without the container runtime.
+    Runtime,
     /// It runs the pod's hooks, and was told a later end.
     Untold,
 }
@@ -82,7 +87,7 @@ pub(super) fn next_step(view: StopView) -> StopStep {
         return StopStep::Wait;
     }
     if view.may_stop_without_api {
-        if view.is_found {
+        if view.is_found && !(view.has_hooks && view.reaches_kubelet) {
             return StopStep::InsteadOfKubelet(Absence::Unlisted);
         }
         // A stop that is under way beside the kubelet needs it no more.
@@ -98,6 +103,9 @@ pub(super) fn next_step(view: StopView) -> StopStep {
         }
         if view.is_over && !view.is_untold {
             return StopStep::DespiteKubelet(Absence::Late);
+        }
+        if view.is_last_call && view.has_hooks {
+            return StopStep::DespiteKubelet(Absence::Runtime);
         }
     }
     // The API server has accepted the pod's end, if for a later time.
@@ -133,6 +141,7 @@ mod tests {
         is_denied: false,
         has_hooks: false,
         is_untold: false,
+        is_last_call: false,
         is_over: false,
     };
 
@@ -149,6 +158,11 @@ mod tests {
             ("told", told, BesideKubelet),
             ("a hook, not accepted", hooks, Wait),
             ("a hook, accepted", StopView { reaches_kubelet: true, ..hooks }, Wait),
+            (
+                "a hook, the runtime is away",
+                StopView { reaches_kubelet: true, is_last_call: true, ..hooks },
+                DespiteKubelet(Absence::Runtime),
+            ),
             (
                 "a hook, time over",
                 StopView { reaches_kubelet: true, is_over: true, ..hooks },
@@ -204,6 +218,11 @@ mod tests {
                 DespiteKubelet(Absence::Late),
             ),
             ("never listed", StopView { is_found: true, ..away }, instead(Absence::Unlisted)),
+            (
+                "never listed, and its hook runs",
+                StopView { is_found: true, reaches_kubelet: true, has_hooks: true, ..away },
+                Wait,
+            ),
             ("waits for the server", wait, Wait),
             ("waits, away", StopView { api: ApiVerdict::Away, is_over: true, ..wait }, Wait),
             ("waits, told", StopView { reaches_kubelet: true, ..wait }, BesideKubelet),

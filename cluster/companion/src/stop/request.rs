@@ -13,6 +13,9 @@ use crate::api_outage::patience;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
+/// What is left of a grace period for the stop signal, unless a quarter of it is less, when nobody knows whether the hooks
+/// have run.
+const SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// How long containers that winddown stops beside the kubelet may take to be killed, on a busy machine.
 const OWN_KILL_LAG: Duration = Duration::from_secs(2);
 
@@ -53,6 +56,8 @@ pub(super) struct StopProgress {
     pub(super) is_denied: bool,
     /// Whether the kubelet was told a later end than that of the grace period.
     pub(super) is_untold: bool,
+    /// Whether just the time for the stop signal is left of the grace period.
+    pub(super) is_last_call: bool,
     /// Whether the grace period is over, and a kubelet that was told would have ended the pod; if it was told a later
     /// end, whether just the time for the stop signal is left.
     pub(super) is_over: bool,
@@ -136,7 +141,7 @@ impl StopRequest {
 
     /// Records when the time of the API server and of the kubelet is over. Never returns.
     pub(super) async fn keep_time(&self, mut grace: Grace) -> Infallible {
-        let mut rest = grace.clone();
+        let (mut rest, own) = (grace.clone(), grace.clone());
         let late = async {
             loop {
                 let since = self.now().open_since();
@@ -164,8 +169,21 @@ impl StopRequest {
             }
             self.asked.send_modify(|asked| asked.is_over = true);
         };
-        tokio::join!(late, over);
+        tokio::join!(late, over, self.last_call(own));
         std::future::pending().await
+    }
+
+    /// Records when just the time for the stop signal is left.
+    async fn last_call(&self, mut grace: Grace) {
+        loop {
+            let left = (grace.remaining() / 4).min(SIGNAL_TIME);
+            let at = grace.kill_at().checked_sub(left).unwrap_or_else(Instant::now);
+            tokio::select! {
+                () = sleep_until(at) => break,
+                () = grace.changed() => {}
+            }
+        }
+        self.asked.send_modify(|asked| asked.is_last_call = true);
     }
 
     /// Records when the time of an API server that could have accepted the end since then is over. Never returns.

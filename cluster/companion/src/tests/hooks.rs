@@ -145,6 +145,43 @@ async fn a_shutdown_called_off_while_the_kubelets_hooks_are_awaited_leaves_the_k
     assert!(log.iter().all(|line| !line.ends_with("stop the kubelet")), "{log:?}");
 }
 
+/// The kubelet cannot send the stop signal, and only it knows when the hook has run.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_hook_ran_while_the_runtime_went_away_is_asked_to_exit_before_its_time_is_over()
+{
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.set_going_down();
+    world.state().takes = secs(600);
+    world.state().processes_known = true;
+    let stopping = tokio::spawn(async move { stop(&core, "web", 40).await });
+    sleep(secs(1)).await;
+    world.state().runtime_away = true;
+    let (took, stopped) = stopping.await.unwrap();
+    assert_eq!((took, stops(&world, "web")), (40, vec!["38: stop uid-web 2".to_owned()]));
+    let remark = stopped.unwrap().remark.unwrap();
+    assert!(remark.starts_with("the kubelet cannot terminate the pod without"), "{remark}");
+}
+
+/// What that agent asked for, the API server had accepted.
+#[tokio::test(start_paused = true)]
+async fn the_agent_after_one_that_was_killed_leaves_the_kubelet_its_hooks_though_the_api_server_is_away()
+ {
+    let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
+    world.state().hooks_begun = vec![uid("told")];
+    world.set_api_away(true);
+    world.set_going_down();
+    let stops_of = |name: &'static str| {
+        let core = Arc::clone(&core);
+        tokio::spawn(async move { stop(&core, name, 60).await })
+    };
+    let (web, told) = (stops_of("web"), stops_of("told"));
+    sleep(secs(10)).await;
+    assert_eq!(world.first_ms("stop the kubelet"), None, "{:?}", world.log());
+    world.state().running.remove(&uid("told"));
+    assert_eq!((told.await.unwrap().0, web.await.unwrap().0), (10, 12));
+    assert_eq!(stops(&world, "told"), Vec::<String>::new());
+}
+
 /// The container runtime does not answer the first request.
 #[tokio::test(start_paused = true)]
 async fn hooks_run_though_the_container_runtime_fails_at_first() {

@@ -76,6 +76,8 @@ pub(super) struct State {
     pub(super) runtime_away: bool,
     /// Whether the pods' processes are known without it.
     pub(super) processes_known: bool,
+    /// The pods of which an earlier agent recorded that the kubelet runs their hooks.
+    pub(super) hooks_begun: Vec<PodUid>,
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
     /// How often the service manager fails to stop it before it does.
@@ -640,6 +642,11 @@ impl LocalContainers for World {
 
     async fn hooks_begin(&self, uid: &PodUid) {
         self.note(&format!("the kubelet runs the hooks of {}", uid.as_str()));
+    }
+
+    async fn with_begun_hooks(&self) -> Vec<PodUid> {
+        let state = self.state();
+        state.hooks_begun.iter().filter(|uid| state.running.contains(uid)).cloned().collect()
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {

@@ -256,6 +256,10 @@ impl LocalContainers for KubeletNode {
         }
     }
 
+    async fn with_begun_hooks(&self) -> Vec<PodUid> {
+        self.containers.with_begun_hooks().await.unwrap_or_default()
+    }
+
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }
