@@ -63,6 +63,11 @@ impl Direct {
         cgroups_of(pid)?.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
     }
 
+    /// The process and its PID.
+    pub(super) fn first_process(&self) -> (&Ready, i32) {
+        (&self.process, self.pid)
+    }
+
     /// Sends the stop signal.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use winddown_shared::{Backoff, critical, error_chain};
 use super::direct::Direct;
 use super::pod::{self, PodEntry};
 use super::process_note::{self, Note};
-use super::{CriContext, labels, observe};
+use super::{CriContext, labels, observe, pod_groups};
 
 mod code;
 
@@ -165,6 +165,25 @@ async fn take_end(
             }
         }
     }
+}
+
+/// Records the exit of a container in whose cgroup nothing is left although the kernel does not report that its first
+/// process has exited: that one waits for what was executed in the container to be reaped, and a hung shim reaps nothing.
+/// Returns whether that is so.
+pub(super) async fn take_unreaped(
+    context: &CriContext,
+    entry: &PodEntry,
+    (name, id): (&str, &str),
+    (ended, pid): (&Ready, i32),
+) -> bool {
+    let cgroup = entry.lock().run(name, id).and_then(|run| run.own.cgroup.clone());
+    let Some(cgroup) = cgroup.filter(|_| !ended.is_readable()) else { return false };
+    if !pod_groups::are_empty(&[cgroup.path().to_owned()], &[]) {
+        return false;
+    }
+    let Some(code) = code::exit_code(ended, pid).await else { return false };
+    let end = observe::EarlyEnd { code, is_out_of_memory: cgroup.ran_out_of_memory() };
+    observe::enter_early(context, entry, (name, id), end).await
 }
 
 /// Like [`settle`], in a task of its own. If the task fails, the container counts as running for ever, so the process

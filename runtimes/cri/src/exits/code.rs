@@ -11,6 +11,8 @@ use winddown_shared::Backoff;
 
 /// How long the parent of an exited process may take to reap it.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
+/// `PF_EXITING` of linux/sched.h.
+const EXITING: u64 = 0x4;
 
 /// The exit code of an exited process, as Kubernetes shows it (128 + signal if a signal killed it).
 /// `None` if the kernel does not report it to this process.
@@ -58,10 +60,12 @@ fn is_unreaped(process: &Ready) -> bool {
     pid.and_then(|pid| pid.trim().parse::<i32>().ok()).is_some_and(|pid| pid > 0)
 }
 
-/// The exit code in a `/proc/PID/stat`; `None` if the process has not exited.
+/// The exit code in a `/proc/PID/stat`; `None` if the process has not exited. The first of a PID namespace may have and
+/// still wait for the others to be reaped.
 fn zombie_code(stat: &str) -> Option<i32> {
     let stat = ProcStat::new(stat)?;
-    if stat.field(3) != Some('Z') {
+    let is_exiting = || stat.field::<u64>(9).is_some_and(|flags| flags & EXITING != 0);
+    if stat.field(3) != Some('Z') && !is_exiting() {
         return None;
     }
     let status: i32 = stat.field(52)?;
@@ -148,6 +152,8 @@ mod tests {
         assert_eq!(zombie_code(&stat("Z", 3 << 8)), Some(3));
         assert_eq!(zombie_code(&stat("Z", 9)), Some(137));
         assert_eq!(zombie_code(&stat("Z", 0x80 | 11)), Some(139), "with a core");
+        let of_namespace = format!("7 (a) S {}4 {}{}", "0 ".repeat(5), "0 ".repeat(42), 3 << 8);
+        assert_eq!(zombie_code(&of_namespace), Some(3), "it waits for others to be reaped");
         for text in [&stat("S", 0), "", "7 (a) Z", "7 (a"] {
             assert_eq!(zombie_code(text), None, "{text}");
         }

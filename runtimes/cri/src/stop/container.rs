@@ -6,13 +6,16 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain};
+use winddown_shared::{Backoff, Grace, Retries, Retry, RuntimeError, WallTime, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
 use super::super::pod::PodEntry;
 use super::super::{CriContext, dirs, exits, health, observe, volumes};
 use crate::pod;
+
+/// The shortest and the longest time from one direct SIGKILL to the next.
+const KILL_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
 /// the rest of the grace period and every reduction of it. Kills the container when the grace period is over. Resolves
@@ -69,7 +72,7 @@ enum Due {
     Kill,
     /// The runtime is asked again after a call that failed.
     Again,
-    /// Its process is killed without the runtime.
+    /// Its process is killed without the runtime, and its exit is looked for.
     KillDirectly,
 }
 
@@ -82,7 +85,8 @@ struct Times {
     kill_timeout: Duration,
     again: Option<Instant>,
     kill_sent: bool,
-    has_direct: bool,
+    /// When its process is killed without the runtime.
+    kill_directly: Option<Instant>,
 }
 
 // === impl Times ===
@@ -94,12 +98,10 @@ impl Times {
 
     /// What is due next, and when; of what is due at the same time, the first in the order of [`Due`].
     fn next(&self) -> (Instant, Due) {
-        // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
-        let patience = Retry::RUNTIME_KILL.within(self.kill_timeout).next().unwrap_or_default();
         let others = [
             (Some(self.kill).filter(|_| !self.kill_sent), Due::Kill),
             (self.again, Due::Again),
-            (Some(self.kill + patience).filter(|_| self.has_direct), Due::KillDirectly),
+            (self.kill_directly, Due::KillDirectly),
         ];
         let others = others.into_iter().filter_map(|(at, due)| Some((at?, due)));
         let give_up = (self.give_up(), Due::GiveUp);
@@ -138,19 +140,15 @@ impl<'a> ContainerEnding<'a> {
     async fn insist(&mut self) -> RuntimeError {
         let mut calls = FuturesUnordered::new();
         let mut again: Option<Instant> = None;
+        let mut kills = Backoff::new(KILL_INTERVALS.0, KILL_INTERVALS.1);
+        let mut next_kill: Option<Instant> = None;
         let mut kill_sent = self.grace.remaining().is_zero();
         let is_asked = !kill_sent && self.ask_directly();
         if !is_asked {
             calls.push(self.ask());
         }
         loop {
-            let times = Times {
-                kill: self.grace.kill_at(),
-                kill_timeout: self.context.config.times.kill,
-                again,
-                kill_sent,
-                has_direct: self.direct.is_some(),
-            };
+            let times = self.times(again, kill_sent, next_kill);
             let (at, due) = times.next();
             tokio::select! {
                 biased;
@@ -174,7 +172,9 @@ impl<'a> ContainerEnding<'a> {
                     Due::GiveUp => return self.error(),
                     Due::Kill => {
                         kill_sent = true;
-                        calls.push(self.ask());
+                        if !self.has_exited().await {
+                            calls.push(self.ask());
+                        }
                     }
                     Due::Again => {
                         again = None;
@@ -182,11 +182,28 @@ impl<'a> ContainerEnding<'a> {
                     }
                     Due::KillDirectly => {
                         // An error means that the process has exited.
-                        let _ = self.direct.take().map(|direct| direct.kill());
+                        let _ = self.direct.as_ref().map(|direct| direct.kill());
+                        self.has_exited().await;
+                        next_kill = Some(Instant::now() + kills.next_delay());
                     }
                 },
             }
         }
+    }
+
+    fn times(&self, again: Option<Instant>, kill_sent: bool, next_kill: Option<Instant>) -> Times {
+        let (kill, kill_timeout) = (self.grace.kill_at(), self.context.config.times.kill);
+        // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
+        let patience = Retry::RUNTIME_KILL.within(kill_timeout).next().unwrap_or_default();
+        let kill_directly = self.direct.as_ref().map(|_| next_kill.unwrap_or(kill + patience));
+        Times { kill, kill_timeout, again, kill_sent, kill_directly }
+    }
+
+    /// Records the exit of a container that has exited without the kernel reporting it. Returns whether it has.
+    async fn has_exited(&self) -> bool {
+        let Some(direct) = &self.direct else { return false };
+        let first = direct.first_process();
+        exits::take_unreaped(self.context, self.entry, (self.name, self.id), first).await
     }
 
     /// Sends the stop signal, at most once per run. Returns false if the runtime has to be asked.
@@ -348,19 +365,20 @@ mod tests {
         let kill = Instant::now();
         let ms = Duration::from_millis;
         let later = |after: u64| kill + ms(after);
-        for (again, kill_sent, has_direct, kill_timeout, wanted) in [
-            (None, false, true, 10_000, (0, Due::Kill)),
-            (None, true, true, 10_000, (1000, Due::KillDirectly)),
-            (None, true, true, 2000, (500, Due::KillDirectly)),
-            (None, true, false, 10_000, (10_000, Due::GiveUp)),
-            (Some(50), true, true, 10_000, (50, Due::Again)),
-            (Some(50), false, true, 10_000, (0, Due::Kill)),
-            (Some(1000), true, true, 10_000, (1000, Due::Again)),
-            (Some(10_000), true, false, 10_000, (10_000, Due::GiveUp)),
-            (Some(0), false, true, 0, (0, Due::GiveUp)),
+        for (again, kill_sent, kill_directly, kill_timeout, wanted) in [
+            (None, false, Some(1000), 10_000, (0, Due::Kill)),
+            (None, true, Some(1000), 10_000, (1000, Due::KillDirectly)),
+            (None, true, Some(500), 2000, (500, Due::KillDirectly)),
+            (None, true, None, 10_000, (10_000, Due::GiveUp)),
+            (Some(50), true, Some(1000), 10_000, (50, Due::Again)),
+            (Some(50), false, Some(1000), 10_000, (0, Due::Kill)),
+            (Some(1000), true, Some(1000), 10_000, (1000, Due::Again)),
+            (Some(10_000), true, None, 10_000, (10_000, Due::GiveUp)),
+            (Some(0), false, Some(0), 0, (0, Due::GiveUp)),
         ] {
             let (again, kill_timeout) = (again.map(later), ms(kill_timeout));
-            let times = Times { kill, kill_timeout, again, kill_sent, has_direct };
+            let kill_directly = kill_directly.map(later);
+            let times = Times { kill, kill_timeout, again, kill_sent, kill_directly };
             assert_eq!(
                 times.next(),
                 (later(wanted.0), wanted.1),

@@ -68,6 +68,11 @@ impl CgroupDirs {
         })
     }
 
+    /// The directory in the hierarchy that counts memory.
+    pub fn path(&self) -> &Path {
+        &self.memory
+    }
+
     /// Reads the memory usage. Blocks for as long as the kernel takes to add up.
     pub fn memory(&self) -> Option<CgroupMemory> {
         let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };

@@ -142,8 +142,19 @@ impl Containerd {
         assert_eq!(stopped, WaitStatus::Stopped(pid, Signal::SIGSTOP));
     }
 
+    /// Suspends its shims too, as `systemctl kill` does: nobody reaps what has exited.
+    pub(crate) fn suspend_with_shims(&self) {
+        self.suspend();
+        for shim in self.pids_of("containerd-shim") {
+            kill(Pid::from_raw(shim), Signal::SIGSTOP).unwrap();
+        }
+    }
+
     /// Lets it go on that was suspended.
     pub(crate) fn go_on(&self) {
+        for shim in self.pids_of("containerd-shim") {
+            kill(Pid::from_raw(shim), Signal::SIGCONT).unwrap();
+        }
         kill(self.pid().unwrap(), Signal::SIGCONT).unwrap();
     }
 

@@ -346,6 +346,43 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
 }
 
+/// The kernel reports the exit of a PID namespace's first process only when all others in it have been reaped, and
+/// what was executed in a container is reaped by its shim.
+#[tokio::test]
+async fn a_shim_that_reaps_no_hook_keeps_no_pod_from_terminating() {
+    let Some(stage) = set("a suspended shim").await else { return };
+    let runtime = stage.open_now().await;
+    let with_hook = |name: &str, act: Act| {
+        let mut main = container_of("main", act);
+        let hook = "echo hook > /proc/1/fd/1; sleep 1";
+        main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+        pod(name, &json!({"containers": [main]}))
+    };
+    let polite = with_hook("polite", Act { stop_code: 3, ..POLITE });
+    let stubborn = with_hook("stubborn", STUBBORN);
+    stage.up(&runtime, &polite).await;
+    stage.up(&runtime, &stubborn).await;
+    let began = Instant::now();
+    let suspend = async {
+        let runs = |name: &str| stage.log(name, "main", 0).contains("F hook");
+        eventually("the hooks run", || runs("polite") && runs("stubborn")).await;
+        stage.containerd.suspend_with_shims();
+    };
+    let both = async { tokio::join!(stop(&runtime, &polite, 5), stop(&runtime, &stubborn, 5)) };
+    let ((exited, killed), ()) = tokio::join!(both, suspend);
+    assert_eq!((exited.containers[0].exit_code, exited.forced()), (3, false));
+    assert!(killed.forced());
+    for stopped in [exited, killed] {
+        let ended = stopped.stopped_at.unwrap() - began;
+        assert!(ended < secs(9), "{ended:?}");
+    }
+    stage.containerd.go_on();
+    for pod in [&polite, &stubborn] {
+        forget(&runtime, pod).await;
+    }
+    assert_eq!(stage.containerd.containers(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_container_is_asked_to_end_once_also_by_an_agent_that_comes_later() {
     let Some(stage) = set("a container is asked to terminate once").await else { return };
