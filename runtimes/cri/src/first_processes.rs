@@ -6,13 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use winddown_host::{PodFiles, cgroups_of, ready::Ready};
-use winddown_shared::{Mutex, PodUid, Retry};
+use winddown_shared::{Backoff, Mutex, PodUid, Retry};
 
 use super::client::{CallError, CriClient, MAX_CONCURRENT_QUERIES};
 use super::direct::{DEFAULT_SIGNAL, Direct, HeldMounts};
@@ -21,6 +22,8 @@ use super::{api, image, labels, observe, pod_groups};
 
 /// Where kubelets and container runtimes find the kernel's control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// The shortest and the longest wait between two looks whether a container that was killed is gone.
+const LOOK_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 #[derive(Debug)]
 pub(super) struct FirstProcesses {
@@ -50,8 +53,8 @@ pub(super) struct FirstProcess {
     direct: Option<Direct>,
     /// Whether it was sent its stop signal.
     is_asked: AtomicBool,
-    /// The cgroups above its own: those of its pod, unless its creator makes none for pods.
-    pod_groups: Vec<PathBuf>,
+    /// The cgroups of its container. Those above are its pod's, unless its creator makes none for pods.
+    groups: Vec<PathBuf>,
 }
 
 // === impl FirstProcesses ===
@@ -126,7 +129,10 @@ impl FirstProcesses {
     /// The cgroups of the pod of these containers; none if its creator makes none for pods.
     pub(super) fn pod_groups(&self, pod: &PodUid, containers: &[api::Container]) -> Vec<PathBuf> {
         let processes = containers.iter().filter_map(|container| self.process(&container.id));
-        let mut groups: Vec<_> = processes.flat_map(|one| one.pod_groups.clone()).collect();
+        let above = |one: Arc<FirstProcess>| -> Vec<PathBuf> {
+            one.groups.iter().filter_map(|group| group.parent().map(Path::to_owned)).collect()
+        };
+        let mut groups: Vec<_> = processes.flat_map(above).collect();
         groups.retain(|group| pod_groups::is_of(group, pod));
         groups.sort();
         groups.dedup();
@@ -210,9 +216,9 @@ impl FirstProcess {
         let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let cgroups = cgroups_of(pid)?;
         let exit = cgroups.contains(id).then(|| Ready::new(opened).ok()).flatten()?;
-        let pod_groups = pod_groups::of_container(Path::new(CGROUPS), id, &cgroups);
+        let groups = pod_groups::own_of_container(Path::new(CGROUPS), id, &cgroups);
         let (exit, is_asked) = (Arc::new(exit), AtomicBool::new(false));
-        Some(Self { pid, exit, direct: None, is_asked, pod_groups })
+        Some(Self { pid, exit, direct: None, is_asked, groups })
     }
 
     /// Records that the runtime has sent the stop signal.
@@ -221,7 +227,9 @@ impl FirstProcess {
     }
 
     /// Ends the process without the runtime: with its stop signal, unless it was sent that, and with SIGKILL at `kill_at`.
-    /// Resolves when it has exited. Dropping the future leaves it to exit by itself.
+    /// Resolves when it has exited, or when nothing is left in its cgroup: the kernel does not report the exit of the first
+    /// process of a PID namespace before the others have been reaped, and a hung shim reaps nothing. Dropping the future
+    /// leaves it to exit by itself.
     ///
     /// # Errors
     /// It may not be signalled, is no ordinary process of this kernel, or still runs some seconds after SIGKILL.
@@ -241,9 +249,26 @@ impl FirstProcess {
         if let Ok(exited) = timeout_at(kill_at, self.exit.readable()).await {
             return exited;
         }
+        if self.has_left_its_cgroup() {
+            return Ok(());
+        }
         unless_exited(direct.kill())?;
-        let late = |_| io::Error::other("it still runs after SIGKILL");
-        timeout(Retry::KILL_TIMEOUT, self.exit.readable()).await.map_err(late)?
+        let mut looks = Backoff::new(LOOK_INTERVALS.0, LOOK_INTERVALS.1);
+        let gone = async {
+            while !self.has_left_its_cgroup() {
+                sleep(looks.next_delay()).await;
+            }
+        };
+        tokio::select! {
+            exited = self.exit.readable() => exited,
+            () = gone => Ok(()),
+            () = sleep(Retry::KILL_TIMEOUT) => Err(io::Error::other("it still runs after SIGKILL")),
+        }
+    }
+
+    /// Whether nothing of its container runs. Reads small files of the kernel.
+    fn has_left_its_cgroup(&self) -> bool {
+        pod_groups::are_empty(&self.groups, &[])
     }
 }
 

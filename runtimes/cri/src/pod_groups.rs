@@ -13,20 +13,26 @@ use super::failed;
 /// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
 const MONITOR: &str = "crio-conmon-";
 
-/// The cgroups of the pod whose container has this ID, in each hierarchy: the parents of the container's, from
-/// `/proc/PID/cgroup` of one of its processes.
+/// The cgroups of the pod whose container has this ID, in each hierarchy: the parents of the
+/// [container's](own_of_container).
 pub(super) fn of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
-    let parent = |line: &str| {
+    let own = own_of_container(mount, id, text);
+    own.iter().filter_map(|group| group.parent().map(Path::to_owned)).collect()
+}
+
+/// The cgroups of the container with this ID, in each hierarchy, from `/proc/PID/cgroup` of one of its processes.
+pub(super) fn own_of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
+    let own = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
-        let parent = Path::new(cgroup_named(path, id)?).parent()?;
+        let own = Path::new(cgroup_named(path, id)?);
         let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
             "" => mount.to_owned(),
             controllers => mount.join(controllers),
         };
-        Some(hierarchy.join(parent.strip_prefix("/").unwrap_or(parent)))
+        Some(hierarchy.join(own.strip_prefix("/").unwrap_or(own)))
     };
-    text.lines().filter_map(parent).collect()
+    text.lines().filter_map(own).collect()
 }
 
 /// Whether the cgroup is one of this pod alone, by its name, in which systemd has the dashes of a UID replaced.

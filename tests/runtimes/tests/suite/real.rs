@@ -519,6 +519,29 @@ async fn a_container_that_was_asked_to_exit_is_killed_in_time_by_no_runtime_that
 }
 
 #[tokio::test]
+async fn a_container_of_a_kubelet_is_over_when_nothing_of_it_runs_though_its_shim_reaps_no_hook() {
+    let Some(stage) = set("a suspended shim of a kubelet's container").await else { return };
+    let runtime = stage.open_now().await;
+    let mut main = container_of("main", STUBBORN);
+    let hook = "echo hook > /proc/1/fd/1; sleep 1";
+    main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    let pod = pod("web", &json!({"containers": [main]}));
+    stage.up(&runtime, &pod).await;
+    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
+    containers.look().await.unwrap();
+    eventually("its process is known", || !containers.ends(pod.uid()).is_empty()).await;
+    let began = Instant::now();
+    let suspend = async {
+        eventually("the hook runs", || stage.log("web", "main", 0).contains("F hook")).await;
+        stage.containerd.suspend_with_shims();
+    };
+    let (stopped, ()) = tokio::join!(containers.stop(pod.uid(), secs(4), true, &[]), suspend);
+    assert!(stopped.unwrap().ran && began.elapsed() < secs(8), "{:?}", began.elapsed());
+    stage.containerd.go_on();
+    forget(&runtime, &pod).await;
+}
+
+#[tokio::test]
 async fn a_log_that_becomes_too_long_is_turned() {
     let Some(stage) = set("a log that becomes too long").await else { return };
     let mut config = stage.config();
