@@ -85,7 +85,7 @@ pub use config::{CompanionConfig, WithoutApi};
 pub use follow::KubeletFollower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{
-    ContainerStop, KubeletHost, LocalContainers, LocalHolds, LocalKubelet, NodeError,
+    ContainerStop, KubeletHost, LocalContainers, LocalHolds, LocalHooks, LocalKubelet, NodeError,
     RuntimePodState,
 };
 pub use rights::{

@@ -9,9 +9,9 @@ use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer, StoppedCont
 /// Queries and actions on the node that a kubelet runs on.
 ///
 /// Each call is bounded in time by the implementer, and idempotent.
-pub trait KubeletHost: LocalContainers + LocalHolds + LocalKubelet {}
+pub trait KubeletHost: LocalContainers + LocalHooks + LocalHolds + LocalKubelet {}
 
-impl<N: LocalContainers + LocalHolds + LocalKubelet> KubeletHost for N {}
+impl<N: LocalContainers + LocalHooks + LocalHolds + LocalKubelet> KubeletHost for N {}
 
 /// The pods in the container runtime.
 pub trait LocalContainers: Send + Sync + 'static {
@@ -42,14 +42,6 @@ pub trait LocalContainers: Send + Sync + 'static {
         stop: &ContainerStop,
     ) -> impl Future<Output = Result<StoppedContainers, NodeError>> + Send;
 
-    /// Records that the kubelet runs the preStop hooks of the pod's containers, so that no later [`stop`](Self::stop) runs
-    /// them too, of this agent or the next. Cancel-safe.
-    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
-
-    /// The pods of which an earlier agent has recorded that ([`hooks_begin`](Self::hooks_begin)) and whose containers run;
-    /// none if the runtime does not answer. Cancel-safe.
-    fn with_begun_hooks(&self) -> impl Future<Output = Vec<PodUid>> + Send;
-
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
     /// # Errors
@@ -58,6 +50,17 @@ pub trait LocalContainers: Send + Sync + 'static {
         &self,
         uid: &PodUid,
     ) -> impl Future<Output = Result<Vec<StoppedContainer>, NodeError>> + Send;
+}
+
+/// The preStop hooks that the kubelet runs.
+pub trait LocalHooks: Send + Sync + 'static {
+    /// Records that the kubelet runs the preStop hooks of the pod's containers, so that no later
+    /// [`stop`](LocalContainers::stop) runs them too, of this agent or the next. Cancel-safe.
+    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
+
+    /// The pods of which an earlier agent has recorded that ([`hooks_begin`](Self::hooks_begin)) and whose containers run;
+    /// none if the runtime does not answer. Cancel-safe.
+    fn with_begun_hooks(&self) -> impl Future<Output = Vec<PodUid>> + Send;
 }
 
 /// What a pod whose containers have stopped still holds.

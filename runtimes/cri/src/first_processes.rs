@@ -6,14 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 use winddown_host::{PodFiles, cgroups_of, ready::Ready};
-use winddown_shared::{Backoff, Mutex, PodUid, Retry};
+use winddown_shared::{Mutex, PodUid, Retry};
 
 use super::client::{CallError, CriClient, MAX_CONCURRENT_QUERIES};
 use super::direct::{DEFAULT_SIGNAL, Direct, HeldMounts};
@@ -22,8 +21,6 @@ use super::{api, image, labels, observe, pod_groups};
 
 /// Where kubelets and container runtimes find the kernel's control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// The shortest and the longest wait between two looks whether a container that was killed is gone.
-const LOOK_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 #[derive(Debug)]
 pub(super) struct FirstProcesses {
@@ -39,14 +36,14 @@ struct Followed {
     /// As it was first listed.
     container: Box<api::Container>,
     /// `None` while it is being looked up, or if the kernel does not provide it.
-    process: Option<Arc<FirstProcess>>,
+    process: Option<Arc<ForeignProcess>>,
     /// Whether its mount namespace is held.
     is_held: bool,
 }
 
-/// A container's first process.
+/// The first process of a container of another program.
 #[derive(Debug)]
-pub(super) struct FirstProcess {
+pub(super) struct ForeignProcess {
     pid: i32,
     exit: Arc<Ready>,
     /// Signals it without the runtime. `None` unless it is an ordinary process of this kernel.
@@ -111,11 +108,11 @@ impl FirstProcesses {
     }
 
     /// The container's first process, if it can be ended without the runtime.
-    pub(super) fn ordinary(&self, id: &str) -> Option<Arc<FirstProcess>> {
+    pub(super) fn ordinary(&self, id: &str) -> Option<Arc<ForeignProcess>> {
         self.process(id).filter(|process| process.direct.is_some())
     }
 
-    fn process(&self, id: &str) -> Option<Arc<FirstProcess>> {
+    fn process(&self, id: &str) -> Option<Arc<ForeignProcess>> {
         self.all.lock().get(id).and_then(|followed| followed.process.clone())
     }
 
@@ -129,7 +126,7 @@ impl FirstProcesses {
     /// The cgroups of the pod of these containers; none if its creator makes none for pods.
     pub(super) fn pod_groups(&self, pod: &PodUid, containers: &[api::Container]) -> Vec<PathBuf> {
         let processes = containers.iter().filter_map(|container| self.process(&container.id));
-        let above = |one: Arc<FirstProcess>| -> Vec<PathBuf> {
+        let above = |one: Arc<ForeignProcess>| -> Vec<PathBuf> {
             one.groups.iter().filter_map(|group| group.parent().map(Path::to_owned)).collect()
         };
         let mut groups: Vec<_> = processes.flat_map(above).collect();
@@ -143,7 +140,7 @@ impl FirstProcesses {
         let all = self.all.lock();
         let of_pod = all.values().filter(|followed| followed.pod == *pod);
         let processes: Option<Vec<_>> = of_pod.map(|followed| followed.process.clone()).collect();
-        let end = |process: Arc<FirstProcess>| -> BoxFuture<'static, ()> {
+        let end = |process: Arc<ForeignProcess>| -> BoxFuture<'static, ()> {
             Box::pin(async move {
                 // Fails only when the agent itself exits.
                 if process.exit.readable().await.is_err() {
@@ -177,11 +174,11 @@ impl FirstProcesses {
         &self,
         client: &CriClient,
         id: &str,
-    ) -> Result<Option<FirstProcess>, CallError> {
+    ) -> Result<Option<ForeignProcess>, CallError> {
         let request = api::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
         let answer = client.container_status(request).await?;
         let Some(reported) = observe::process(&answer.info) else { return Ok(None) };
-        let Some(mut process) = FirstProcess::open(reported.pid, id) else { return Ok(None) };
+        let Some(mut process) = ForeignProcess::open(reported.pid, id) else { return Ok(None) };
         if self.is_plain(client, &reported).await? {
             let status = answer.status.unwrap_or_default();
             let signal = stop_signal(client, &status).await?;
@@ -208,9 +205,9 @@ impl FirstProcesses {
     }
 }
 
-// === impl FirstProcess ===
+// === impl ForeignProcess ===
 
-impl FirstProcess {
+impl ForeignProcess {
     /// Opens the process if it is the container's: PIDs are reused, and differ between PID namespaces.
     fn open(pid: i32, id: &str) -> Option<Self> {
         let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
@@ -253,7 +250,7 @@ impl FirstProcess {
             return Ok(());
         }
         unless_exited(direct.kill())?;
-        let mut looks = Backoff::new(LOOK_INTERVALS.0, LOOK_INTERVALS.1);
+        let mut looks = Retry::UNREAPED.backoff();
         let gone = async {
             while !self.has_left_its_cgroup() {
                 sleep(looks.next_delay()).await;

@@ -56,6 +56,9 @@ impl Retry {
     pub const SURVIVORS: Self = shared_by(6, row(500, 500, EXACT));
     /// Children of a container's supervisor survive SIGKILL.
     pub const CHILDREN: Delays = row(1, 1_000, EXACT);
+    /// The kernel does not report the exit of a container's first process after SIGKILL: what else ran in its PID namespace
+    /// is not reaped.
+    pub const UNREAPED: Delays = row(5, 1_000, EXACT);
     /// Processes of a container whose supervisor is dead survive SIGKILL.
     pub const UNSUPERVISED: Delays = row(1_000, 60_000, SOONER);
     /// Processes of a container whose supervisor waits for a disk have not exited.

@@ -22,7 +22,8 @@ use super::super::api::{AskResponders, EndPods};
 use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
 use super::super::local_node::{
-    ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+    ContainerStop, LocalContainers, LocalHolds, LocalHooks, LocalKubelet, NodeError,
+    RuntimePodState,
 };
 use super::super::stop::StopCore;
 use super::pods::{NODE_UID, secs, terminated, uid};
@@ -640,6 +641,16 @@ impl LocalContainers for World {
         Ok(StoppedContainers { ran, without_hook, hook_begun_before, without_runtime })
     }
 
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
+        let takes = self.state().exits_take;
+        tokio::time::sleep(takes).await;
+        let exit_code = self.state().exit_codes.get(uid).copied();
+        let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
+        Ok(ended.into_iter().collect())
+    }
+}
+
+impl LocalHooks for World {
     async fn hooks_begin(&self, uid: &PodUid) {
         self.note(&format!("the kubelet runs the hooks of {}", uid.as_str()));
     }
@@ -647,14 +658,6 @@ impl LocalContainers for World {
     async fn with_begun_hooks(&self) -> Vec<PodUid> {
         let state = self.state();
         state.hooks_begun.iter().filter(|uid| state.running.contains(uid)).cloned().collect()
-    }
-
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
-        let takes = self.state().exits_take;
-        tokio::time::sleep(takes).await;
-        let exit_code = self.state().exit_codes.get(uid).copied();
-        let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
-        Ok(ended.into_iter().collect())
     }
 }
 

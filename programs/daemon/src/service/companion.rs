@@ -13,7 +13,7 @@ use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::kubelet::service;
 use winddown_companion::{
     CompanionConfig, ContainerStop, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds,
-    LocalKubelet, NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
+    LocalHooks, LocalKubelet, NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
@@ -249,6 +249,12 @@ impl LocalContainers for KubeletNode {
         stopped.map_err(|error| node_error(&error))
     }
 
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
+        self.containers.exits(uid).await.map_err(|error| node_error(&error))
+    }
+}
+
+impl LocalHooks for KubeletNode {
     async fn hooks_begin(&self, uid: &PodUid) {
         if let Err(error) = self.containers.hooks_begin(uid).await {
             let error = error_chain(&error);
@@ -258,10 +264,6 @@ impl LocalContainers for KubeletNode {
 
     async fn with_begun_hooks(&self) -> Vec<PodUid> {
         self.containers.with_begun_hooks().await.unwrap_or_default()
-    }
-
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
-        self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{Grace, PodUid, Retry, RuntimeError, StoppedContainers, error_chain};
 
 use super::super::client::CallError;
-use super::super::first_processes::FirstProcess;
+use super::super::first_processes::ForeignProcess;
 use super::super::foreign_hooks::{self, HookEnd};
 use super::super::foreign_pods::may_run;
 use super::super::foreign_turns::{self, StopTurn};
@@ -25,12 +25,12 @@ use super::PodContainers;
 /// Added to a grace period, for what passed of it before the stop signal reached the container.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A runtime that has had a request for so long has sent the stop signal.
-const SIGNALLED: Duration = Duration::from_millis(500);
+const SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a runtime may take to answer that has answered none of the last stops: other pods wait for their turn.
-const STILL_SILENT: Duration = Duration::from_millis(100);
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The containers of a pod.
-struct Known {
+struct KnownContainers {
     containers: Vec<api::Container>,
     /// Whether the runtime has listed them now. Otherwise it did at the last look.
     is_answered: bool,
@@ -67,7 +67,7 @@ impl PodContainers {
         runs_hooks: bool,
         sidecars: &[String],
     ) -> Result<StoppedContainers, RuntimeError> {
-        let Known { mut containers, is_answered } = self.known(uid, grace).await?;
+        let KnownContainers { mut containers, is_answered } = self.known(uid, grace).await?;
         let groups = self.processes.pod_groups(uid, &containers);
         let sandboxes: Vec<Arc<str>> =
             containers.iter().map(|container| (*container.pod_sandbox_id).into()).collect();
@@ -97,10 +97,10 @@ impl PodContainers {
     }
 
     /// The pod's containers that run; if the runtime does not answer, those that ran at the last look, if there are any.
-    async fn known(&self, uid: &PodUid, grace: Duration) -> Result<Known, RuntimeError> {
+    async fn known(&self, uid: &PodUid, grace: Duration) -> Result<KnownContainers, RuntimeError> {
         let mut listed = pin!(self.list(Some(uid)));
         let patience = match self.is_silent.load(Ordering::Relaxed) {
-            true => STILL_SILENT,
+            true => SILENCE_TIMEOUT,
             false => foreign_hooks::signal_time(grace),
         };
         let answer = match timeout(patience, &mut listed).await {
@@ -114,7 +114,7 @@ impl PodContainers {
                         "the container runtime does not respond: terminating a pod by its known processes"
                     );
                     self.is_silent.store(true, Ordering::Relaxed);
-                    return Ok(Known { containers, is_answered: false });
+                    return Ok(KnownContainers { containers, is_answered: false });
                 }
                 unanswered.ok()
             }
@@ -123,7 +123,10 @@ impl PodContainers {
             Some(answer) => answer?,
             None => listed.await?,
         };
-        Ok(Known { containers: all.into_iter().filter(may_run).collect(), is_answered: true })
+        Ok(KnownContainers {
+            containers: all.into_iter().filter(may_run).collect(),
+            is_answered: true,
+        })
     }
 
     /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.
@@ -161,12 +164,12 @@ impl PodContainers {
     async fn stop_until(
         &self,
         id: &str,
-        process: Option<&FirstProcess>,
+        process: Option<&ForeignProcess>,
         kill_at: Instant,
     ) -> Result<(), RuntimeError> {
         let now = Instant::now();
         let passed_on = async {
-            sleep_until(now + SIGNALLED).await;
+            sleep_until(now + SIGNAL_TIMEOUT).await;
             process.inspect(|process| process.was_asked());
             pending::<Infallible>().await
         };

@@ -6,16 +6,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Backoff, Grace, Retries, Retry, RuntimeError, WallTime, error_chain};
+use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
 use super::super::pod::PodEntry;
 use super::super::{CriContext, dirs, exits, health, observe, volumes};
 use crate::pod;
-
-/// The shortest and the longest time from one direct SIGKILL to the next.
-const KILL_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
 /// the rest of the grace period and every reduction of it. Kills the container when the grace period is over. Resolves
@@ -140,7 +137,7 @@ impl<'a> ContainerEnding<'a> {
     async fn insist(&mut self) -> RuntimeError {
         let mut calls = FuturesUnordered::new();
         let mut again: Option<Instant> = None;
-        let mut kills = Backoff::new(KILL_INTERVALS.0, KILL_INTERVALS.1);
+        let mut kills = Retry::UNREAPED.backoff();
         let mut next_kill: Option<Instant> = None;
         let mut kill_sent = self.grace.remaining().is_zero();
         let is_asked = !kill_sent && self.ask_directly();

@@ -12,7 +12,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Precon
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_companion::{
-    ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+    ContainerStop, LocalContainers, LocalHolds, LocalHooks, LocalKubelet, NodeError,
+    RuntimePodState,
 };
 use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer, StoppedContainers};
 
@@ -216,8 +217,6 @@ impl LocalContainers for Containers {
         Vec::new()
     }
 
-    async fn hooks_begin(&self, _: &PodUid) {}
-
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let exit_code = self.1.lock().unwrap().get(uid).copied();
         let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
@@ -230,6 +229,14 @@ impl LocalContainers for Containers {
             .unwrap()
             .retain(|other, running| other != uid || running.stage != Stage::Runs);
         Ok(StoppedContainers { ran: true, ..StoppedContainers::default() })
+    }
+}
+
+impl LocalHooks for Containers {
+    async fn hooks_begin(&self, _: &PodUid) {}
+
+    async fn with_begun_hooks(&self) -> Vec<PodUid> {
+        Vec::new()
     }
 }
 
