@@ -1,5 +1,6 @@
 //! Credentials from a kubeconfig.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use kube::config::{
@@ -118,7 +119,7 @@ fn parse(files: &mut Files, path: &Path) -> Result<Kubeconfig, CredentialsError>
 
 /// Loads a kubeconfig, and says in words for operators what is wrong with it: the parser's advise a programmer. Blocks.
 pub(super) fn load(path: &Path) -> Result<Kubeconfig, CredentialsError> {
-    Kubeconfig::read_from(path).map_err(|error| {
+    let config = Kubeconfig::read_from(path).map_err(|error| {
         let line = match error {
             KubeconfigError::ReadConfig(source, path) => {
                 return CredentialsError::Read { what: "kubeconfig", path, source };
@@ -128,7 +129,25 @@ pub(super) fn load(path: &Path) -> Result<Kubeconfig, CredentialsError> {
             _ => None,
         };
         CredentialsError::Parse { path: path.to_path_buf(), line }
-    })
+    });
+    config.map(|config| without_empty_files(path, config))
+}
+
+/// Takes away the files whose path is empty, which the library has made the kubeconfig's own directory.
+fn without_empty_files(path: &Path, mut config: Kubeconfig) -> Kubeconfig {
+    let directory = path.parent().map(|parent| parent.join("").into_os_string());
+    let clusters = config.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
+    let users = config.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut());
+    let of_clusters = clusters.map(|cluster| &mut cluster.certificate_authority);
+    let of_users = users.flat_map(|user| {
+        [&mut user.client_certificate, &mut user.client_key, &mut user.token_file]
+    });
+    for file in of_clusters.chain(of_users) {
+        if file.as_deref().map(OsStr::new) == directory.as_deref() {
+            *file = None;
+        }
+    }
+    config
 }
 
 impl<'a> Chosen<'a> {
@@ -286,14 +305,15 @@ impl<'a> Chosen<'a> {
 
     fn refuse_what_is_not_supported(&self) -> Result<(), CredentialsError> {
         let user = self.user;
+        let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         let refused = [
             ("auth-provider", user.auth_provider.is_some(), "Kubernetes removed it in 1.26"),
             (
                 "username",
-                user.username.is_some(),
+                is_set(&user.username),
                 "API servers have not accepted passwords since 1.19",
             ),
-            ("as", user.impersonate.is_some(), "a node does not impersonate other users"),
+            ("as", is_set(&user.impersonate), "a node does not impersonate other users"),
         ];
         match refused.into_iter().find(|(_, set, _)| *set) {
             None => Ok(()),

@@ -1,6 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
 use futures_util::FutureExt;
+use kube::client::ConfigExt as _;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 use winddown_shared::error_chain;
@@ -122,6 +123,37 @@ fn a_file_is_named_unless_data_that_is_not_empty_takes_precedence() {
         let is_named = named.iter().any(|file| file.path.ends_with("node.key"));
         assert_eq!(is_named, wanted, "{data:?}");
     }
+}
+
+#[test]
+fn an_empty_value_counts_as_no_value_as_for_a_kubelet() {
+    let folder = Folder::new();
+    for (cluster, user) in [
+        ("", "username: '', password: ''"),
+        ("", "as: '', as-uid: ''"),
+        ("", "client-certificate: '', client-key: ''"),
+        ("", "client-certificate-data: '', client-key-data: ''"),
+        ("", "tokenFile: ''"),
+        ("certificate-authority: '', tls-server-name: '', proxy-url: ''", ""),
+    ] {
+        let cluster = format!("{SERVER}, {cluster}");
+        let read = folder.read(&cluster, &format!("token: abc, {user}"));
+        let material = read.unwrap_or_else(|error| panic!("{cluster} {user}: {error}"));
+        assert_eq!(material.authorization.unwrap(), "Bearer abc", "{cluster} {user}");
+    }
+    // The last one's authority is empty too, and is no file of that name.
+    let named = files_of_kubeconfig(&folder.dir.path().join("kubeconfig")).unwrap();
+    assert_eq!(named, []);
+}
+
+/// The machine's own certificates, of which it may have none, are not asked for then.
+#[test]
+fn a_server_that_is_not_verified_needs_no_authority() {
+    let folder = Folder::new();
+    let cluster = format!("{SERVER}, insecure-skip-tls-verify: true");
+    let material = folder.read(&cluster, "token: abc").unwrap();
+    assert_eq!(material.config.root_cert, Some(Vec::new()));
+    material.config.rustls_client_config().unwrap();
 }
 
 #[test]
