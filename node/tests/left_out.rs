@@ -169,6 +169,7 @@ mod with_shutdown {
             presence: Some(KubeletPresence::Absent),
             wants: off,
             lock: Some(false),
+            ..KubeletFacts::default()
         });
         let seen = kubelet.subscribe();
         let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state.path())

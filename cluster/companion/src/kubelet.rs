@@ -17,6 +17,7 @@ mod periods;
 pub mod processes;
 mod rancher;
 pub mod service;
+mod settings;
 mod trusted;
 mod unit;
 
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 pub use change::KubeletChange;
 pub use configuration::{GateSource, MergedConfiguration, SourcedValue};
 pub use periods::{KubeletPriorityPeriod, Periods};
+pub use settings::{CommonSettings, SettingDifference};
 pub use trusted::refusal;
 pub use unit::UNIT_DIRECTORIES;
 

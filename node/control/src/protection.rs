@@ -40,6 +40,8 @@ pub struct KubeletFacts {
     pub wants: Option<Duration>,
     /// Whether the login manager lists its shutdown lock.
     pub lock: Option<bool>,
+    /// Whether the agent is set up for another node, container runtime or directory than the kubelet's.
+    pub is_another: bool,
 }
 
 /// What use the API server would be to a shutdown of a kubelet's pods.
@@ -104,6 +106,7 @@ fn state_of(reason: ProtectionReason) -> ProtectionState {
         Why::DelayTooShort | Why::ApiServerUnusable => ProtectionState::Limited,
         Why::KubeletTerminatesToo
         | Why::NoKubelet
+        | Why::AnotherKubelet
         | Why::NoAgent
         | Why::Disabled
         | Why::LockNotHeld
@@ -156,6 +159,7 @@ impl ProtectionFacts {
     fn reason_of_companion(&self) -> ProtectionReason {
         match self.kubelet.presence {
             Some(KubeletPresence::Absent | KubeletPresence::Enabled) => ProtectionReason::NoKubelet,
+            _ if self.kubelet.is_another => ProtectionReason::AnotherKubelet,
             _ if self.kubelet_ends_too() => ProtectionReason::KubeletTerminatesToo,
             Some(KubeletPresence::Runs) | None => match (self.api_server, self.reason_of_agent()) {
                 (ApiServerUse::Awaited, _) => ProtectionReason::ApiServerAwaited,

@@ -366,7 +366,7 @@ fn shutdown(
     let used = move |api: &watch::Receiver<ApiHealth>| runtime.api_server_use(&api.borrow().state);
     configured
         .shutdown(Arc::clone(inhibitor))
-        .kubelet_inspector(host::look_at_kubelet(root))
+        .kubelet_inspector(host::look_at_kubelet(root, &configured.configuration().config))
         .api_server(move || api.as_ref().map(&used).unwrap_or_default())
         .refused_signals(move || logind.refused_signals())
 }

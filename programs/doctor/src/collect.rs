@@ -89,7 +89,7 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         bus::look(place, &config.config),
         files(&look, &config, &rooted),
         runtime(&look, &rooted),
-        kubelet(&look),
+        kubelet(&look, &config.config),
         api(place, &rooted),
         shortages::look(place, &config.config, &rooted.access.state_directory),
         look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
@@ -172,9 +172,10 @@ async fn runtime(look: &Look<'_>, rooted: &Config) -> ContainerRuntimeFacts {
     ContainerRuntimeFacts { endpoint, endpoints, killers }
 }
 
-async fn kubelet(look: &Look<'_>) -> KubeletOnDisk {
-    let found = look.disk("the kubelet", |place, _, _| {
-        Fact::Known(KubeletOnDisk::look(&place.root, place.live))
+async fn kubelet(look: &Look<'_>, config: &Config) -> KubeletOnDisk {
+    let config = config.clone();
+    let found = look.disk("the kubelet", move |place, _, _| {
+        Fact::Known(KubeletOnDisk::look(&place.root, place.live, &config))
     });
     match found.await {
         Fact::Known(found) => found,
@@ -311,6 +312,7 @@ fn unread_config(place: &ObservedNode, kind: NotObserved, why: String) -> Config
         file: files::config_path(place),
         read: ConfigRead::Unread(kind, why),
         config: winddown_config::Config::default(),
+        has_lines: false,
     }
 }
 

@@ -7,6 +7,7 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
+use winddown_companion::kubelet::SettingDifference;
 use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportList, Status};
@@ -134,6 +135,8 @@ pub struct KubeletOnDisk {
     pub unit: Fact<Option<String>>,
     /// The configuration for shutdowns of the running kubelet, or else of the installed one, if there is one.
     pub config: Fact<Option<KubeletConfig>>,
+    /// Where the configuration of a companion differs from what the kubelet is told.
+    pub differences: Vec<SettingDifference>,
 }
 
 /// What the API server and its credentials say.
@@ -165,6 +168,8 @@ pub struct ConfigFact {
     pub read: ConfigRead,
     /// The configuration; the defaults if the file could not be read.
     pub config: Config,
+    /// Whether each field is a line of its own in the file, as far as its text shows: a command can replace it.
+    pub has_lines: bool,
 }
 
 impl ConfigFact {

@@ -92,6 +92,10 @@ fixes! {
     NotACompanionInImage,
     /// The agent was started before its configuration made it the kubelet's companion.
     CompanionNotStarted,
+    /// The configuration is for another kubelet.
+    AnotherKubelet,
+    /// The same in an image.
+    AnotherKubeletInImage,
     /// `mode: companion`, and no kubelet runs.
     KubeletStopped,
     /// The kubelet's own graceful shutdown is switched on.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_config::Mode;
+use winddown_config::{Config, Mode};
 use winddown_control::api::{Protection, ProtectionReason};
 use winddown_host::OneThread;
 use winddown_node::{
@@ -21,6 +21,7 @@ use crate::facts::{Fact, Facts, KubeletOnDisk, NotObserved};
 #[derive(Debug)]
 pub struct KubeletLook {
     root: PathBuf,
+    config: Config,
     bus: Bus,
     patience: Duration,
     /// A disk that hangs takes one thread.
@@ -30,16 +31,20 @@ pub struct KubeletLook {
 // === impl KubeletLook ===
 
 impl KubeletLook {
-    /// Reads files below `root` and asks logind on `bus`, which may each take as long as `patience`.
-    pub fn new(root: impl Into<PathBuf>, bus: Bus, patience: Duration) -> Self {
-        Self { root: root.into(), bus, patience, reading: OneThread::default() }
+    /// Reads files below `root` and asks logind on `bus`, which may each take as long as `patience`. `config`: the agent's.
+    pub fn new(root: impl Into<PathBuf>, config: &Config, bus: Bus, patience: Duration) -> Self {
+        let (root, config) = (root.into(), config.clone());
+        Self { root, config, bus, patience, reading: OneThread::default() }
     }
 
     /// Looks. Cancel-safe; what is being read is read to its end.
     pub async fn look(&self) -> KubeletFacts {
-        let root = self.root.clone();
+        let (root, config) = (self.root.clone(), self.config.clone());
         let (disk, login) = tokio::join!(
-            timeout(self.patience, self.reading.run(move |()| KubeletOnDisk::look(&root, true))),
+            timeout(
+                self.patience,
+                self.reading.run(move |()| KubeletOnDisk::look(&root, true, &config))
+            ),
             self.login(),
         );
         let login =
@@ -170,5 +175,5 @@ fn of_kubelet(disk: &KubeletOnDisk, login: &Fact<LoginView>) -> KubeletFacts {
     };
     let config = disk.config.known().and_then(Option::as_ref);
     let wants = config.filter(|config| config.problem.is_empty()).and_then(kubelet::wants);
-    KubeletFacts { presence, wants, lock }
+    KubeletFacts { presence, wants, lock, is_another: !disk.differences.is_empty() }
 }

@@ -13,6 +13,7 @@ use winddown_systemd::inspect::{
 };
 
 use super::*;
+use winddown_companion::kubelet::SettingDifference;
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::{ClusterStatus, LockState, NodeStatus, ReportList, Status};
 use winddown_host::FreeSpace;
@@ -33,6 +34,7 @@ fn healthy() -> Facts {
             file: "/etc/winddown/config.yaml".into(),
             read: ConfigRead::Valid(Vec::new()),
             config,
+            has_lines: true,
         },
         wanted: secs(32),
         budget: secs(30),
@@ -92,6 +94,7 @@ fn healthy() -> Facts {
             processes: Fact::Known(Vec::new()),
             unit: Fact::Known(None),
             config: Fact::Known(None),
+            differences: Vec::new(),
         },
         api: ApiFacts { rights: Fact::not_live(), server_verified: Fact::not_live() },
         beyond: BeyondAgent {
@@ -187,6 +190,10 @@ fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
         wanted: secs(30),
         ..KubeletConfig::default()
     }))
+}
+
+fn difference(field: &'static str, ours: &str, kubelets: &str) -> SettingDifference {
+    SettingDifference { field, ours: ours.to_owned(), kubelets: kubelets.to_owned() }
 }
 
 fn process(name: &str) -> Fact<Vec<KubeletProcess>> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets};
 use winddown_companion::kubelet::{
-    self, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration, Periods, below,
-    is_configuration, refusal,
+    self, CommonSettings, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration,
+    Periods, below, is_configuration, refusal,
 };
 use winddown_config::reference::default_of;
 use winddown_config::{
@@ -53,9 +53,8 @@ pub(super) struct KubeletSetup {
     pub(super) kubeconfig: PathBuf,
 }
 
-/// The fields derived from the kubelet's configuration.
-const FIELDS: [&str; 6] =
-    ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName", "kubeletRootDir"];
+/// The fields that are compared as they are.
+const FIELDS: [&str; 3] = ["mode", "runtime", "kubeconfig"];
 const PERIODS: [&str; 3] =
     ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"];
 
@@ -84,9 +83,7 @@ pub(super) fn find(
     };
     field("kubeconfig", &kubeconfig.display().to_string(), &of_kubeconfig);
     field("containerRuntimeEndpoint", &endpoint, &of_endpoint);
-    // As the kubelet does with it, which takes the host's name for none.
-    let name = kubelet.option("--hostname-override").map(|name| name.trim().to_lowercase());
-    if let Some(name) = name.filter(|name| !name.is_empty()) {
+    if let Some(name) = kubelet.node_name() {
         field("nodeName", &name, &origin(&kubelet, "--hostname-override"));
     }
     if let Some(directory) = kubelet.option("--root-dir") {
@@ -468,8 +465,18 @@ impl KubeletSetup {
         line?.0.strip_prefix("# named by ")
     }
 
+    /// What a companion with this configuration has to have in common with its kubelet.
+    fn common(&self, config: &Config) -> CommonSettings {
+        let host_name = || self.live.then(winddown_host::machine::node_name);
+        CommonSettings {
+            node_name: config.node.name.clone().or_else(host_name),
+            endpoint: Some(config.node.container_runtime_endpoint.clone()),
+            root_directory: Some(shown(&config.companion.kubelet_root_dir)),
+        }
+    }
+
     /// Describes how an existing configuration differs from the derived one.
-    pub(super) fn differences(&self, existing: &Config, ours: &Config) -> Vec<String> {
+    pub(super) fn differences(&self, root: &Path, existing: &Config, ours: &Config) -> Vec<String> {
         // Once the kubelet's graceful shutdown is off, the periods exist only in our configuration.
         let periods = if self.ends_pods() { &PERIODS[..] } else { &[] };
         let (there, here) = (existing.to_json(), ours.to_json());
@@ -477,14 +484,18 @@ impl KubeletSetup {
             Value::Null => "nothing".to_owned(),
             value => scalar(value),
         };
+        let said = |field: &str, there: &Value, here: &Value| {
+            let (there, here) = (show(there), show(here));
+            let by = self.named_by(field).unwrap_or("the kubelet");
+            format!("{field}: it says {there}, by {by} it would be {here}")
+        };
         let fields = FIELDS.iter().chain(periods).filter(|field| there[**field] != here[**field]);
-        fields
-            .map(|field| {
-                let (there, here) = (show(&there[*field]), show(&here[*field]));
-                let by = self.named_by(field).unwrap_or("the kubelet");
-                format!("{field}: it says {there}, by {by} it would be {here}")
-            })
-            .collect()
+        let fields = fields.map(|field| said(field, &there[*field], &here[*field]));
+        let common = self.common(existing).differences(root, &self.common(ours));
+        let common = common
+            .iter()
+            .map(|one| said(one.field, &(&*one.ours).into(), &(&*one.kubelets).into()));
+        fields.chain(common).collect()
     }
 }
 

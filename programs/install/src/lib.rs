@@ -378,7 +378,7 @@ fn configuration(
         }
     };
     if let Some(beside) = beside {
-        stays(beside, (path, &config), report)?;
+        stays(beside, &options.root, (path, &config), report)?;
     }
     let said = config.node.runtime;
     if said != options.runtime {
@@ -435,10 +435,11 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
 /// It is not one for a companion.
 fn stays(
     beside: &KubeletSetup,
+    root: &Path,
     (path, config): (&Path, &Config),
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
-    let differences = beside.differences(config, &beside.config()?);
+    let differences = beside.differences(root, config, &beside.config()?);
     if config.node.mode != Mode::Companion {
         let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
         let why = format!("it is there already, and is left as it is:{lines}");

@@ -73,6 +73,8 @@ pub enum ProtectionReason {
     KubeletTerminatesToo,
     /// No kubelet runs that the agent could stand beside.
     NoKubelet,
+    /// The agent is set up for another node, container runtime or directory than the kubelet's.
+    AnotherKubelet,
     /// The agent does not run.
     NoAgent,
     /// Graceful shutdown is switched off in the agent's configuration.

@@ -28,6 +28,9 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: Terminat
             "the kubelet terminates the same pods at a shutdown as this agent"
         }
         Why::NoKubelet => "no kubelet runs here, and with `mode: companion` nothing else runs pods",
+        Why::AnotherKubelet => {
+            "this agent is not set up for the kubelet that is here, whose pods it does not terminate in order"
+        }
         Why::NoAgent => "no agent answers: nothing terminates the pods in order",
         Why::Disabled => "graceful shutdown is switched off: a shutdown kills the pods",
         Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",

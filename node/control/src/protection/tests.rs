@@ -19,7 +19,12 @@ fn alone() -> ProtectionFacts {
 }
 
 fn seen(presence: KubeletPresence, wants: Duration, lock: bool) -> KubeletFacts {
-    KubeletFacts { presence: Some(presence), wants: Some(wants), lock: Some(lock) }
+    KubeletFacts {
+        presence: Some(presence),
+        wants: Some(wants),
+        lock: Some(lock),
+        is_another: false,
+    }
 }
 
 fn companion() -> ProtectionFacts {
@@ -151,6 +156,7 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
     let of = |facts: ProtectionFacts, kubelet| ProtectionFacts { kubelet, ..facts };
     let hidden = KubeletFacts::default();
     let unread = KubeletFacts { wants: None, ..seen(Runs, off, true) };
+    let another = KubeletFacts { is_another: true, ..seen(Runs, off, false) };
     let impatient = |facts| ProtectionFacts { delay: Some(SHORT), ..facts };
     let down = |facts| ProtectionFacts { agent_runs: Some(false), ..facts };
     let rehearsal = ProtectionFacts { is_rehearsal: true, ..alone() };
@@ -204,6 +210,7 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
             TerminatedBy::Companion,
             Some(32.0),
         ),
+        (of(companion(), another), Why::AnotherKubelet, TerminatedBy::None, Some(0.0)),
         (refused(companion()), Why::ApiServerUnusable, TerminatedBy::Companion, Some(32.0)),
         (refused(impatient(companion())), Why::DelayTooShort, TerminatedBy::Companion, Some(5.0)),
         (refused(alone()), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),

@@ -52,8 +52,12 @@ fn beside(
     let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
     let look = move || {
         let wants = Some(*seen.borrow());
-        let kubelet =
-            KubeletFacts { presence: Some(KubeletPresence::Runs), wants, lock: Some(false) };
+        let kubelet = KubeletFacts {
+            presence: Some(KubeletPresence::Runs),
+            wants,
+            lock: Some(false),
+            ..KubeletFacts::default()
+        };
         std::future::ready(kubelet)
     };
     let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state).kubelet_inspector(look);

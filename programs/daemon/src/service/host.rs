@@ -45,8 +45,9 @@ const KUBELET_LOOK_PART_TIMEOUT: Duration = Duration::from_millis(800);
 /// Looks at the kubelet of the machine, as the doctor does.
 pub(super) fn look_at_kubelet(
     root: &Path,
+    config: &Config,
 ) -> impl Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync + use<> {
-    let kubelet = Arc::new(KubeletLook::new(root, Bus::System, KUBELET_LOOK_PART_TIMEOUT));
+    let kubelet = Arc::new(KubeletLook::new(root, config, Bus::System, KUBELET_LOOK_PART_TIMEOUT));
     move || {
         let kubelet = Arc::clone(&kubelet);
         async move { kubelet.look().await }.boxed()

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use winddown_config::{ENABLE_AND_RESTART, Mode};
+use winddown_companion::kubelet::SettingDifference;
+use winddown_config::{ENABLE_AND_RESTART, Mode, scalar};
 use winddown_host::{path_word, shell_word};
 use winddown_node::KubeletPresence;
 use winddown_systemd::drop_in;
@@ -104,6 +105,9 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
                 .advise(format!("or write another mode in {}", facts.config.file.display())),
         );
     }
+    if !facts.kubelet.differences.is_empty() {
+        return Some(fit_to_kubelet(facts, CHECK));
+    }
     let is_on = config.is_some_and(|config| !config.enabled.is_empty());
     if decided.lock == Some(true) || is_on {
         let title = "the kubelet terminates the same pods at a shutdown as this agent";
@@ -131,6 +135,37 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
             ),
         },
     })
+}
+
+/// The configuration of a companion is for another kubelet: a drain would evict, cordon and taint that one's node.
+fn fit_to_kubelet(facts: &Facts, check: Check) -> Finding {
+    const WHY: &str = "an agent with another kubelet's settings drains another node, asks another container runtime, or \
+                       does not see the volumes of the pods";
+    let all = &facts.kubelet.differences;
+    let said = |one: &SettingDifference| {
+        format!("{}: it says {}, by the kubelet it would be {}", one.field, one.ours, one.kubelets)
+    };
+    let title = "the configuration is not for the kubelet that is here";
+    let finding = Check { why: WHY, ..check }.problem(title);
+    let finding = all.iter().fold(finding, |finding, one| finding.saw(said(one)));
+    let new = |one: &SettingDifference| {
+        format!("{}: {}", one.field, scalar(&one.kubelets.as_str().into()))
+    };
+    let lines: Vec<String> = all.iter().map(new).collect();
+    let file = path_word(&facts.config.file);
+    if !facts.config.has_lines {
+        let then = if facts.live { ", then: `systemctl restart winddown`" } else { "" };
+        return finding.advise(format!("set in {file}: {}{then}", lines.join("; ")));
+    }
+    let old: String = all.iter().map(|one| format!(" -e '/^{}:/d'", one.field)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| shell_word(line)).collect();
+    // The last line may lack its end.
+    let edit =
+        format!("sed -i{old} -e '$a\\' {file} && printf '%s\\n' {} >>{file}", lines.join(" "));
+    match facts.live {
+        true => finding.fix(Fix::AnotherKubelet, [edit, "systemctl restart winddown".to_owned()]),
+        false => finding.fix(Fix::AnotherKubeletInImage, [edit]),
+    }
 }
 
 /// Adds the steps by which the agent becomes the companion of the kubelet. Until the agent has started again, the

@@ -17,7 +17,7 @@ use crate::facts::{
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportList;
-use winddown_host::{FreeSpace, if_exists};
+use winddown_host::{FreeSpace, if_exists, regular};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.
@@ -56,7 +56,10 @@ pub(super) fn config(place: &ObservedNode) -> ConfigFact {
             (ConfigRead::Invalid(lines), Config::default())
         }
     };
-    ConfigFact { file, read, config }
+    let is_line = |line: &str| !line.starts_with(['{', '"', '\'']);
+    let text = regular::read_to_string(&file, regular::MAX_CONFIGURATION_BYTES);
+    let has_lines = text.is_ok_and(|text| text.lines().all(is_line));
+    ConfigFact { file, read, config, has_lines }
 }
 
 pub(super) fn installed(root: &Path) -> Installed {

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
-use winddown_companion::kubelet::{self, Kubelet, KubeletChange, Periods};
+use winddown_companion::kubelet::{
+    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference,
+};
+use winddown_config::{Config, Mode};
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, KubeletOnDisk, NotObserved};
@@ -17,11 +20,13 @@ impl KubeletOnDisk {
             processes: Fact::Unknown(kind, why.to_owned()),
             unit: Fact::Unknown(kind, why.to_owned()),
             config: Fact::Unknown(kind, why.to_owned()),
+            differences: Vec::new(),
         }
     }
 
-    /// Looks below `root`, and at processes only if that is the root of the running machine.
-    pub(crate) fn look(root: &Path, live: bool) -> Self {
+    /// Looks below `root`, and at processes only if that is the root of the running machine. `ours`: the configuration of
+    /// the agent.
+    pub(crate) fn look(root: &Path, live: bool, ours: &Config) -> Self {
         let processes = match live.then(|| running(root)) {
             None => Fact::not_live(),
             Some(Ok(found)) => found,
@@ -31,7 +36,17 @@ impl KubeletOnDisk {
             true => kubelet::enabled_unit(root),
             false => kubelet::find(root, live).into_iter().find_map(|found| found.unit),
         };
-        Self { processes, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
+        let found = kubelet::find(root, live);
+        // Of several it is the one whose credentials the agent uses.
+        let file = ours.cluster.kubeconfig.as_deref();
+        let same = found.iter().find(|one| file.is_some() && one.kubeconfig() == file);
+        let kubelet = same.or(found.first()).cloned().unwrap_or_default();
+        Self {
+            processes,
+            unit: Fact::Known(unit),
+            config: Fact::Known(config(root, &kubelet)),
+            differences: differences(root, live, ours, &kubelet),
+        }
     }
 }
 
@@ -58,10 +73,29 @@ pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
     }
 }
 
-fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
-    let kubelet = kubelet::find(root, live).into_iter().next().unwrap_or_default();
+fn config(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
     let proxy = kubelet.proxy_variable(root).unwrap_or_default();
-    Some(KubeletConfig { proxy, ..of_files(root, &kubelet)? })
+    Some(KubeletConfig { proxy, ..of_files(root, kubelet)? })
+}
+
+/// Where a companion's configuration differs from what the kubelet is told.
+fn differences(
+    root: &Path,
+    live: bool,
+    ours: &Config,
+    kubelet: &Kubelet,
+) -> Vec<SettingDifference> {
+    if ours.node.mode != Mode::Companion {
+        return Vec::new();
+    }
+    let host_name = live.then(winddown_host::machine::node_name);
+    let kubelets = kubelet.common_settings(root, host_name.as_deref());
+    CommonSettings {
+        node_name: ours.node.name.clone().or(host_name),
+        endpoint: Some(ours.node.container_runtime_endpoint.clone()),
+        root_directory: Some(ours.companion.kubelet_root_dir.display().to_string()),
+    }
+    .differences(root, &kubelets)
 }
 
 /// What the kubelet's files say of shutdowns.

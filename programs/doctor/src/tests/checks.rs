@@ -139,7 +139,11 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         |f| f.kubelet.unit = Fact::Known(Some("kubelet.service".to_owned())),
         |f| f.kubelet.processes = unseen(NotObserved::Failed),
     ];
-    let configurations: [Change; 4] = [
+    let configurations: [Change; 5] = [
+        |f| {
+            f.kubelet.config = kubelet("");
+            f.kubelet.differences = vec![difference("nodeName", "node1", "node2")];
+        },
         |f| f.kubelet.config = kubelet(""),
         |f| f.kubelet.config = kubelet("shutdownGracePeriod: 30s"),
         |_| {},
@@ -159,7 +163,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         };
         all = all.iter().flat_map(changed).collect();
     }
-    assert_eq!(all.len(), 3 * 5 * 6 * 4 * 4);
+    assert_eq!(all.len(), 3 * 5 * 6 * 4 * 5);
     for facts in &all {
         agrees(facts);
         seen.push(facts.protection().reason);
@@ -174,6 +178,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         Why::NotACompanion,
         Why::KubeletTerminatesToo,
         Why::NoKubelet,
+        Why::AnotherKubelet,
         Why::KubeletDisabled,
         Why::KubeletDelayTooShort,
         Why::KubeletLockNotHeld,

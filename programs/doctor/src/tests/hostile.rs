@@ -136,8 +136,12 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             slice: unseen(kind),
             synchronised: unseen(kind),
         };
-        facts.kubelet =
-            KubeletOnDisk { processes: unseen(kind), unit: unseen(kind), config: unseen(kind) };
+        facts.kubelet = KubeletOnDisk {
+            processes: unseen(kind),
+            unit: unseen(kind),
+            config: unseen(kind),
+            differences: Vec::new(),
+        };
         facts.runtime.endpoint = unseen(kind);
         facts.runtime.killers = unseen(kind);
         facts.files.setting = unseen(kind);

@@ -392,7 +392,7 @@ fn a_process_that_may_be_the_kubelet_is_not_taken_for_none() {
     put("etc/systemd/system/multi-user.target.wants/kubelet.service", "");
     let presence = || {
         let mut facts = companion();
-        facts.kubelet = KubeletOnDisk::look(root.path(), true);
+        facts.kubelet = KubeletOnDisk::look(root.path(), true, &Config::default());
         facts.protection_facts().kubelet.presence
     };
     assert_eq!(presence(), Some(KubeletPresence::Enabled));
@@ -437,4 +437,73 @@ fn a_file_that_a_distribution_writes_again_is_changed_by_no_command() {
     config(&mut facts).rewritten = AGAIN;
     let found = finding(&facts, "kubelet-shutdown").unwrap();
     assert!(found.advice[0].contains(&format!("; {AGAIN}")), "{found:?}");
+}
+
+/// The name, the runtime and the directory were taken once from a kubelet that has got others since.
+#[test]
+fn a_configuration_for_another_kubelet_is_a_problem_with_its_fix() {
+    let mut facts = companion();
+    facts.kubelet.differences = vec![
+        difference("nodeName", "node1", "node2"),
+        difference("kubeletRootDir", "/var/lib/kubelet", "/data/kube let"),
+    ];
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!(found.severity, Problem);
+    assert!(
+        found
+            .evidence
+            .contains(&"nodeName: it says node1, by the kubelet it would be node2".into())
+    );
+    let edit = "sed -i -e '/^nodeName:/d' -e '/^kubeletRootDir:/d' -e '$a\\' /etc/winddown/config.yaml && \
+                printf '%s\\n' 'nodeName: node2' 'kubeletRootDir: \"/data/kube let\"' >>/etc/winddown/config.yaml";
+    assert_eq!(found.fix, [edit, "systemctl restart winddown"]);
+    let verdict = facts.protection();
+    assert_eq!(
+        (verdict.state, verdict.reason),
+        (ProtectionState::Unprotected, Why::AnotherKubelet)
+    );
+
+    facts.config.has_lines = false;
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!((found.fix_id, found.advice.len()), (None, 1), "{found:?}");
+}
+
+#[test]
+fn a_running_kubelet_is_compared_with_the_configuration_that_was_once_taken_from_it() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    let own = rustix::process::geteuid();
+    put("proc/9/comm", "kubelet\n");
+    put("proc/9/status", &format!("Uid:\t{own}\t{own}\t{own}\t{own}\n"));
+    put("proc/9/cgroup", "0::/system.slice/kubelet.service\n");
+    put("etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n");
+    put("run/crio/crio.sock", "");
+    std::os::unix::fs::symlink("run", root.path().join("varrun")).unwrap();
+    let mut ours = Config::default();
+    ours.node.mode = Mode::Companion;
+    ours.node.name = Some("node1".to_owned());
+    ours.node.container_runtime_endpoint = "unix:///run/crio/crio.sock".to_owned();
+    let differences = |options: &str| {
+        put("proc/9/cmdline", &format!("/usr/bin/kubelet {options}").replace(' ', "\0"));
+        KubeletOnDisk::look(root.path(), true, &ours).differences
+    };
+    let crio = "--container-runtime-endpoint=/varrun/crio/crio.sock";
+    assert_eq!(
+        differences(&format!("--hostname-override=Node1 --root-dir=/var/lib/kubelet/ {crio}")),
+        []
+    );
+    // An agent with a root of its own has that before its paths.
+    let rooted = ours.clone().rooted(root.path());
+    assert_eq!(KubeletOnDisk::look(root.path(), true, &rooted).differences, []);
+    let all = differences("--hostname-override=node2 --root-dir=/data --config=/c.yaml");
+    let fields: Vec<_> = all.iter().map(|one| (one.field, &*one.kubelets)).collect();
+    // Its configuration cannot be read, which may name another runtime.
+    assert_eq!(fields, [("nodeName", "node2"), ("kubeletRootDir", "/data")]);
+    let all = differences("--hostname-override=node1");
+    let wanted = "unix:///run/containerd/containerd.sock";
+    assert_eq!(all, [difference("containerRuntimeEndpoint", "unix:///run/crio/crio.sock", wanted)]);
 }

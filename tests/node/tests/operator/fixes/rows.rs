@@ -219,6 +219,19 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
              winddown install --root /image",
         ),
         Fix::CompanionNotStarted => row(Kubelet, "kubelet", STARTED_BEFORE),
+        Fix::AnotherKubelet => row(
+            Kubelet,
+            "kubelet",
+            "sed -i 's/: [0-9]*s$/: 0s/' /var/lib/kubelet/config.yaml; systemctl restart kubelet
+             winddown install --companion; systemctl enable --now winddown
+             printf 'nodeName: other\nkubeletRootDir: /data\n' >>/etc/winddown/config.yaml",
+        ),
+        Fix::AnotherKubeletInImage => kubelets_image(
+            "kubelet",
+            "make-image; sed -i 's/: [0-9]*s$/: 0s/' /image/var/lib/kubelet/config.yaml
+             winddown install --root /image --companion
+             printf 'kubeletRootDir: /data\n' >>/image/etc/winddown/config.yaml",
+        ),
         Fix::KubeletStopped => row(
             Kubelet,
             "kubelet",

@@ -1,0 +1,96 @@
+//! What a companion has to have in common with its kubelet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Kubelet, below};
+
+/// Where a kubelet keeps its pods unless it is told otherwise.
+const USUAL_ROOT_DIRECTORY: &str = "/var/lib/kubelet";
+
+/// What a companion has to have in common with its kubelet. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommonSettings {
+    /// The name of the node.
+    pub node_name: Option<String>,
+    /// The address of the container runtime.
+    pub endpoint: Option<String>,
+    /// The directory of the pods.
+    pub root_directory: Option<String>,
+}
+
+/// A setting of a kubelet's that is another than the companion's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingDifference {
+    /// The companion's field.
+    pub field: &'static str,
+    /// The companion's value.
+    pub ours: String,
+    /// The kubelet's value.
+    pub kubelets: String,
+}
+
+// === impl CommonSettings ===
+
+impl CommonSettings {
+    /// Says where these settings of a companion differ from a kubelet's, as far as both are known.
+    pub fn differences(&self, root: &Path, kubelets: &Self) -> Vec<SettingDifference> {
+        let all = [
+            ("nodeName", &self.node_name, &kubelets.node_name),
+            ("containerRuntimeEndpoint", &self.endpoint, &kubelets.endpoint),
+            ("kubeletRootDir", &self.root_directory, &kubelets.root_directory),
+        ];
+        let differs = |(field, ours, kubelets): (_, &Option<String>, &Option<String>)| {
+            let (ours, kubelets) = (ours.clone()?, kubelets.clone()?);
+            let is_other = ours != kubelets && !is_one_file(root, &ours, &kubelets);
+            is_other.then_some(SettingDifference { field, ours, kubelets })
+        };
+        all.into_iter().filter_map(differs).collect()
+    }
+}
+
+/// Whether two paths or addresses of sockets lead to one file, as `/var/run` and `/run` do.
+fn is_one_file(root: &Path, one: &str, other: &str) -> bool {
+    let path = |name: &str| PathBuf::from(name.strip_prefix("unix://").unwrap_or(name));
+    let [one, other] = [path(one), path(other)];
+    if one.is_relative() || other.is_relative() {
+        return false;
+    }
+    // An agent's own paths have its root before them.
+    let [one, other] =
+        [one, other].map(|path| below(root, path.strip_prefix(root).unwrap_or(&path)));
+    let real = |path: &PathBuf| fs::canonicalize(path).ok();
+    one == other || real(&one).is_some_and(|path| real(&other) == Some(path))
+}
+
+// === impl Kubelet ===
+
+impl Kubelet {
+    /// The name that its options give the node; `None` if it takes the host's.
+    pub fn node_name(&self) -> Option<String> {
+        let name = self.option("--hostname-override")?.trim().to_lowercase();
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// What a companion has to have in common with it, as far as that is known. `host_name`: the name of its machine.
+    pub fn common_settings(&self, root: &Path, host_name: Option<&str>) -> CommonSettings {
+        if self.problem.is_some() || !self.is_known() {
+            return CommonSettings::default();
+        }
+        let said = self.configuration(root);
+        let is_read = said.as_ref().is_none_or(|said| said.problem.is_none());
+        let endpoint = self.option("--container-runtime-endpoint").map(str::to_owned);
+        let in_file = || said?.endpoint.map(|said| said.value);
+        // A program that contains one may choose by settings of its own.
+        let usual = || (is_read && !self.is_contained()).then(|| self.usual_endpoint().to_owned());
+        let endpoint = endpoint.or_else(in_file).or_else(usual);
+        let host_name = || host_name.map(|name| name.trim().to_lowercase());
+        CommonSettings {
+            node_name: self.node_name().or_else(host_name),
+            endpoint,
+            root_directory: Some(
+                self.option("--root-dir").unwrap_or(USUAL_ROOT_DIRECTORY).to_owned(),
+            ),
+        }
+    }
+}
