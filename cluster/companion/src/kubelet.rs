@@ -153,6 +153,20 @@ fn installed(root: &Path) -> Vec<Kubelet> {
     known.chain(others).collect()
 }
 
+/// Whether a command line is that of a kubelet, if need be behind a program that starts it, and not a script's.
+fn shows_arguments(start: &UnitStart) -> bool {
+    let is_kubelet = |word: &String| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        of_program(name) == Some(&KUBELET)
+    };
+    let has = |name: &str| option(&start.arguments, name).is_some();
+    start.program.is_empty()
+        || is_kubelet(&start.program)
+        || start.arguments.iter().any(is_kubelet)
+        || has("--config")
+        || has("--kubeconfig")
+}
+
 /// The path of a file of the machine if `root` stands for `/`.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
@@ -238,7 +252,7 @@ impl Kubelet {
     /// The kubelet that a unit's command line starts, if need be by way of another program.
     fn contained(root: &Path, distribution: &'static Distribution, own: &UnitStart) -> Self {
         let kubelet = match &distribution.source {
-            ArgumentsSource::CommandLine => {
+            ArgumentsSource::CommandLine if shows_arguments(own) => {
                 Self { arguments: own.arguments.clone(), ..Self::default() }
             }
             ArgumentsSource::Rancher(rancher) => {
@@ -249,7 +263,7 @@ impl Kubelet {
             }
             ArgumentsSource::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
             ArgumentsSource::Nowhere => Self::hidden(own.file.clone(), &own.program),
-            ArgumentsSource::Process => {
+            ArgumentsSource::CommandLine | ArgumentsSource::Process => {
                 let (file, program) = (own.file.clone(), &own.program);
                 let why = format!("what {program} tells its kubelet shows only while that runs");
                 Self { problem: Some(KubeletProblem { file, why }), ..Self::default() }

@@ -838,6 +838,56 @@ fn specifiers_stand_for_the_name_of_the_unit() {
     assert_eq!(kubelet.option("--root-dir"), Some("node@one.service,node@one,%t,/etc"));
 }
 
+/// As systemd.syntax(7) and systemd.exec(5) have it.
+#[test]
+fn comments_in_a_continuation_and_patterns_of_environment_files_are_those_of_systemd() {
+    let root = Root::with(&[
+        (
+            "etc/systemd/system/kubelet.service",
+            "[Service]\nEnvironmentFile=-/etc/kubelet.d/[0-9]*.e?v\nExecStart=/usr/bin/kubelet \\\n  $A \\\n\
+             # 2024: see the ticket\n  ; and this\n  --root-dir=/data\\\\\nRestart=always\n",
+        ),
+        ("etc/kubelet.d/10-a.env", "A=--config=/nowhere\n"),
+        ("etc/kubelet.d/20-b.env", "A=--config=/etc/k.yaml\n"),
+        ("etc/kubelet.d/20-b.environment", "A=\n"),
+        ("etc/kubelet.d/.30.env", "A=\n"),
+        ("etc/kubelet.d/x.env", "A=\n"),
+    ]);
+    let [kubelet] = &root.find(false)[..] else { panic!("there is one") };
+    assert_eq!(kubelet.option("--config"), Some("/etc/k.yaml"), "{:?}", kubelet.problem());
+    assert_eq!(kubelet.option("--root-dir"), Some("/data\\"));
+    // A pattern for directories is not followed.
+    let unit = "[Service]\nEnvironmentFile=/etc/*/env\nExecStart=/usr/bin/kubelet $A\n";
+    root.put("etc/systemd/system/kubelet.service", unit);
+    let why = root.find(false)[0].problem().map(ToString::to_string).unwrap_or_default();
+    assert!(why.starts_with("/etc/*/env: "), "{why}");
+}
+
+/// The file at a usual place may be one that it does not read.
+#[test]
+fn a_kubelet_that_a_script_starts_is_not_one_without_arguments() {
+    let stale = "kind: KubeletConfiguration\n";
+    for (start, is_known) in [
+        ("/opt/bin/start-kubelet.sh", false),
+        ("/bin/sh -c 'exec /usr/bin/kubelet --config=/etc/k.yaml'", false),
+        ("/usr/bin/podman start -a kubelet-container", false),
+        ("/usr/bin/kubelet", true),
+        ("/usr/bin/hyperkube kubelet", true),
+        ("/usr/bin/nsenter -m -- /usr/bin/kubelet", true),
+        ("/usr/bin/kubelet-1.36 --config=/var/lib/kubelet/config.yaml", true),
+        // Relative to the directory that the unit names.
+        ("/usr/bin/kubelet --config=k.yaml\nWorkingDirectory=/etc", false),
+        ("/usr/bin/kubelet --config /k.yaml\nWorkingDirectory=/etc", true),
+        ("/usr/bin/kubelet --config=var/lib/kubelet/config.yaml\nWorkingDirectory=/", true),
+        (r"/usr/bin/kubelet --config=/srv/k\x6c.yaml", false),
+    ] {
+        let unit = format!("[Service]\nExecStart={start}\n");
+        let root = Root::with(&[("etc/systemd/system/kubelet.service", &unit), (FILE, stale)]);
+        let [kubelet] = &root.find(false)[..] else { panic!("there is one") };
+        assert_eq!(kubelet.problem().is_none(), is_known, "{start}: {:?}", kubelet.problem());
+    }
+}
+
 #[test]
 fn variables_of_a_command_line_are_those_of_systemd() {
     for (start, wanted) in [

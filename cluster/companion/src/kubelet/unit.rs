@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::command_line::words;
+use super::command_line::{values, words};
 use super::trusted::{read, read_if_there};
 use super::{KubeletProblem, below};
 
@@ -69,26 +69,30 @@ pub(super) fn is_enabled(root: &Path, name: &str) -> bool {
 /// A file that systemd would read cannot be read.
 pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, KubeletProblem> {
     let Some(unit) = file(root, name) else { return Ok(None) };
-    let (mut command, mut files) = (String::new(), Vec::new());
+    let (mut command, mut directory, mut files) = (String::new(), String::new(), Vec::new());
     let mut environment = BTreeMap::new();
     for file in [unit.clone()].into_iter().chain(drop_ins(root, name)) {
         let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
-        for (key, value) in text.replace("\\\n", " ").lines().filter_map(assignment) {
+        for line in &logical_lines(&text) {
+            let Some((key, value)) = assignment(line) else { continue };
             let value = expanded(value, name);
             match key {
                 "ExecStart" => command = value,
+                "WorkingDirectory" => directory = value,
                 "Environment" if value.is_empty() => environment.clear(),
                 "Environment" => {
                     environment.extend(words(&value).iter().filter_map(|word| pair(word)));
                 }
                 "EnvironmentFile" if value.is_empty() => files.clear(),
-                "EnvironmentFile" => files.push(value.trim_start_matches('-').to_owned()),
+                "EnvironmentFile" => {
+                    let pattern = Path::new(value.trim_start_matches('-'));
+                    files.extend(environment_files(root, pattern)?);
+                }
                 _ => {}
             }
         }
     }
     for file in files {
-        let file = PathBuf::from(file);
         let text = read_if_there(root, &file).map_err(|why| KubeletProblem { file, why })?;
         let lines = text.unwrap_or_default().replace("\\\n", " ");
         let named = lines.lines().filter_map(assignment);
@@ -99,11 +103,97 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     let path = first.trim_start_matches(MARKS);
     let is_literal = first[..first.len() - path.len()].contains(':');
     let program = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let arguments = match is_literal {
+    let arguments: Vec<String> = match is_literal {
         true => words.collect(),
         false => words.flat_map(|word| substituted(&word, &environment)).collect(),
     };
+    if let Some(why) = not_understood(&command, &directory, &arguments) {
+        return Err(KubeletProblem { file: unit, why });
+    }
     Ok(Some(UnitStart { file: unit, program, arguments, environment }))
+}
+
+/// Why the files that a command line names are not known, if so.
+fn not_understood(command: &str, directory: &str, arguments: &[String]) -> Option<String> {
+    const FILES: [&str; 3] = ["--config", "--config-dir", "--kubeconfig"];
+    let is_relative = |path: &str| !path.is_empty() && !path.starts_with('/');
+    let mut files = FILES.iter().flat_map(|option| values(arguments, option));
+    if !matches!(directory, "" | "/") && files.any(is_relative) {
+        return Some("paths relative to its WorkingDirectory= are not followed".to_owned());
+    }
+    // `\x6c` and its like: a number of a character.
+    let mut escapes = command.split('\\').skip(1);
+    let is_number = |text: &str| {
+        text.starts_with(['x', 'u', 'U'])
+            || text.starts_with(|letter: char| letter.is_ascii_digit())
+    };
+    escapes
+        .any(is_number)
+        .then(|| "characters written by their numbers are not understood".to_owned())
+}
+
+/// The lines of a unit file as systemd joins them: a backslash at the end joins the next line, between comments.
+fn logical_lines(text: &str) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for part in text.lines().filter(|part| !part.trim_start().starts_with(['#', ';'])) {
+        line.push_str(part);
+        let backslashes = line.bytes().rev().take_while(|byte| *byte == b'\\').count();
+        if backslashes % 2 == 1 {
+            line.pop();
+            line.push(' ');
+        } else {
+            lines.push(std::mem::take(&mut line));
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+/// The files that an `EnvironmentFile=` names, by a pattern of names if need be; in order.
+fn environment_files(root: &Path, pattern: &Path) -> Result<Vec<PathBuf>, KubeletProblem> {
+    const SPECIAL: [char; 4] = ['*', '?', '[', '\\'];
+    let (Some(directory), Some(names)) = (pattern.parent(), pattern.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let names = names.to_string_lossy();
+    if directory.to_string_lossy().contains(SPECIAL) || names.contains('\\') {
+        let why = "only a file's own name is understood as a pattern".to_owned();
+        return Err(KubeletProblem { file: pattern.to_owned(), why });
+    }
+    if !names.contains(SPECIAL) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let entries = fs::read_dir(below(root, directory)).into_iter().flatten().flatten();
+    let there = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_meant = |name: &String| {
+        name.starts_with('.') == names.starts_with('.')
+            && matches(names.as_bytes(), name.as_bytes())
+    };
+    let mut there: Vec<_> = there.filter(is_meant).collect();
+    there.sort_unstable();
+    Ok(there.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Whether a name matches a pattern of glob(7) without backslashes.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([b'*', rest @ ..], _) => (0..=name.len()).any(|at| matches(rest, &name[at..])),
+        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
+        ([b'[', set @ ..], [letter, name @ ..]) => {
+            let Some(end) = set.iter().skip(1).position(|byte| *byte == b']') else { return false };
+            let (set, rest) = (&set[..=end], &set[end + 2..]);
+            let (is_negated, set) = match set {
+                [b'!' | b'^', set @ ..] => (true, set),
+                set => (false, set),
+            };
+            let is_in_range = |range: &[u8]| matches!(range, [first, b'-', last] if (first..=last).contains(&letter));
+            let is_in = set.contains(letter) || set.windows(3).any(is_in_range);
+            is_in != is_negated && matches(rest, name)
+        }
+        ([one, pattern @ ..], [other, name @ ..]) => one == other && matches(pattern, name),
+        ([], []) => true,
+        _ => false,
+    }
 }
 
 /// Expands the variables of a word of a command line as systemd does: `$NAME` as a word of its own to as many words as the
