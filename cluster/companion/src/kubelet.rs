@@ -35,13 +35,14 @@ pub use trusted::refusal;
 pub use unit::UNIT_DIRECTORIES;
 
 use command_line::{option, values};
-use configuration::kind;
+use configuration::{is_directory, kind};
 use distributions::{
     ArgumentsSource, DISTRIBUTIONS, Distribution, KUBELET, LAYOUTS, Layout, of_process, of_program,
     of_unit,
 };
 use processes::{KubeletCandidate, parent_and_start};
 use unit::UnitStart;
+use winddown_host::in_root;
 
 /// A kubelet of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,10 +168,18 @@ fn shows_arguments(start: &UnitStart) -> bool {
         || has("--kubeconfig")
 }
 
-/// The path of a file of the machine if `root` stands for `/`.
+/// The path of a file of the machine if `root` stands for `/`: where it leads within an image.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
-    root.join(path.strip_prefix("/").unwrap_or(path))
+    match root == Path::new("/") {
+        true => root.join(path),
+        false => in_root(root, path),
+    }
+}
+
+/// Like [`below`], but of a link itself.
+fn link_below(root: &Path, path: &Path) -> PathBuf {
+    below(root, path.parent().unwrap_or(path)).join(path.file_name().unwrap_or_default())
 }
 
 /// Whether the file says that it is a kubelet's configuration, whatever its name.
@@ -394,7 +403,7 @@ impl Kubelet {
         let drop_ins = layout.and_then(|layout| layout.config_dir);
         Sources {
             file: layout.map(|layout| PathBuf::from(layout.config)),
-            drop_ins: drop_ins.map(PathBuf::from).filter(|dir| below(root, dir).is_dir()),
+            drop_ins: drop_ins.map(PathBuf::from).filter(|dir| is_directory(root, dir)),
         }
     }
 }

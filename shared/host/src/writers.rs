@@ -118,6 +118,14 @@ pub fn others_may_write_file(
     Ok(who.map(|who| OthersMayWrite { path: path.to_owned(), who }))
 }
 
+/// Where `path` leads below a root that stands for `/`. An absolute link of an image does not lead to this machine's files;
+/// what follows one that leads nowhere is left as it is. Blocking.
+pub fn in_root(root: &Path, path: &Path) -> PathBuf {
+    // What cannot be looked at is not to be read either.
+    let as_it_is = |_| root.join(path.strip_prefix("/").unwrap_or(path));
+    walk(root, path, |_, _, _| {}).unwrap_or_else(as_it_is)
+}
+
 /// Refuses a program that root is about to run if others may write it, or what leads to it. Blocking.
 ///
 /// # Errors
@@ -179,7 +187,7 @@ fn walk(
     root: &Path,
     path: &Path,
     mut look: impl FnMut(&Path, &Metadata, PathPart),
-) -> io::Result<()> {
+) -> io::Result<PathBuf> {
     let mut here = root.to_owned();
     let mut ahead = names(path);
     let part = |ahead: &VecDeque<OsString>| match ahead.is_empty() {
@@ -207,7 +215,7 @@ fn walk(
             {
                 let missing = PathPart::Missing { is_directory: !ahead.is_empty() };
                 look(&next, &fs::metadata(&here)?, missing);
-                break;
+                return Ok(ahead.iter().fold(next, |path, name| path.join(name)));
             }
             Err(error) => return Err(error),
         };
@@ -230,7 +238,7 @@ fn walk(
         look(&next, &facts, part(&ahead));
         here = next;
     }
-    Ok(())
+    Ok(here)
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {

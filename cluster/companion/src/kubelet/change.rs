@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::configuration::is_directory;
 use super::distributions::rewritten;
 use super::periods::{CRITICAL, HEAD, Notation, PERIOD, Periods};
 use super::trusted::read;
@@ -35,7 +36,7 @@ impl Kubelet {
         periods: &Periods,
     ) -> Option<KubeletChange> {
         // Versions that merge a directory make it when they start; where it is missing, nobody may read it.
-        let directory = self.sources(root).drop_ins.filter(|dir| below(root, dir).is_dir());
+        let directory = self.sources(root).drop_ins.filter(|dir| is_directory(root, dir));
         let file = match &directory {
             Some(directory) => drop_in(root, directory, configuration),
             None => configuration.files.first()?.clone(),

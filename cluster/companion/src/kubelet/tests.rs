@@ -863,6 +863,55 @@ fn comments_in_a_continuation_and_patterns_of_environment_files_are_those_of_sys
     assert!(why.starts_with("/etc/*/env: "), "{why}");
 }
 
+/// As in the tree, and not as on the machine that looks at it.
+#[test]
+fn absolute_links_of_an_image_lead_to_its_own_files() {
+    let elsewhere = Root::with(&[("k.yaml", "shutdownGracePeriod: 5s\n")]);
+    let outside = elsewhere.0.path().join("k.yaml").display().to_string();
+    let root = Root::with(&[
+        (
+            "opt/k8s/kubelet.service",
+            "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/k/k.yaml\n",
+        ),
+        ("data/k/real.yaml", "shutdownGracePeriod: 90s\n"),
+    ]);
+    root.link("etc/systemd/system/kubelet.service", "/opt/k8s/kubelet.service");
+    root.link("etc/k", "/data/k");
+    root.link("data/k/k.yaml", "/data/k/real.yaml");
+    assert_eq!(root.ends().1, "shutdownGracePeriod: 90s");
+    let [kubelet] = &root.find(false)[..] else { panic!("there is one") };
+    assert_eq!(kubelet.name(), "kubelet.service");
+    // What is there on this machine only is not there.
+    fs::remove_file(root.0.path().join("data/k/k.yaml")).unwrap();
+    root.link("data/k/k.yaml", &outside);
+    assert!(root.config().unwrap().problem.is_some());
+    root.put(&outside[1..], "shutdownGracePeriod: 91s\n");
+    assert_eq!(root.ends().1, "shutdownGracePeriod: 91s");
+}
+
+/// The kubelet walks the directory by its own name, and does not follow that.
+#[test]
+fn a_directory_of_drop_ins_that_is_a_link_is_passed_over_as_by_a_kubelet() {
+    let root = Root::with(&[
+        ("etc/k.yaml", "shutdownGracePeriod: 0s\n"),
+        ("srv/real/x.conf", "shutdownGracePeriod: 94s\n"),
+    ]);
+    root.link("srv/kd", "real");
+    for (directory, wanted) in [
+        ("/srv/kd", ""),
+        ("/srv/kd/", "shutdownGracePeriod: 94s"),
+        ("/srv/real", "shutdownGracePeriod: 94s"),
+    ] {
+        let start =
+            format!("ExecStart=/usr/bin/kubelet --config=/etc/k.yaml --config-dir={directory}");
+        root.put("etc/systemd/system/kubelet.service", &format!("[Service]\n{start}\n"));
+        assert_eq!(root.ends().1, wanted, "{directory}");
+        let [kubelet] = &root.find(false)[..] else { panic!("there is one") };
+        let change = kubelet.change(root.0.path(), &root.config().unwrap(), &Periods::default());
+        assert_eq!(change.unwrap().is_new, !wanted.is_empty(), "{directory}");
+    }
+}
+
 /// The file at a usual place may be one that it does not read.
 #[test]
 fn a_kubelet_that_a_script_starts_is_not_one_without_arguments() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::command_line::{values, words};
 use super::trusted::{read, read_if_there};
-use super::{KubeletProblem, below};
+use super::{KubeletProblem, below, link_below};
 
 /// Directories in which systemd finds units, by descending priority.
 pub const UNIT_DIRECTORIES: [&str; 5] = [
@@ -44,9 +44,10 @@ pub(super) fn services(root: &Path) -> BTreeSet<String> {
 /// The file of the unit `name`, without the root; `None` if it does not exist, or is masked.
 pub(super) fn file(root: &Path, name: &str) -> Option<PathBuf> {
     let files = UNIT_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
-    let mut there = files.filter(|file| below(root, file).symlink_metadata().is_ok());
+    let mut there = files.filter(|file| link_below(root, file).symlink_metadata().is_ok());
     let file = there.next()?;
-    let is_masked = fs::read_link(below(root, &file)).is_ok_and(|to| to == Path::new("/dev/null"));
+    let is_masked =
+        fs::read_link(link_below(root, &file)).is_ok_and(|to| to == Path::new("/dev/null"));
     (!is_masked).then_some(file)
 }
 
@@ -262,7 +263,7 @@ fn drop_ins(root: &Path, name: &str) -> Vec<PathBuf> {
         }
     }
     let masked = |file: &PathBuf| {
-        fs::read_link(below(root, file)).is_ok_and(|to| to == Path::new("/dev/null"))
+        fs::read_link(link_below(root, file)).is_ok_and(|to| to == Path::new("/dev/null"))
     };
     found.into_values().filter(|file| !masked(file)).collect()
 }

@@ -70,7 +70,7 @@ pub(super) fn installed(root: &Path) -> Installed {
         let target = first.as_ref().and_then(|path| fs::read_link(path).ok());
         first.is_some() && target.is_none_or(|to| to != Path::new("/dev/null"))
     };
-    let wants = below(root, "/etc/systemd/system/multi-user.target.wants/winddown.service");
+    let wants = below(root, "/etc/systemd/system/multi-user.target.wants").join(UNIT);
     let drop_in = |prefix: &&str| unit_there(&format!("{prefix}.scope.d/50-winddown.conf"));
     Installed {
         unit: unit_there(UNIT),
@@ -211,8 +211,10 @@ pub(super) fn commands(root: &Path) -> Vec<ShutdownCommand> {
 fn followed(root: &Path, path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..8 {
-        let Ok(target) = fs::read_link(below(root, &path)) else { break };
-        path = path.parent().unwrap_or(Path::new("/")).join(target);
+        let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name());
+        let link = below(root, parent).join(name.unwrap_or_default());
+        let Ok(target) = fs::read_link(link) else { break };
+        path = parent.join(target);
     }
     path
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
 use winddown_companion::kubelet::{
-    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference,
+    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference, below,
 };
 use winddown_config::{Config, Mode};
 
@@ -126,9 +126,15 @@ fn of_files(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
     }
     let KubeletChange { file, is_new, lines, is_plain, rewritten } =
         kubelet.change(root, &said, &Periods::default())?;
+    // In an image a link may be absolute, which a command that is typed here would follow on this machine.
+    let leads_to = |file: &Path| {
+        let place = below(root, file);
+        let inside = place.strip_prefix(root).unwrap_or(&place);
+        Path::new("/").join(inside).display().to_string()
+    };
     let of_file = |place: &Path| KubeletConfig {
         place: place.display().to_string(),
-        file: file.display().to_string(),
+        file: leads_to(&file),
         is_new,
         lines,
         is_plain,
