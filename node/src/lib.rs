@@ -288,20 +288,17 @@ impl<R: Runtime> Node<R> {
         mut links: Links,
     ) {
         let stop = core.stop.clone();
-        let (name, then, first) = match lead {
-            Some(lead) => ("shutdown controller", Some(lead.then), Some(lead.first)),
-            None => ("first pods", None, None),
-        };
+        let name = lead.as_ref().map_or("first pods", |_| "shutdown controller");
         // Boxed, because the future is large and is moved several times.
         let work = Box::pin(async move {
-            if let Some(first) = first {
-                merge(&mut pending_kills, first.await);
+            let mut then = Box::pin(core.stop.clone().cancelled_owned()) as BoxFuture<'static, ()>;
+            if let Some(lead) = lead {
+                let asked;
+                (asked, then) = lead.await;
+                merge(&mut pending_kills, asked);
             }
             core.bring_in(pending_kills, &mut links).await;
-            match then {
-                Some(then) => then.await,
-                None => core.stop.cancelled().await,
-            }
+            then.await;
         });
         critical::spawn_stopping(name, stop, work);
     }

@@ -66,13 +66,9 @@ pub(crate) struct Contributions {
 /// Starts the work of a plug-in.
 pub(crate) type Start = Box<dyn FnOnce(&mut Links) + Send>;
 
-/// The work of one plug-in before pods are started, and once they are known.
-pub(crate) struct Lead {
-    /// Returns the pods that were already requested to stop. No pod is started until it resolves.
-    pub(crate) first: BoxFuture<'static, PodUidMap<EarlierKill>>,
-    /// Starts as soon as the pods are known, and runs for as long as the agent.
-    pub(crate) then: BoxFuture<'static, ()>,
-}
+/// The work of one plug-in before pods are started: none is until it resolves. It returns the pods that were already
+/// requested to stop, and what starts as soon as the pods are known, and runs for as long as the agent.
+pub(crate) type Lead = BoxFuture<'static, (PodUidMap<EarlierKill>, BoxFuture<'static, ()>)>;
 
 /// A plug-in's section of the status and the metrics.
 pub(crate) trait PluginSection: Send + Sync + 'static {

@@ -28,7 +28,7 @@ pub use winddown_shutdown::*;
 
 use crate::core::Core;
 use crate::links::Objection;
-use crate::plugin::{Lead, NodePlugin, PluginRegistry};
+use crate::plugin::{NodePlugin, PluginRegistry};
 use drain::OperatorDrain;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
@@ -227,10 +227,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         contributions.sections.push(Arc::clone(&joined) as _);
         contributions.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
         contributions.links.end = Some(Box::new(joined.end()));
-        contributions.lead = Some(Lead {
-            first: Box::pin(Arc::clone(&joined).first(carried.clone())),
-            then: Box::pin(Arc::clone(&joined).then(carried)),
-        });
+        contributions.lead = Some(Box::pin(Arc::clone(&joined).lead(carried)));
         node.start(move |links| {
             // Called once.
             let (work, objection) = (std::mem::take(&mut links.work), links.objection.take());

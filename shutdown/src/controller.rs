@@ -60,8 +60,8 @@ pub struct ShutdownParts<K> {
     /// in memory ([`RecordStore::is_volatile`]), most of the run waits for no other. Without any place there
     /// is no record, and if the agent is killed in the middle of a run, the next one cannot resume it.
     pub records: Vec<Arc<dyn RecordStore>>,
-    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Close the gate with
-    /// [`ShutdownController::hold_admission`] before any pod is admitted.
+    /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Call
+    /// [`ShutdownController::take_over`] before any pod is admitted.
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
@@ -196,9 +196,13 @@ impl<K: EndingPods> ShutdownParts<K> {
 // === impl ShutdownController ===
 
 impl<K: EndingPods> ShutdownController<K> {
-    /// Creates a controller. It does nothing until [`run`](Self::run) is polled.
+    /// Creates a controller. It does nothing until [`run`](Self::run) is polled, except that new pods wait for its first
+    /// decision if a shutdown is under way: see [`take_over`](Self::take_over).
     pub fn new(parts: ShutdownParts<K>) -> Self {
-        Self { unstored: UnstoredReports::new(Arc::clone(&parts.reports)), parts }
+        let unstored = UnstoredReports::new(Arc::clone(&parts.reports));
+        let controller = Self { unstored, parts };
+        controller.hold_undecided();
+        controller
     }
 
     /// Follows the login manager, the notices and the unit's stop until `stop` is cancelled or the inhibitor is gone.

@@ -169,7 +169,7 @@ impl RunRecord {
     ///
     /// For a run that was called off, these are the pods that are still stopping: they continue to stop, as they do
     /// when a running agent learns that the run is called off. Pods whose time is over are left out.
-    pub fn asked(
+    pub(crate) fn asked(
         &self,
         now: Duration,
         called_off: bool,
@@ -198,7 +198,7 @@ impl RunRecord {
     /// until the source of the notice that began or shortened it has been heard again among `sources`, or until that notice
     /// expires, if its source is none of them. It may
     /// also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called off.
-    pub fn may_resume(
+    pub(crate) fn may_resume(
         &self,
         now: Duration,
         ends_the_node: bool,
@@ -220,7 +220,7 @@ impl RunRecord {
     /// Whether `login` or `machine` tells whether the node that this run shuts down still goes down. Only the service
     /// manager knows of a way down that the login manager did not announce. Of one that it did announce the service
     /// manager knows nothing while that waits for locks, so there only the login manager's own word counts.
-    pub fn is_decided_by(&self, login: &InhibitorState, machine: MachineState) -> bool {
+    pub(crate) fn is_decided_by(&self, login: &InhibitorState, machine: MachineState) -> bool {
         match self.report.trigger {
             Trigger::UnitStop => machine != MachineState::Unknown,
             Trigger::Notice if self.login_since_ms.is_none() => login.lock.is_known(),

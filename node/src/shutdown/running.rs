@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::time::timeout;
+use futures_util::future::BoxFuture;
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
-    AdmissionGate, BootClock, EarlierKill, GateReason, MachineState, PodUidMap, PodWorkers,
-    Recorder, Runtime, RuntimeSyncer,
+    AdmissionGate, BootClock, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer,
 };
 use winddown_shutdown::{
     Policy, RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts,
@@ -15,7 +15,6 @@ use winddown_shutdown::{
 };
 
 use super::Joined;
-use crate::core::FIRST_WORD;
 
 /// Where the record of a run is kept: in the state directory, which survives a reboot, and in one that needs no disk.
 /// `file` names the file, in such a directory, of this kind of run.
@@ -48,42 +47,18 @@ pub(super) fn pick_up(
 }
 
 impl<R: Runtime> Joined<R> {
-    /// Waits up to [`FIRST_WORD`] for the login manager's state: a silent one must not keep the node without
-    /// pods. Returns the kill requests of the run of an earlier agent.
-    pub(super) async fn first(
+    /// Returns the kill requests of the run of an earlier agent, and what runs once the pods are known.
+    pub(super) async fn lead(
         self: Arc<Self>,
         carried: Option<RunRecord>,
-    ) -> PodUidMap<EarlierKill> {
-        let mut inhibitor = self.lock.inhibitor.state();
-        let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
-        // Without a word, what is known so far counts.
-        let _ = timeout(FIRST_WORD, said).await;
-        let login = inhibitor.borrow().clone();
-        let ends_early = login.preparing || !self.notices.notices().borrow().in_effect.is_empty();
-        if ends_early {
-            self.core.gate.shut(GateReason::Startup);
-        }
-        // A terminating pod must not be started again before it has ended.
-        let now = self.core.boot_clock.now();
-        let Some(run) = carried else { return PodUidMap::default() };
-        let sources = self.notices.notices().borrow().clone();
-        let machine = match ends_early {
-            false => self.lock.inhibitor.machine().await,
-            true => MachineState::Unknown,
-        };
-        let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
-        let is_unknown = !run.is_decided_by(&login, machine);
-        let goes_on = run.may_resume(now, ends, &sources, is_unknown);
-        run.asked(now, !goes_on).collect()
-    }
-
-    /// Runs the controller, which ends the pods when the node goes down.
-    pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
+    ) -> (PodUidMap<EarlierKill>, BoxFuture<'static, ()>) {
         let controller = self.controller(carried);
-        // From here on the controller keeps the gate shut if need be, and ends the start with its first decision.
-        controller.hold_admission();
-        self.go_on_draining();
-        controller.run(self.core.stop.clone()).await;
+        let asked = controller.take_over().await;
+        let then = async move {
+            self.go_on_draining();
+            controller.run(self.core.stop.clone()).await;
+        };
+        (asked, Box::pin(then))
     }
 
     fn controller(

@@ -1,26 +1,67 @@
 //! The controller's control over the admission gate and the pods' readiness.
 
 use std::pin::pin;
+use std::time::Duration;
 
-use winddown_shared::GateReason;
+use tokio::time::timeout;
+use winddown_shared::{EarlierKill, GateReason, MachineState, PodUidMap};
 
 use super::signals::{ShutdownSignals, SignalState};
-use super::{ResumeDecision, ShutdownController, Stage};
+use super::{ResumeDecision, ShutdownController, ShutdownParts, Stage};
 use crate::EndingPods;
-use crate::RunPhase;
+use crate::{RunPhase, RunRecord};
 
 /// The reasons for which the controller closes the gate. What it tells pods, it tells as a shutdown.
 const REASONS: [GateReason; 3] = [GateReason::Shutdown, GateReason::UnitStop, GateReason::Notice];
 
+/// How long pods wait for the login manager's state.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+
 impl<K: EndingPods> ShutdownController<K> {
-    /// Closes the gate if a shutdown or a notice is in force. If an earlier agent began a run, it is undecided whether
-    /// pods are admitted until [`run`](Self::run) has decided what to do with it: that adds [`GateReason::Startup`],
-    /// also for callers who have added it, and lifts it with the first decision.
-    pub fn hold_admission(&self) {
-        let carried = self.parts.carried.as_ref();
-        if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
+    /// Takes over from an earlier agent, before the intake starts: returns what
+    /// [`with_earlier_kills`](winddown_shared::Intake::with_earlier_kills) takes. Waits for the login manager's state, two
+    /// seconds at most: a silent one must not keep the node without pods.
+    ///
+    /// If the node goes down, or an earlier agent began a run, new pods wait until [`run`](Self::run) has decided what
+    /// becomes of them: this and [`new`](Self::new) add [`GateReason::Startup`] to the gate, and `run` lifts it. Nobody
+    /// else must. Call `run` when the intake has made its first pass, so that the pods are known.
+    pub async fn take_over(&self) -> PodUidMap<EarlierKill> {
+        let ShutdownParts { inhibitor, notices, boot_clock, .. } = &self.parts;
+        let mut said = inhibitor.state();
+        let said = said.wait_for(|login| login.preparing || login.lock.is_known());
+        // Without a word, what is known so far counts.
+        let _ = timeout(FIRST_WORD, said).await;
+        self.hold_undecided();
+        let signal = self.signals().current();
+        let ends_early = signal.ends_the_node();
+        let Some(run) = self.carried() else { return PodUidMap::default() };
+        let machine = match ends_early {
+            false => inhibitor.machine().await,
+            true => MachineState::Unknown,
+        };
+        let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
+        let is_unknown = !run.is_decided_by(&signal.login, machine);
+        let sources = notices.borrow().clone();
+        let now = boot_clock.now();
+        let goes_on = run.may_resume(now, ends, &sources, is_unknown);
+        run.asked(now, !goes_on).collect()
+    }
+
+    /// Lets new pods wait if it is to be decided what becomes of them.
+    pub(super) fn hold_undecided(&self) {
+        if self.carried().is_some() || self.signals().current().ends_the_node() {
             self.parts.gate.shut(GateReason::Startup);
-        } else if self.parts.policy.borrow().is_enabled() {
+        }
+    }
+
+    /// The run that an earlier agent left.
+    fn carried(&self) -> Option<&RunRecord> {
+        self.parts.carried.as_ref().filter(|run| run.phase != RunPhase::Cancelled)
+    }
+
+    /// Closes the gate for the shutdown or the notice that is in force.
+    fn hold_admission(&self) {
+        if self.parts.policy.borrow().is_enabled() {
             self.shut_for(&self.signals().current());
         }
     }

@@ -139,9 +139,12 @@ impl Site {
             boot_id: "boot".into(),
             trigger: Trigger::LoginManager,
         });
-        controller.hold_admission();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(controller.run(stop.clone()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            controller.take_over().await;
+            controller.run(stopped).await;
+        });
         Agent { gate, progress, stop, task }
     }
 

@@ -1,16 +1,22 @@
 //! What an agent finds when it starts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{
-    BootClock, Event, GateState, LockState, MachineState, ShutdownKind, WayDown,
+    BootClock, Event, GateState, LockState, MachineState, ShutdownKind, WallClock, WallTime,
+    WayDown,
 };
 
 use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{Outcome, PodEnd, Policy, ProgressPhase, RunPhase, RunRecord};
+use crate::{
+    Outcome, PodEnd, Policy, ProgressPhase, RunPhase, RunRecord, ShutdownController, ShutdownParts,
+};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 const POWER_OFF: MachineState =
@@ -83,7 +89,7 @@ async fn a_silent_login_manager_is_waited_for_as_long_as_the_run_would_have_last
         site.lock.fake.modify(|state| state.lock = lock.clone());
         site.lock.fake.set_machine(machine);
         let agent = site.agent();
-        site.until(secs(3)).await;
+        site.until(secs(5)).await;
         let (_, on) = site.world.lame_duck(site.start)[1];
         assert!(on, "pods are not ready for the new agent either");
         site.until(secs(31)).await;
@@ -108,7 +114,7 @@ async fn a_login_manager_that_grants_no_lock_is_believed_that_no_shutdown_is_und
     let refused = LockState::Waiting { why: "not allowed".into() };
     site.lock.fake.modify(|state| state.lock = refused);
     let agent = site.agent();
-    settle().await;
+    tokio::time::sleep(secs(3)).await;
     assert!(!agent.gate.is_shut());
 }
 
@@ -416,4 +422,28 @@ async fn an_agent_that_comes_when_the_time_is_over_is_quick() {
     assert!(took <= secs(38), "{took:?}");
     let other = &site.world.lives()[1];
     assert_eq!(other.signals.len(), 2);
+}
+
+/// Without a record: the agent was started late.
+#[tokio::test(start_paused = true)]
+async fn new_pods_wait_from_the_login_managers_word_on_until_the_run_has_decided() {
+    let logind = FakeInhibitor::holding(secs(30));
+    logind.modify(|state| state.lock = LockState::Waiting { why: "connecting".into() });
+    let parts = ShutdownParts::new(
+        Arc::new(FakeKiller::default()),
+        Arc::new(logind.clone()),
+        two_fields(30, 10),
+        WallClock::fixed(WallTime::UNIX_EPOCH),
+        BootClock::new(Duration::default),
+        "boot",
+    );
+    let gate = parts.gate.clone();
+    let controller = ShutdownController::new(parts);
+    assert_eq!(gate.state(), GateState::Open);
+    let (earlier, ()) = tokio::join!(controller.take_over(), async { logind.prepare() });
+    assert!(earlier.is_empty());
+    assert!(matches!(gate.state(), GateState::Undecided { .. }));
+    let run = tokio::spawn(controller.run(CancellationToken::new()));
+    gate.states().wait_for(|state| *state == GateState::Shut).await.unwrap();
+    run.abort();
 }
