@@ -89,7 +89,7 @@ pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
     QuantityFormat, ResourceFieldError, parse_duration, seconds_up,
 };
-pub use winddown_quantities::{error_chain, text as display};
+pub use winddown_quantities::{error_chain, http_fields, text as display};
 pub use workers::runtime_syncer::{RuntimeSyncer, deadline::ActiveDeadlines};
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{

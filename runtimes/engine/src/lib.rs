@@ -31,7 +31,7 @@ pub mod environment;
 mod exit_report;
 pub mod failure;
 pub mod files;
-pub mod http_get;
+mod http_get;
 mod last_line;
 pub mod log_links;
 pub mod machine_lock;

@@ -170,7 +170,7 @@ impl HttpGet {
     pub fn of(action: &api::HTTPGetAction, container: &api::Container) -> Option<Self> {
         let endpoint = ProbeEndpoint::at(action.host.as_deref(), port(&action.port, container)?);
         let request = match invalid_fields(action).first() {
-            Some(field) => Err(format!("httpGet.{field} {}", field.why())),
+            Some((field, why)) => Err(format!("httpGet.{field} {why}")),
             None => read(action),
         };
         let is_tls = action.scheme.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("https"));
@@ -556,7 +556,7 @@ mod tests {
         ] {
             let found = invalid_fields(&action(spec.clone()));
             assert_eq!(found.len(), 1, "{spec}");
-            assert_eq!(found[0].to_string(), field, "{spec}");
+            assert_eq!(found[0].0, field, "{spec}");
             let error = get(spec.clone()).request.unwrap_err();
             assert!(error.starts_with(&format!("httpGet.{field} ")), "{error}");
         }

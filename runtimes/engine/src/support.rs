@@ -206,8 +206,8 @@ fn handler(
         let one_version = "only HTTP/1.1 is supported: leave it out";
         found.refuse_if(http.protocol.is_some(), "httpGet.protocol", one_version);
         found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
-        for field in invalid_fields(http) {
-            found.refuse(&format!("httpGet.{field}"), field.why());
+        for (field, why) in invalid_fields(http) {
+            found.refuse(&format!("httpGet.{field}"), why);
         }
     }
     if let Some(tcp) = tcp {

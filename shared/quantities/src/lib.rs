@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod clock;
 mod error_chain;
 mod go_duration;
+pub mod http_fields;
 pub mod printable;
 mod quantity;
 pub mod readable;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_engine::http_get::{InvalidField, invalid_fields};
+use winddown_shared::http_fields;
 use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{names, rules};
@@ -130,17 +130,18 @@ fn actions(
 fn http(check: &mut FieldCheck<'_>, http: &api::HTTPGetAction) {
     rules::word_if_any(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
     port(check, &http.port);
-    for field in invalid_fields(http) {
-        let what = format!("{}: write another", field.why());
-        match field {
-            InvalidField::Path => check.fail_at("path", what),
-            InvalidField::Host => check.fail_at("host", what),
-            // Reported below, with all that the kubelet does not send.
-            InvalidField::HeaderName(_) => {}
-            InvalidField::HeaderValue(index) => header(check, index, "value", &what),
-        }
+    let another = |why| format!("{why}: write another");
+    if let Some(Err(why)) = http.path.as_deref().map(http_fields::path) {
+        check.fail_at("path", another(why));
+    }
+    if let Some(Err(why)) = http.host.as_deref().map(http_fields::host) {
+        check.fail_at("host", another(why));
     }
     for (index, one) in http.http_headers.iter().flatten().enumerate() {
+        if let Err(why) = http_fields::header_value(&one.value) {
+            header(check, index, "value", &another(why));
+        }
+        // Fewer than a request can hold.
         if !names::is_header(&one.name) {
             header(check, index, "name", "is not a header name: write another");
         }
