@@ -65,6 +65,9 @@ impl Inspector {
     }
 
     /// Queries logind's delay, its locks and whether a shutdown is under way. Starts logind if the bus can.
+    ///
+    /// # Errors
+    /// It cannot be asked, or does not answer in time.
     pub async fn login(&self) -> Result<LoginView, InspectError> {
         self.within("logind", async {
             let login = LoginProxy::builder(&self.connection)
@@ -85,6 +88,9 @@ impl Inspector {
     }
 
     /// Queries the version and state of the service manager.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn system(&self) -> Result<SystemView, InspectError> {
         self.within("systemd", async {
             let manager = self.manager().await?;
@@ -101,6 +107,9 @@ impl Inspector {
     ///
     /// Connects to systemd alone, for which no bus is needed. Asks again without an answer, for as long as `patience`: right
     /// after the restart systemd is busy. The last answer takes at most some seconds more.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn soft_rebooted_at(
         bus: &Bus,
         patience: Duration,
@@ -129,6 +138,9 @@ impl Inspector {
     }
 
     /// Queries the state of a service. A service that is not installed is no error: its load state says so.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn service(&self, name: &str) -> Result<ServiceView, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -140,11 +152,17 @@ impl Inspector {
     }
 
     /// Queries the units that are stopped only after a unit; none if it is not active, as it is not stopped then.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn stopped_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
         self.of_unit(name, views::stopped_after).await
     }
 
     /// Queries the units that a unit is ordered after, whether or not it is active.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn ordered_after(&self, name: &str) -> Result<Vec<String>, InspectError> {
         self.of_unit(name, views::ordered_after).await
     }
@@ -162,6 +180,9 @@ impl Inspector {
     }
 
     /// Queries the limits that the units of a slice share; a slice without configuration has none.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn slice(&self, name: &str) -> Result<SliceView, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -173,6 +194,9 @@ impl Inspector {
 
     /// Returns how long systemd waits for all units together when it powers the machine off or reboots it past logind; `None`
     /// if there is no limit.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn limit_past_logind(&self) -> Result<Option<Duration>, InspectError> {
         self.within("systemd", async {
             let mut least = None;
@@ -187,6 +211,9 @@ impl Inspector {
     }
 
     /// Whether systemd stops the unit at every shutdown, as it does by default (`DefaultDependencies`).
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn has_default_dependencies(&self, name: &str) -> Result<bool, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
@@ -198,6 +225,9 @@ impl Inspector {
 
     /// Queries the active scopes whose names match any of `patterns` (shell wildcards): how many there are, and the
     /// first `limit` of them with their ordering.
+    ///
+    /// # Errors
+    /// systemd cannot be asked, or does not answer in time.
     pub async fn scopes(
         &self,
         patterns: &[&str],
@@ -222,6 +252,9 @@ impl Inspector {
     }
 
     /// Whether the system clock is synchronised (NTP). Starts systemd-timedated if the bus can; it exits by itself.
+    ///
+    /// # Errors
+    /// It cannot be asked, or does not answer in time.
     pub async fn clock_synchronised(&self) -> Result<bool, InspectError> {
         self.within("systemd-timedated", async {
             let clock = TimeDateProxy::builder(&self.connection)

@@ -32,6 +32,9 @@ mod system_state;
 mod trouble;
 pub mod units;
 
+// In the version of the types in signatures.
+pub use zbus;
+
 pub use bus::Bus;
 #[cfg(feature = "stand-in")]
 pub use bus::PeerConnector;

@@ -1,10 +1,10 @@
 //! Which mount a file is on.
 
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
-use rustix::io;
 
 /// The mount and the device that a file is on.
 ///

@@ -46,6 +46,9 @@ impl<T: Send + 'static> OneThread<T> {
 
     /// Runs `work` on a blocking thread once all earlier work has ended. Cancel-safe: work that has begun continues,
     /// and other work is given up.
+    ///
+    /// # Errors
+    /// The work panicked, or the process is about to exit.
     pub async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut T) -> R + Send + 'static,

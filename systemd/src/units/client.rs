@@ -66,6 +66,9 @@ impl UnitsClient {
     }
 
     /// Starts a unit of the machine. Resolves when its start job is queued.
+    ///
+    /// # Errors
+    /// systemd refuses, or does not answer in time.
     pub async fn start_unit(&self, unit: &str) -> Result<(), UnitError> {
         self.call("StartUnit", unit, &(unit, "replace")).await.map(drop)
     }

@@ -145,6 +145,7 @@ impl<'a> Walk<'a> {
     fn is_mounted(&mut self, directory: &OwnedFd, name: &CStr) -> bool {
         let place = |name| FilePlace::of(directory.as_fd(), name);
         let same = place(c"").and_then(|own| Ok(place(name)?.is_on_mount_of(own)));
+        let same = same.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         !self.budget.read(same).unwrap_or(false)
     }
 

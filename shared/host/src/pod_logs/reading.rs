@@ -293,6 +293,9 @@ impl PodLogs {
     }
 
     /// Opens the log of a container. Dropping the future gives up the search for the last lines.
+    ///
+    /// # Errors
+    /// There is no such log, or it cannot be read.
     pub async fn open(
         &self,
         container: LoggedContainer,
