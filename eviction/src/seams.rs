@@ -129,6 +129,10 @@ pub trait Readmit: Send + Sync + 'static {
     /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod, and one
     /// that is readmitted `empty` finds nothing of what it left on the disks: neither volumes nor logs.
     ///
+    /// If it is still desired and its termination was requested (`PodWorkers::is_termination_requested`), call
+    /// `Runtime::forget_pod` if `empty`, then `PodWorkers::update` with `UpdateKind::Create`, and send the gate's state to
+    /// the intake once more (`Intake::with_gate`).
+    ///
     /// # Errors
     /// What it left cannot be removed; it is readmitted later.
     fn readmit(&self, pod: &Pod, empty: bool) -> BoxFuture<'static, Result<(), RuntimeError>>;

@@ -80,7 +80,7 @@ pub(crate) enum FreedBy {
 /// Defines the signals from their rows.
 macro_rules! signals {
     ($($(#[doc = $doc:literal])+ $signal:ident = $row:expr;)+) => {
-        /// An eviction signal: an available amount of the node that is watched.
+        /// An eviction signal: an available amount of the node that is watched. Signals of your own cannot be added.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Signal {

@@ -204,7 +204,7 @@ pub enum Event {
         /// The pod as the runtime names it.
         pod: PodRef,
     },
-    /// A pod was requested to terminate.
+    /// A pod was requested to terminate; it is asked once this is recorded. See [`crate::Intake::with_earlier_kills`].
     KillRequested {
         /// The pod.
         pod: PodRef,

@@ -168,16 +168,16 @@ impl<R: Runtime> Intake<R> {
 
     /// Sets the pods that an earlier agent requested to terminate, and the clock of their ends. Those that still run
     /// are requested again before anything else: if their worker synced them first, a container that exited at this
-    /// moment would be restarted.
+    /// moment would be restarted. A recorder that keeps each [`crate::Event::KillRequested`] in `/run` knows them.
     #[must_use]
     pub fn with_earlier_kills(mut self, kills: PodUidMap<EarlierKill>, clock: BootClock) -> Self {
         (self.earlier.kills, self.earlier.clock) = (kills, clock);
         self
     }
 
-    /// Sets the state of admission for the whole node. While it is undecided, new pods wait. When it opens after it was
-    /// shut, as in a shutdown, pods that were refused because of it are tried again, and static pods that were
-    /// terminated come back. Refusing pods while it is shut is up to [`Admission`]. Without this, it is always open.
+    /// Sets the state of admission for the whole node. While it is undecided, new pods wait. Whenever it is sent as open,
+    /// as after a shutdown or the end of a shortage, pods with a retryable refusal are tried again, and static pods that a
+    /// shutdown terminated come back. Refusing pods while it is shut is up to [`Admission`]. Without this, it is open.
     #[must_use]
     pub fn with_gate(mut self, gate: watch::Receiver<GateState>) -> Self {
         self.opening.gate = gate;

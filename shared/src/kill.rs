@@ -99,8 +99,8 @@ impl KillReason {
     }
 }
 
-/// When a static pod that the node has terminated starts again. A restart of the agent changes nothing of it: until the
-/// pod has terminated, the request is kept, and its reason with it.
+/// When a static pod that the node has terminated starts again. A restart of the agent changes nothing of it where the
+/// request is kept ([`Event::KillRequested`](crate::Event::KillRequested)), as by `winddown-node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RestartCondition {
     /// The pod starts again when it has terminated and the node admits pods.

@@ -144,8 +144,8 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
-    /// Checks that the runtime supports what the pod asks for; by default it does. A pod that it
-    /// cannot run is rejected before others are preempted for it. Must return at once.
+    /// Checks that the runtime supports what the pod asks for; by default it does. Called by an `AdmitHandler` of the agent
+    /// before [`NodeFit`](crate::NodeFit), so that none is preempted for a pod that it cannot run. Must return at once.
     ///
     /// # Errors
     /// [`RuntimeError::Unsupported`] with the first field that is not supported.
@@ -181,8 +181,7 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// Memory and processes are read on every call. Disk usage takes a walk through files, so it is cached: with
     /// `disk_age`, values older than that are measured again (off the async threads, in bounded time, never two walks
-    /// at once); without it, the last values are returned, if they are less than a
-    /// minute old. Cancel-safe.
+    /// at once); without it, the last values are returned, if they are less than a minute old. Cancel-safe.
     ///
     /// # Errors
     /// Nothing is known of any pod. If only one pod, or a part of it, is unknown, it is absent.

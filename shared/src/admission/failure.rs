@@ -130,8 +130,9 @@ impl FitFailures {
 
     /// The resources that other pods must free for this one: each once, in order, with an amount above 0.
     ///
-    /// Preempting pods does not help: the failures to report. For a pod that is not critical these
-    /// are all of them; for a critical one, those that are not about resources.
+    /// # Errors
+    /// Preempting pods does not help: the failures to report. For a pod that is not critical these are all of them; for a
+    /// critical one, those that are not about resources.
     pub fn into_requirements(self, pod: &Pod) -> Result<Vec<(ResourceName, i64)>, Self> {
         if !pod.is_critical() {
             return Err(self);

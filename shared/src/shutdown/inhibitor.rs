@@ -180,11 +180,11 @@ pub struct WayDown {
 
 /// Delays the node's shutdown until [`release`](Self::release).
 ///
-/// The implementer takes the lock by itself, takes it again after a cancelled shutdown and after
-/// every reconnect, and never stops retrying. It serves readers through a watch channel, so that a
-/// slow or hung login manager cannot block them.
+/// The implementer takes the lock, takes it again after a cancelled shutdown and after every reconnect, and never stops
+/// retrying. It serves readers through a watch channel, so that a slow or hung login manager cannot block them.
 pub trait Inhibitor: Send + Sync + 'static {
-    /// The current state and its changes. The sender outlives the agent's use of it.
+    /// The current state and its changes. The sender outlives the agent's use of it. Clone what `borrow` returns before an
+    /// await: the implementer, which waits until it is dropped, would hang.
     fn state(&self) -> watch::Receiver<InhibitorState>;
 
     /// Lets the node go down. Idempotent within one shutdown; does nothing if none is in progress.

@@ -104,7 +104,8 @@ impl ReportStore {
     }
 
     /// Reserves room for the report of a shutdown, so that a disk that is full by then does not keep it out, unless it is
-    /// reserved. Call this at the agent's start, and not during a shutdown. Blocks on the disk.
+    /// reserved: in a file beside the directory, with `.reserve` after its name. Call this at the agent's start, and not
+    /// during a shutdown. Blocks on the disk.
     ///
     /// # Errors
     /// Fails if the disk has no room left.
