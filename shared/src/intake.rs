@@ -317,6 +317,8 @@ impl<R: Runtime> Intake<R> {
     }
 
     async fn apply(&mut self, wanted: &DesiredPods) {
+        let kept = self.keeping_turns(wanted);
+        let wanted = kept.as_ref().unwrap_or(wanted);
         let pods = wanted.pods.iter().map(Pod::uid);
         let uids: HashSet<PodUid> = pods.chain(&wanted.waiting).cloned().collect();
         self.drop_undesired(&uids, &wanted.pods);
@@ -344,12 +346,7 @@ impl<R: Runtime> Intake<R> {
         wanted: &DesiredPods,
         uids: &HashSet<PodUid>,
     ) -> HashMap<PodUid, Lifecycle> {
-        let mut new = Vec::new();
-        for pod in &wanted.pods {
-            if !self.take(pod) {
-                new.push(pod);
-            }
-        }
+        let mut new: Vec<&Pod> = wanted.pods.iter().filter(|pod| !self.take(pod)).collect();
         let mut others = self.workers.others();
         self.retry_held(&mut others);
         new.sort_by_key(|pod| importance(pod));
@@ -374,6 +371,18 @@ impl<R: Runtime> Intake<R> {
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
         self.start_again(&tracked, &mut others);
         tracked
+    }
+
+    /// What is wanted while the node admits no pods, if that is so: a manifest's pod stays as it was until it is asked. Nothing
+    /// would start in its place, and its turn may come after those of others.
+    fn keeping_turns(&self, wanted: &DesiredPods) -> Option<DesiredPods> {
+        let is_shut = *self.opening.gate.borrow() == GateState::Shut;
+        let mut pods = is_shut.then(|| self.workers.places().non_terminating)?;
+        pods.retain(Pod::is_static);
+        let is_other = |pod: &&Pod| !pods.iter().any(|kept| kept.uid() == pod.uid());
+        let others: Vec<Pod> = wanted.pods.iter().filter(is_other).cloned().collect();
+        pods.extend(others);
+        Some(DesiredPods { pods, ..wanted.clone() })
     }
 
     /// Terminates the pods that left their source. A static pod whose manifest changed under a UID of its own did, too:
@@ -517,13 +526,9 @@ impl<R: Runtime> Intake<R> {
     /// Starts admitted pods that the workers do not know: a UID that came back while its predecessor was still
     /// terminating. It is admitted like any new pod: the node may have changed since the predecessor was admitted.
     fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut OtherPods) {
-        let mut unknown: Vec<Pod> = self
-            .desired
-            .values()
-            .filter(|d| d.is_admitted() && !tracked.contains_key(d.pod.uid()))
-            .filter(|d| !has_terminal_phase(&d.pod))
-            .map(|d| d.pod.clone())
-            .collect();
+        let admitted = self.desired.values().filter(|d| d.is_admitted()).map(|d| &d.pod);
+        let unknown = admitted.filter(|p| !tracked.contains_key(p.uid()) && !has_terminal_phase(p));
+        let mut unknown: Vec<Pod> = unknown.cloned().collect();
         unknown.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in unknown {
             // The predecessor's status must not affect this pod, nor must its containers if they ran when the agent
@@ -558,15 +563,9 @@ impl<R: Runtime> Intake<R> {
 
     /// Handles the reopening of admission: a cancelled shutdown leaves a node that works as before.
     fn reopen(&mut self) {
-        let waiting: Vec<Pod> = self
-            .desired
-            .values()
-            .filter(
-                |d| matches!(&d.state, AdmissionState::Refused(rejection) if rejection.retryable),
-            )
-            .filter(|d| !(self.refusal_is_final)(&d.pod))
-            .map(|d| d.pod.clone())
-            .collect();
+        let refused = |d: &&Desired| matches!(&d.state, AdmissionState::Refused(r) if r.retryable);
+        let waiting = self.desired.values().filter(refused).map(|d| d.pod.clone());
+        let waiting: Vec<Pod> = waiting.filter(|pod| !(self.refusal_is_final)(pod)).collect();
         for pod in waiting {
             self.desired.remove(pod.uid());
             self.statuses.remove(pod.uid());
@@ -599,10 +598,7 @@ impl Desired {
     }
 
     fn waits(&self) -> bool {
-        matches!(
-            self.state,
-            AdmissionState::PendingPreemption { .. } | AdmissionState::WaitingForTurn
-        )
+        !matches!(self.state, AdmissionState::Admitted | AdmissionState::Refused(_))
     }
 }
 

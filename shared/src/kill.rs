@@ -363,9 +363,8 @@ impl StoppedContainer {
         Self { name: name.into(), exit_code, forced }
     }
 
-    /// Creates the entry that a kubelet or a container runtime reports. Exit code 137 (SIGKILL) is
-    /// the only sign of a grace period that ran out, unless the kernel killed the container for its memory, or its exit was
-    /// not observed.
+    /// Creates the entry that a kubelet or a container runtime reports. Exit code 137 (SIGKILL) is the only sign of a
+    /// grace period that ran out, unless the kernel killed the container for its memory, or its exit was not observed.
     pub fn from_exit_code(name: impl Into<Arc<str>>, exit_code: i32, reason: &str) -> Self {
         let has_other_cause = matches!(reason, "OOMKilled" | ContainerExit::UNKNOWN);
         Self::new(name, exit_code, exit_code == 137 && !has_other_cause)

@@ -269,7 +269,8 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Sets whether pods that are to start again keep their records, and so do not.
     pub(crate) fn hold_restarts(&self, hold: bool) {
-        self.inner.state.lock().holds_restarts = hold;
+        let mut state = self.inner.state.lock();
+        state.forgotten = hold.then(|| state.forgotten.take().unwrap_or_default());
     }
 
     /// Stops all work and waits until no step is in flight. Containers are left as they are, and no

@@ -167,10 +167,8 @@ impl<R: Runtime> Intake<R> {
     /// source is not `complete`, what runs may still be wanted, unless an earlier agent requested its termination.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
-        let strays: Vec<RuntimePod> = self
-            .leftovers
-            .found
-            .iter()
+        let found = self.leftovers.found.iter();
+        let strays: Vec<RuntimePod> = found
             .filter(|(uid, _)| complete || self.earlier.kills.contains_key(*uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())

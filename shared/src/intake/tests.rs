@@ -796,6 +796,58 @@ async fn a_pod_that_was_to_stay_fails_if_it_is_asked_again_without_that_and_neve
     }
 }
 
+/// Nothing would start in its place, and its end now may be before that of pods that need it.
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_changes_or_goes_while_the_node_goes_down_costs_its_pod_no_turn() {
+    let old = pod("web", "Always");
+    let edited = pod("web", "OnFailure");
+    let renamed = pod("web2", "OnFailure");
+    for (now, starts) in [(Some(&edited), 2), (Some(&renamed), 2), (None, 1)] {
+        for is_called_off in [true, false] {
+            let node = node(FakeRuntime::default());
+            node.want(&[&old]).await;
+            node.gate.send_replace(GateState::Shut);
+            node.want(now.as_slice()).await;
+            let case = format!("{:?} {is_called_off}", now.map(Pod::uid));
+            assert!(node.runtime.stops().is_empty(), "{case}");
+            if is_called_off {
+                node.gate.send_replace(GateState::Open);
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                assert_eq!(node.runtime.stops(), [old.uid().clone()], "{case}");
+                assert_eq!(node.runtime.starts().len(), starts, "{case}");
+                continue;
+            }
+            let stopped = node.workers.kill_pod(old.clone(), shutdown()).await.unwrap();
+            assert_eq!(stopped.containers.len(), 1, "{case}");
+            tokio::time::sleep(Duration::from_secs(400)).await;
+            assert_eq!(node.runtime.starts().len(), 1, "{case}");
+            node.gate.send_replace(GateState::Open);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(node.runtime.starts().len(), starts, "{case}");
+        }
+    }
+}
+
+/// A run whose plan has the pod asks it when its turn comes.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_deleted_while_the_node_goes_down_is_known_to_have_exited() {
+    let node = node(FakeRuntime::default());
+    let web = testing::pod("web");
+    node.want(&[&web]).await;
+    node.gate.send_replace(GateState::Shut);
+    node.want(&[]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.workers.lifecycle(web.uid()), None, "it is forgotten");
+    let stopped = node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    assert!(!stopped.nothing_ran && stopped.containers.len() == 1, "{stopped:?}");
+    assert!(stopped.stopped_at.unwrap() + Duration::from_secs(4) < Instant::now());
+    assert!(node.workers.running().pods.is_empty());
+    node.gate.send_replace(GateState::Open);
+    settle().await;
+    let stopped = node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    assert!(stopped.containers.is_empty(), "it was another shutdown");
+}
+
 /// The first shutdown, a reboot, was cancelled while the pod was terminating, and the second one as well.
 #[tokio::test(start_paused = true)]
 async fn an_api_pod_that_has_failed_after_all_does_not_start_again() {

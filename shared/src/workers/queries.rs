@@ -34,20 +34,16 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Every known pod, in no particular order.
     pub fn snapshot(&self) -> Vec<PodSnapshot> {
         let now = Instant::now();
-        let state = self.inner.state.lock();
-        state
-            .records
-            .iter()
-            .map(|(uid, record)| PodSnapshot {
-                pod: record.pod().cloned(),
-                uid: uid.clone(),
-                lifecycle: record.lifecycle,
-                prior_reason: record.ending.as_ref().and_then(|e| e.reason),
-                restarts_on_node: record.restarts_on_node(),
-                grace_left: record.grace_left(now),
-                failures: record.queue.failures,
-            })
-            .collect()
+        let snapshot = |(uid, record): (&PodUid, &Record)| PodSnapshot {
+            pod: record.pod().cloned(),
+            uid: uid.clone(),
+            lifecycle: record.lifecycle,
+            prior_reason: record.ending.as_ref().and_then(|e| e.reason),
+            restarts_on_node: record.restarts_on_node(),
+            grace_left: record.grace_left(now),
+            failures: record.queue.failures,
+        };
+        self.inner.state.lock().records.iter().map(snapshot).collect()
     }
 
     /// The number of pods with a step in flight or about to begin.

@@ -34,8 +34,8 @@ pub(super) struct WorkersState {
     timetable: Timetable,
     /// Whether the desired set has been seen: from then on, an unknown UID may be torn down.
     pub(super) known_pods_synced: bool,
-    /// Whether pods that are to start again are not forgotten.
-    pub(super) holds_restarts: bool,
+    /// How the pods ended that were forgotten since pods that are to start again are not; none while they are, too.
+    pub(super) forgotten: Option<PodUidMap<Arc<PodStopped>>>,
     /// Running pods that have no record, as last reported.
     untracked: Untracked,
     /// UIDs whose record was removed since the current listing began: what the listing says of them is stale. None
@@ -175,6 +175,11 @@ impl WorkersState {
         now: Instant,
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
+        let is_idle = view != RuntimeView::Running && !self.records.contains_key(&uid);
+        let forgotten = self.forgotten.as_ref().filter(|_| is_idle).and_then(|all| all.get(&uid));
+        if let Some(stopped) = forgotten {
+            return (KillWait::Done(Arc::clone(stopped)), None);
+        }
         let (record, new) = self.record_for(&pod, view, now);
         let evicts = request.evict && !record.evicted;
         record.evicted |= request.evict;
@@ -358,6 +363,10 @@ impl WorkersState {
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
+        let stopped = record.ending.as_ref().and_then(|ending| ending.done.value());
+        if let Some((forgotten, stopped)) = self.forgotten.as_mut().zip(stopped) {
+            forgotten.insert(uid.clone(), stopped);
+        }
         self.untracked.pods.remove(uid);
         self.untracked.runtime_only.remove(uid);
         if let Some(gone) = &mut self.gone_since_listing {

@@ -32,7 +32,7 @@ impl WorkersState {
         self.known_pods_synced = true;
         let (mut forget, mut replay) = (Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
-            match next(record, !desired.contains(uid), self.holds_restarts, now) {
+            match next(record, !desired.contains(uid), self.forgotten.is_some(), now) {
                 Next::Keep => {}
                 Next::Forget => forget.push(uid.clone()),
                 Next::Replay => replay.push(uid.clone()),
