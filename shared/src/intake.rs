@@ -379,9 +379,8 @@ impl<R: Runtime> Intake<R> {
         let is_shut = *self.opening.gate.borrow() == GateState::Shut;
         let mut pods = is_shut.then(|| self.workers.places().non_terminating)?;
         pods.retain(Pod::is_static);
-        let is_other = |pod: &&Pod| !pods.iter().any(|kept| kept.uid() == pod.uid());
-        let others: Vec<Pod> = wanted.pods.iter().filter(is_other).cloned().collect();
-        pods.extend(others);
+        let kept: HashSet<PodUid> = pods.iter().map(|pod| pod.uid().clone()).collect();
+        pods.extend(wanted.pods.iter().filter(|pod| !kept.contains(pod.uid())).cloned());
         Some(DesiredPods { pods, ..wanted.clone() })
     }
 
