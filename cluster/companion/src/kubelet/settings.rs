@@ -49,7 +49,7 @@ impl CommonSettings {
     }
 }
 
-/// Whether two paths or addresses of sockets lead to one file, as `/var/run` and `/run` do.
+/// Whether two paths or addresses of sockets lead to one file, which need not be there yet.
 fn is_one_file(root: &Path, one: &str, other: &str) -> bool {
     let path = |name: &str| PathBuf::from(name.strip_prefix("unix://").unwrap_or(name));
     let [one, other] = [path(one), path(other)];
@@ -58,9 +58,21 @@ fn is_one_file(root: &Path, one: &str, other: &str) -> bool {
     }
     // An agent's own paths have its root before them.
     let [one, other] =
-        [one, other].map(|path| below(root, path.strip_prefix(root).unwrap_or(&path)));
-    let real = |path: &PathBuf| fs::canonicalize(path).ok();
-    one == other || real(&one).is_some_and(|path| real(&other) == Some(path))
+        [one, other].map(|path| real(root, path.strip_prefix(root).unwrap_or(&path)));
+    one == other
+}
+
+/// The path without links, as far as it exists. `/var/run` leads to `/run` on every machine, also before its boot.
+fn real(root: &Path, path: &Path) -> PathBuf {
+    let path = below(root, path);
+    let usual =
+        path.strip_prefix(below(root, "/var/run")).map(|rest| below(root, "/run").join(rest));
+    let path = usual.unwrap_or(path);
+    let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    match there {
+        Some((above, real)) => real.join(path.strip_prefix(above).unwrap_or(Path::new(""))),
+        None => path,
+    }
 }
 
 // === impl Kubelet ===
@@ -91,6 +103,30 @@ impl Kubelet {
             root_directory: Some(
                 self.option("--root-dir").unwrap_or(USUAL_ROOT_DIRECTORY).to_owned(),
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// kubeadm names the socket below `/var/run`, and before the runtime's first start there is none.
+    #[test]
+    fn two_names_of_one_file_do_not_differ_though_it_is_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("data")).unwrap();
+        std::os::unix::fs::symlink("data", root.path().join("link")).unwrap();
+        for (one, other, expected) in [
+            ("unix:///var/run/containerd/c.sock", "unix:///run/containerd/c.sock", true),
+            ("/run/crio/crio.sock", "unix:///run/crio/crio.sock", true),
+            ("/link/kubelet", "/data/kubelet", true),
+            ("/var/lib/kubelet/", "/var/lib/kubelet", true),
+            ("/var/lib/kubelet", "/data/kubelet", false),
+            ("unix:///run/crio/crio.sock", "unix:///run/containerd/c.sock", false),
+            ("node1", "node2", false),
+        ] {
+            assert_eq!(is_one_file(root.path(), one, other), expected, "{one} {other}");
         }
     }
 }
