@@ -44,6 +44,16 @@ fn options(image: &Image, dry_run: bool) -> InstallOptions {
     InstallOptions { companion: Some(Companion::default()), dry_run, ..image.options() }
 }
 
+/// The configuration of a companion in an image: what the installation writes, where it knows the kubelet.
+fn config_of_companion(layout: &str) -> String {
+    let image = beside(layout);
+    image.put("usr/lib/systemd/systemd", "");
+    match install_on(&options(&image, false), None) {
+        Ok(_) => image.read("etc/winddown/config.yaml"),
+        Err(_) => COMPANION.to_owned(),
+    }
+}
+
 /// What doctor says of the kubelet in an image, as long as winddown is not there, or once its agent is a companion.
 fn doctors_finding(layout: &str, id: &str, config: Option<&str>) -> String {
     let image = beside(layout);
@@ -82,7 +92,7 @@ fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_c
         let mut text = format!(
             "# doctor, without winddown\n{}# doctor, beside a companion\n{}# install --companion --dry-run\n",
             doctors_finding(layout, "kubelet-shutdown", None),
-            doctors_finding(layout, "kubelet", Some(COMPANION)),
+            doctors_finding(layout, "kubelet", Some(&config_of_companion(layout))),
         );
         match install_on(&options(&image, true), None) {
             Err(error) => text.push_str(&format!("error: {error}\n")),

@@ -11,7 +11,7 @@ const PROBLEM: i32 = 8;
 
 /// A kubelet that is set up to run at the next boot.
 const KUBELET_UNIT: &str =
-    "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    "[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n";
 
 #[tokio::test]
 async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_says() -> TestResult
