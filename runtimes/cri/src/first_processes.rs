@@ -126,13 +126,8 @@ impl FirstProcesses {
     /// The cgroups of the pod of these containers; none if its creator makes none for pods.
     pub(super) fn pod_groups(&self, pod: &PodUid, containers: &[api::Container]) -> Vec<PathBuf> {
         let processes = containers.iter().filter_map(|container| self.process(&container.id));
-        let above = |one: Arc<ForeignProcess>| -> Vec<PathBuf> {
-            one.groups.iter().filter_map(|group| group.parent().map(Path::to_owned)).collect()
-        };
-        let mut groups: Vec<_> = processes.flat_map(above).collect();
+        let mut groups = pod_groups::above(processes.flat_map(|process| process.groups.clone()));
         groups.retain(|group| pod_groups::is_of(group, pod));
-        groups.sort();
-        groups.dedup();
         groups
     }
 
@@ -213,7 +208,7 @@ impl ForeignProcess {
         let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let cgroups = cgroups_of(pid)?;
         let exit = cgroups.contains(id).then(|| Ready::new(opened).ok()).flatten()?;
-        let groups = pod_groups::own_of_container(Path::new(CGROUPS), id, &cgroups);
+        let groups = pod_groups::of_container(Path::new(CGROUPS), id, &cgroups);
         let (exit, is_asked) = (Arc::new(exit), AtomicBool::new(false));
         Some(Self { pid, exit, direct: None, is_asked, groups })
     }

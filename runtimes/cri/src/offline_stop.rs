@@ -177,10 +177,7 @@ fn groups_of(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
     let of_container = |FoundContainer { note, .. }: &FoundContainer| {
         pod_groups::of_container(mount, &note.id, &cgroups_of(note.pid).unwrap_or_default())
     };
-    let mut groups: Vec<PathBuf> = found.iter().flat_map(of_container).collect();
-    groups.sort();
-    groups.dedup();
-    groups
+    pod_groups::above(found.iter().flat_map(of_container))
 }
 
 /// What is in a directory; nothing if it does not exist.

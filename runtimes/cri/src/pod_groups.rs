@@ -13,15 +13,17 @@ use super::failed;
 /// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
 const MONITOR: &str = "crio-conmon-";
 
-/// The cgroups of the pod whose container has this ID, in each hierarchy: the parents of the
-/// [container's](own_of_container).
-pub(super) fn of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
-    let own = own_of_container(mount, id, text);
-    own.iter().filter_map(|group| group.parent().map(Path::to_owned)).collect()
+/// The cgroups of a pod, in each hierarchy: those above its containers'.
+pub(super) fn above(of_containers: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let above = |group: PathBuf| group.parent().map(Path::to_owned);
+    let mut groups: Vec<PathBuf> = of_containers.into_iter().filter_map(above).collect();
+    groups.sort();
+    groups.dedup();
+    groups
 }
 
 /// The cgroups of the container with this ID, in each hierarchy, from `/proc/PID/cgroup` of one of its processes.
-pub(super) fn own_of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
+pub(super) fn of_container(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
     let own = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
@@ -93,7 +95,7 @@ mod tests {
             ("", &[]),
         ] {
             let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
-            assert_eq!(of_container(mount, "aa", text), expected, "{text}");
+            assert_eq!(above(of_container(mount, "aa", text)), expected, "{text}");
         }
     }
 
