@@ -32,11 +32,11 @@ impl KubeletOnDisk {
             Some(Ok(found)) => found,
             Some(Err(error)) => not_observed(&error, &root.join("proc")),
         };
+        let found = kubelet::find(root, live);
         let unit = match live {
             true => kubelet::enabled_unit(root),
-            false => kubelet::find(root, live).into_iter().find_map(|found| found.unit),
+            false => found.iter().find_map(|found| found.unit.clone()),
         };
-        let found = kubelet::find(root, live);
         // Of several it is the one whose credentials the agent uses.
         let file = ours.cluster.kubeconfig.as_deref();
         let same = found.iter().find(|one| file.is_some() && one.kubeconfig() == file);
