@@ -11,15 +11,13 @@ use winddown_engine::action_error::ActionError;
 use winddown_engine::probe_client::ProbeHost;
 use winddown_host::host_addresses;
 use winddown_shared::display::quoted;
-use winddown_shared::instant_after;
+use winddown_shared::{Grace, instant_after};
 
 use super::api::Container;
 use super::begun_hooks::BegunHooks;
 use super::client::CriClient;
 use super::{api, labels, sandbox};
 
-/// The most of the grace period that is left for the stop signal when a hook would use all of it.
-const MAX_SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
 const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -30,12 +28,6 @@ pub(super) enum HookEnd {
     DidNotRun,
     /// It had begun before, and did not run again.
     BegunBefore,
-}
-
-/// What is left of the grace period for the stop signal when something before it would use all of it: a quarter, and at
-/// most 2 s.
-pub(super) fn signal_time(grace: Duration) -> Duration {
-    MAX_SIGNAL_TIME.min(grace / 4)
 }
 
 /// A container's preStop hook; `None` if it has none.
@@ -54,7 +46,7 @@ pub(super) async fn run(
     hook: k8s::LifecycleHandler,
     grace: Duration,
 ) -> HookEnd {
-    let within = grace.saturating_sub(signal_time(grace));
+    let within = grace.saturating_sub(Grace::signal_time(grace));
     let asker = &*container.pod_sandbox_id;
     let Some((action, pod)) = action(client, container, &hook).await else {
         return HookEnd::DidNotRun;

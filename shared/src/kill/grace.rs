@@ -49,6 +49,11 @@ impl Grace {
     /// The grace period of a pod that sets none: the API server's default.
     pub const DEFAULT: Duration = Duration::from_secs(30);
 
+    /// What is left of a grace period of this length for the stop signal when hooks may use all of it: a quarter, 2 s at most.
+    pub fn signal_time(length: Duration) -> Duration {
+        (length / 4).min(Duration::from_secs(2))
+    }
+
     /// Creates a grace period that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
         let shared = Arc::new(GraceShared {
@@ -56,10 +61,8 @@ impl Grace {
             node_waits: AtomicBool::new(false),
             changed: Notify::new(),
         });
-        (
-            GraceSender(Arc::clone(&shared)),
-            Grace { shared, reason: None, floor: None, seen: kill_at },
-        )
+        let sender = GraceSender(Arc::clone(&shared));
+        (sender, Grace { shared, reason: None, floor: None, seen: kill_at })
     }
 
     /// Creates a grace period of `length` from now that will not be shortened.

@@ -176,8 +176,7 @@ impl WorkersState {
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
         let is_idle = view != RuntimeView::Running && !self.records.contains_key(&uid);
-        let forgotten = self.forgotten.as_ref().filter(|_| is_idle).and_then(|all| all.get(&uid));
-        if let Some(stopped) = forgotten {
+        if is_idle && let Some(stopped) = self.forgotten.as_ref().and_then(|all| all.get(&uid)) {
             return (KillWait::Done(Arc::clone(stopped)), None);
         }
         let (record, new) = self.record_for(&pod, view, now);

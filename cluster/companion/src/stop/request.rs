@@ -13,9 +13,6 @@ use crate::api_outage::patience;
 
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
-/// What is left of a grace period for the stop signal, unless a quarter of it is less, when nobody knows whether the hooks
-/// have run.
-const SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// How long containers that winddown stops beside the kubelet may take to be killed, on a busy machine.
 const OWN_KILL_LAG: Duration = Duration::from_secs(2);
 
@@ -176,7 +173,7 @@ impl StopRequest {
     /// Records when just the time for the stop signal is left.
     async fn last_call(&self, mut grace: Grace) {
         loop {
-            let left = (grace.remaining() / 4).min(SIGNAL_TIME);
+            let left = Grace::signal_time(grace.remaining());
             let at = grace.kill_at().checked_sub(left).unwrap_or_else(Instant::now);
             tokio::select! {
                 () = sleep_until(at) => break,

@@ -71,9 +71,8 @@ impl PodContainers {
         let groups = self.processes.pod_groups(uid, &containers);
         let sandboxes: Vec<Arc<str>> =
             containers.iter().map(|container| (*container.pod_sandbox_id).into()).collect();
-        let mut all =
-            StoppedContainers { ran: !containers.is_empty(), ..StoppedContainers::default() };
-        all.without_runtime = !is_answered;
+        let (ran, without_runtime) = (!containers.is_empty(), !is_answered);
+        let mut all = StoppedContainers { ran, without_runtime, ..StoppedContainers::default() };
         containers.retain(|container| is_answered || !self.processes.has_ended(&container.id));
         let turns = foreign_turns::of(containers, sidecars);
         let how = HowToStop { grace, runs_hooks, is_answered };
@@ -101,32 +100,28 @@ impl PodContainers {
         let mut listed = pin!(self.list(Some(uid)));
         let patience = match self.is_silent.load(Ordering::Relaxed) {
             true => SILENCE_TIMEOUT,
-            false => foreign_hooks::signal_time(grace),
+            false => Grace::signal_time(grace),
         };
-        let answer = match timeout(patience, &mut listed).await {
-            Ok(Ok(all)) => Some(Ok(all)),
-            unanswered => {
-                let containers = self.processes.of_pod(uid);
-                if let Some(first) = containers.first() {
-                    let (pod, _) = labels::title(&first.labels);
-                    tracing::warn!(
-                        pod,
-                        "the container runtime does not respond: terminating a pod by its known processes"
-                    );
-                    self.is_silent.store(true, Ordering::Relaxed);
-                    return Ok(KnownContainers { containers, is_answered: false });
-                }
-                unanswered.ok()
-            }
+        let answer = timeout(patience, &mut listed).await;
+        let seen = match &answer {
+            Ok(Ok(_)) => Vec::new(),
+            Ok(Err(_)) | Err(_) => self.processes.of_pod(uid),
         };
-        let all = match answer {
-            Some(answer) => answer?,
-            None => listed.await?,
+        let Some(first) = seen.first() else {
+            let all = match answer {
+                Ok(answer) => answer?,
+                Err(_) => listed.await?,
+            };
+            let containers = all.into_iter().filter(may_run).collect();
+            return Ok(KnownContainers { containers, is_answered: true });
         };
-        Ok(KnownContainers {
-            containers: all.into_iter().filter(may_run).collect(),
-            is_answered: true,
-        })
+        let (pod, _) = labels::title(&first.labels);
+        tracing::warn!(
+            pod,
+            "the container runtime does not respond: terminating a pod by its known processes"
+        );
+        self.is_silent.store(true, Ordering::Relaxed);
+        Ok(KnownContainers { containers: seen, is_answered: false })
     }
 
     /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.
@@ -148,7 +143,7 @@ impl PodContainers {
                 false => HookEnd::DidNotRun,
             };
         }
-        let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
+        let last_call = grace.saturating_sub(Grace::signal_time(grace));
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
         self.processes.hold_mounts(&container.id);
         let process = self.processes.ordinary(&container.id);
