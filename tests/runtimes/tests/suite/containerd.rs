@@ -142,7 +142,7 @@ impl Containerd {
         assert_eq!(stopped, WaitStatus::Stopped(pid, Signal::SIGSTOP));
     }
 
-    /// Suspends its shims too, as `systemctl kill` does: nobody reaps what has exited.
+    /// Suspends its shims too, as `systemctl kill` does: no one reaps what has exited.
     pub(crate) fn suspend_with_shims(&self) {
         self.suspend();
         for shim in self.pids_of("containerd-shim") {

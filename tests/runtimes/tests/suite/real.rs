@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use winddown_cri::{CriRuntime, PodContainers};
-use winddown_shared::{Grace, Runtime as _, error_chain};
+use winddown_shared::{Grace, Pod, Runtime as _, error_chain};
 
 use crate::bed::{
     Act, PATIENCE, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
@@ -346,18 +346,20 @@ async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
 }
 
+/// A pod whose hook says so in the log, and takes a second.
+fn with_hook(name: &str, act: Act) -> Pod {
+    let mut main = container_of("main", act);
+    let hook = "echo hook > /proc/1/fd/1; sleep 1";
+    main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+    pod(name, &json!({"containers": [main]}))
+}
+
 /// The kernel reports the exit of a PID namespace's first process only when all others in it have been reaped, and
 /// what was executed in a container is reaped by its shim.
 #[tokio::test]
 async fn a_shim_that_reaps_no_hook_keeps_no_pod_from_terminating() {
     let Some(stage) = set("a suspended shim").await else { return };
     let runtime = stage.open_now().await;
-    let with_hook = |name: &str, act: Act| {
-        let mut main = container_of("main", act);
-        let hook = "echo hook > /proc/1/fd/1; sleep 1";
-        main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
-        pod(name, &json!({"containers": [main]}))
-    };
     let polite = with_hook("polite", Act { stop_code: 3, ..POLITE });
     let stubborn = with_hook("stubborn", STUBBORN);
     stage.up(&runtime, &polite).await;
@@ -425,9 +427,7 @@ async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silen
     let runtime = stage.open_now().await;
     let (pod, gate) = stage.gated("web", Act { run: "gate", ..POLITE });
     stage.up(&runtime, &pod).await;
-    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
-    containers.look().await.unwrap();
-    eventually("its process is known", || !containers.ends(pod.uid()).is_empty()).await;
+    let containers = beside(&stage, &[&pod]).await;
     let end = containers.ends(pod.uid()).pop().unwrap();
     stage.containerd.suspend();
     gate.open();
@@ -435,21 +435,24 @@ async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silen
     stage.containerd.go_on();
 }
 
+/// The containers as another program sees them, with the first processes of these pods'.
+async fn beside(stage: &Real, pods: &[&Pod]) -> PodContainers {
+    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
+    containers.look().await.unwrap();
+    let is_known = || pods.iter().all(|pod| !containers.ends(pod.uid()).is_empty());
+    eventually("their processes are known", is_known).await;
+    containers
+}
+
 /// A kubelet's pods while its runtime is away: one that exits half a second after its stop signal, one that is deaf to
 /// it, and who ends them.
-async fn two_without_runtime(
-    stage: &Real,
-    runtime: &CriRuntime,
-) -> (PodContainers, winddown_shared::Pod, winddown_shared::Pod) {
+async fn two_without_runtime(stage: &Real, runtime: &CriRuntime) -> (PodContainers, Pod, Pod) {
     let slow = Act { stop: "0.5", stop_code: 3, ..POLITE };
     let polite = pod("polite", &json!({"containers": [container_of("main", slow)]}));
     let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));
     stage.up(runtime, &polite).await;
     stage.up(runtime, &stubborn).await;
-    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
-    containers.look().await.unwrap();
-    let is_known = || [&polite, &stubborn].iter().all(|pod| !containers.ends(pod.uid()).is_empty());
-    eventually("their processes are known", is_known).await;
+    let containers = beside(stage, &[&polite, &stubborn]).await;
     (containers, polite, stubborn)
 }
 
@@ -466,7 +469,7 @@ async fn containers_of_a_kubelet_keep_their_grace_and_end_while_the_runtime_is_k
             false => stage.containerd.kill(),
         }
         let begun = Instant::now();
-        let end = async |pod: &winddown_shared::Pod, grace| {
+        let end = async |pod: &Pod, grace| {
             let stopped = containers.stop(pod.uid(), secs(grace), false, &[]).await;
             (stopped.unwrap(), begun.elapsed())
         };
@@ -522,14 +525,9 @@ async fn a_container_that_was_asked_to_exit_is_killed_in_time_by_no_runtime_that
 async fn a_container_of_a_kubelet_is_over_when_nothing_of_it_runs_though_its_shim_reaps_no_hook() {
     let Some(stage) = set("a suspended shim of a kubelet's container").await else { return };
     let runtime = stage.open_now().await;
-    let mut main = container_of("main", STUBBORN);
-    let hook = "echo hook > /proc/1/fd/1; sleep 1";
-    main["lifecycle"] = json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
-    let pod = pod("web", &json!({"containers": [main]}));
+    let pod = with_hook("web", STUBBORN);
     stage.up(&runtime, &pod).await;
-    let containers = PodContainers::new(&stage.containerd.socket().display().to_string()).unwrap();
-    containers.look().await.unwrap();
-    eventually("its process is known", || !containers.ends(pod.uid()).is_empty()).await;
+    let containers = beside(&stage, &[&pod]).await;
     let began = Instant::now();
     let suspend = async {
         eventually("the hook runs", || stage.log("web", "main", 0).contains("F hook")).await;
