@@ -24,7 +24,7 @@ use crate::{NodeIdentity, PodSource, Product, Settings};
 /// How long a shutdown that is already in progress waits for the pods to be found again.
 pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 
-/// How long pods are held back until the login manager's state is known.
+/// How long pods are held back until the login manager's state is known, as a shutdown's `take_over` does.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 
 /// How often a directory of manifests is read without a sign of a change, as by a kubelet.

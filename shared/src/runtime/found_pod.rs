@@ -45,6 +45,6 @@ pub struct StoppedContainers {
     pub without_hook: Vec<String>,
     /// Names of the containers whose preStop hook was to run and had begun before, by an earlier agent.
     pub hook_begun_before: Vec<String>,
-    /// Whether the runtime did not answer, and the containers were ended by their processes.
+    /// Whether the runtime did not answer, and the processes of the containers were signalled without it.
     pub without_runtime: bool,
 }

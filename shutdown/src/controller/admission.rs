@@ -23,8 +23,8 @@ impl<K: EndingPods> ShutdownController<K> {
     /// seconds at most: a silent one must not keep the node without pods.
     ///
     /// If the node goes down, or an earlier agent began a run, new pods wait until [`run`](Self::run) has decided what
-    /// becomes of them: this and [`new`](Self::new) add [`GateReason::Startup`] to the gate, and `run` lifts it. Nobody
-    /// else must. Call `run` when the intake has made its first pass, so that the pods are known.
+    /// becomes of them: this and [`new`](Self::new) add [`GateReason::Startup`] to the gate, and only `run` may lift
+    /// it. Call `run` when the intake has made its first pass, so that the pods are known.
     pub async fn take_over(&self) -> PodUidMap<EarlierKill> {
         let ShutdownParts { inhibitor, notices, boot_clock, .. } = &self.parts;
         let mut said = inhibitor.state();

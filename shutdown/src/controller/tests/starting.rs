@@ -301,7 +301,7 @@ async fn a_login_manager_that_speaks_late_is_followed_with_the_time_that_is_left
         }
         let agent = site.agent();
         site.until(secs(7)).await;
-        assert_eq!(site.world.lives()[1].signals.len(), 1, "nobody is asked on a guess");
+        assert_eq!(site.world.lives()[1].signals.len(), 1, "no one is asked on a guess");
         site.lock.fake.modify(|state| {
             state.preparing = true;
             state.since = Some(tokio::time::Instant::now());
