@@ -240,9 +240,8 @@ impl<R: Runtime> Joined<R> {
             async move { tell.follow().await }
         });
         let workers = Arc::new(self.core.workers.clone());
-        // Workers that stop give up on every pod: the run would end at once, with all pods left.
         let report = winddown_shutdown::drain(&workers, order, &run.cancel);
-        let report = self.core.stop.run_until_cancelled(report).await;
+        let report = unless_stopped(&self.core.stop, report).await;
         following.abort();
         let mut report = report?;
         report.warnings.extend(whose_word);
@@ -271,6 +270,17 @@ impl<R: Runtime> Joined<R> {
         }
         *self.kept.lost_report.lock() = lost;
         self.core.changes.send_modify(|n| *n += 1);
+    }
+}
+
+/// Carries out a run until the agent stops; `None` then. Workers that stop give up on every pod, and a run that hears of
+/// that takes its group for over, and records it for the next agent. So unlike with `run_until_cancelled`, the run is not
+/// polled again.
+async fn unless_stopped<T>(stop: &CancellationToken, run: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        done = run => Some(done),
     }
 }
 
@@ -374,5 +384,27 @@ fn remaining(pod: &PodReport) -> Option<DrainEvent> {
         | PodEnd::Gone
         | PodEnd::Spared
         | PodEnd::Survives => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_takes_no_further_step_once_the_agent_stops() {
+        let (stop, pods_given_up) = (CancellationToken::new(), CancellationToken::new());
+        let mut steps = 0;
+        let run = async {
+            pods_given_up.cancelled().await;
+            steps += 1;
+        };
+        let stopping = async {
+            stop.cancel();
+            pods_given_up.cancel();
+        };
+        // Both have happened when the run is polled again.
+        let (done, ()) = tokio::join!(unless_stopped(&stop, run), stopping);
+        assert_eq!((done, steps), (None, 0));
     }
 }
