@@ -82,6 +82,12 @@ pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
     }
 }
 
+/// Of these kubelets, the one whose credentials an agent uses; otherwise the first.
+pub fn of_agent(found: Vec<Kubelet>, kubeconfig: Option<&Path>) -> Option<Kubelet> {
+    let same = found.iter().position(|one| kubeconfig.is_some() && one.kubeconfig() == kubeconfig);
+    found.into_iter().nth(same.unwrap_or_default())
+}
+
 /// The unit that starts a kubelet at boot: it is there, not masked, and enabled.
 pub fn enabled_unit(root: &Path) -> Option<String> {
     let units = installed(root).into_iter().filter_map(|kubelet| kubelet.unit);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets};
 use winddown_companion::kubelet::{
     self, CommonSettings, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration,
-    Periods, below, is_configuration, refusal,
+    Periods, below, is_configuration, of_agent, refusal,
 };
 use winddown_config::reference::default_of;
 use winddown_config::{
@@ -467,12 +467,13 @@ impl KubeletSetup {
 
     /// What a companion with this configuration has to have in common with its kubelet.
     fn common(&self, config: &Config) -> CommonSettings {
-        let host_name = || self.live.then(winddown_host::machine::node_name);
-        CommonSettings {
-            node_name: config.node.name.clone().or_else(host_name),
-            endpoint: Some(config.node.container_runtime_endpoint.clone()),
-            root_directory: Some(shown(&config.companion.kubelet_root_dir)),
-        }
+        let host_name = self.live.then(winddown_host::machine::node_name);
+        CommonSettings::of_companion(
+            config.node.name.as_deref(),
+            host_name.as_deref(),
+            &config.node.container_runtime_endpoint,
+            &config.companion.kubelet_root_dir,
+        )
     }
 
     /// Describes how an existing configuration differs from the derived one.
@@ -524,8 +525,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     }
     let live = host.is_some();
     let found = kubelet::find(root, live);
-    let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
-    let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
+    let kubelet = of_agent(found, config.cluster.kubeconfig.as_deref()).unwrap_or_default();
     let said = kubelet.configuration(root);
     let set = said.as_ref().filter(|said| said.periods() != Periods::default());
     let wanted = set.map_or(config.shutdown.total(), MergedConfiguration::wanted);

@@ -33,6 +33,21 @@ pub struct SettingDifference {
 // === impl CommonSettings ===
 
 impl CommonSettings {
+    /// Those of a companion with this configuration. `name`: the node's, if the configuration has it. `host_name`: that of
+    /// its machine, if it is known.
+    pub fn of_companion(
+        name: Option<&str>,
+        host_name: Option<&str>,
+        endpoint: &str,
+        root_directory: &Path,
+    ) -> Self {
+        Self {
+            node_name: name.map(str::to_owned).or_else(|| host_name.map(as_node_name)),
+            endpoint: Some(endpoint.to_owned()),
+            root_directory: Some(root_directory.display().to_string()),
+        }
+    }
+
     /// Says where these settings of a companion differ from a kubelet's, as far as both are known.
     pub fn differences(&self, root: &Path, kubelets: &Self) -> Vec<SettingDifference> {
         let all = [
@@ -75,13 +90,17 @@ fn real(root: &Path, path: &Path) -> PathBuf {
     }
 }
 
+/// The name of a host as that of its node.
+fn as_node_name(host_name: &str) -> String {
+    host_name.trim().to_lowercase()
+}
+
 // === impl Kubelet ===
 
 impl Kubelet {
     /// The name that its options give the node; `None` if it takes the host's.
     pub fn node_name(&self) -> Option<String> {
-        let name = self.option("--hostname-override")?.trim().to_lowercase();
-        (!name.is_empty()).then_some(name)
+        Some(as_node_name(self.option("--hostname-override")?)).filter(|name| !name.is_empty())
     }
 
     /// What a companion has to have in common with it, as far as that is known. `host_name`: the name of its machine.
@@ -96,9 +115,8 @@ impl Kubelet {
         // A program that contains one may choose by settings of its own.
         let usual = || (is_read && !self.is_contained()).then(|| self.usual_endpoint().to_owned());
         let endpoint = endpoint.or_else(in_file).or_else(usual);
-        let host_name = || host_name.map(|name| name.trim().to_lowercase());
         CommonSettings {
-            node_name: self.node_name().or_else(host_name),
+            node_name: self.node_name().or_else(|| host_name.map(as_node_name)),
             endpoint,
             root_directory: Some(
                 self.option("--root-dir").unwrap_or(USUAL_ROOT_DIRECTORY).to_owned(),
@@ -110,6 +128,21 @@ impl Kubelet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its agent called the node unprotected, and `doctor` had it written another name.
+    #[test]
+    fn a_host_whose_name_has_capitals_gives_a_companion_and_its_kubelet_the_same_one() {
+        let kubelet = Kubelet { pid: Some(9), ..Kubelet::default() };
+        let (root, endpoint) = (Path::new("/nonexistent"), kubelet.usual_endpoint());
+        let kubelets = kubelet.common_settings(root, Some("SRV-01"));
+        let ours = |name| {
+            let directory = Path::new(USUAL_ROOT_DIRECTORY);
+            CommonSettings::of_companion(name, Some("SRV-01"), endpoint, directory)
+        };
+        assert_eq!(ours(None).differences(root, &kubelets), []);
+        assert_eq!(ours(Some("srv-01")).differences(root, &kubelets), []);
+        assert_eq!(ours(Some("srv-02")).differences(root, &kubelets).len(), 1);
+    }
 
     /// kubeadm names the socket below `/var/run`, and before the runtime's first start there is none.
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
 use winddown_companion::kubelet::{
-    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference, below,
+    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference, below, of_agent,
 };
 use winddown_config::{Config, Mode};
 
@@ -37,10 +37,7 @@ impl KubeletOnDisk {
             true => kubelet::enabled_unit(root),
             false => found.iter().find_map(|found| found.unit.clone()),
         };
-        // Of several it is the one whose credentials the agent uses.
-        let file = ours.cluster.kubeconfig.as_deref();
-        let same = found.iter().find(|one| file.is_some() && one.kubeconfig() == file);
-        let kubelet = same.or(found.first()).cloned().unwrap_or_default();
+        let kubelet = of_agent(found, ours.cluster.kubeconfig.as_deref()).unwrap_or_default();
         Self {
             processes,
             unit: Fact::Known(unit),
@@ -90,11 +87,12 @@ fn differences(
     }
     let host_name = live.then(winddown_host::machine::node_name);
     let kubelets = kubelet.common_settings(root, host_name.as_deref());
-    CommonSettings {
-        node_name: ours.node.name.clone().or(host_name),
-        endpoint: Some(ours.node.container_runtime_endpoint.clone()),
-        root_directory: Some(ours.companion.kubelet_root_dir.display().to_string()),
-    }
+    CommonSettings::of_companion(
+        ours.node.name.as_deref(),
+        host_name.as_deref(),
+        &ours.node.container_runtime_endpoint,
+        &ours.companion.kubelet_root_dir,
+    )
     .differences(root, &kubelets)
 }
 
