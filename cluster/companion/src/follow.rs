@@ -112,7 +112,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut backoff = Backoff::EAGER;
         let mut stream = self.api.watch();
         let mut listed = false;
-        loop {
+        'follow: loop {
             let mut dirty = false;
             let mut next = stream.next().await;
             if self.ends_found_pods() {
@@ -126,6 +126,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             // All events that are available at once are published together.
             let error = loop {
                 match next {
+                    Some(Ok(Event::InitDone)) if self.is_unknown_node().await => {
+                        sleep(backoff.next_delay()).await;
+                        stream = self.api.watch();
+                        continue 'follow;
+                    }
                     Some(Ok(event)) => {
                         // `Init` comes before the list and says nothing about the connection.
                         if !matches!(event, Event::Init) {
@@ -155,6 +160,22 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             outage.failed(&error);
             self.wait_after(&error, &mut backoff).await;
         }
+    }
+
+    /// Whether a first list without any pod says nothing, because the API server has no node of this name. Records that.
+    async fn is_unknown_node(&self) -> bool {
+        if self.known.is_listed() || self.known.lists_any() {
+            return false;
+        }
+        let asked = timeout(NODE_UID_TIMEOUT, self.api.node_uid()).await;
+        let is_unknown = matches!(asked, Ok(Err(refused)) if refused.refusal == Refusal::NotFound);
+        if is_unknown {
+            let why =
+                format!("it has no node {}, as nodeName or the host's name says", self.config.node);
+            self.outage.worked();
+            self.known.set_refused(Some(why));
+        }
+        is_unknown
     }
 
     /// Records what a failure of the watch says of the API server, and waits until the watch may be restarted.

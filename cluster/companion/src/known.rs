@@ -218,6 +218,11 @@ impl PodIndex {
         *self.listed.borrow()
     }
 
+    /// Whether the list in progress has any pod.
+    pub(super) fn lists_any(&self) -> bool {
+        self.pods.lock().values().any(|entry| entry.listed && !entry.found)
+    }
+
     /// Resolves when the API server has listed the pods. Cancel-safe.
     pub(super) async fn until_listed(&self) {
         // The sender lives as long as `self`.

@@ -38,7 +38,8 @@
 //! - Nothing is written to a pod's status, which belongs to the kubelet.
 //! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are
 //!   those that the container runtime has, as far as the kubelet recorded them there ([`LocalContainers::pods`]). While the
-//!   node goes down, these are stopped at once through the container runtime.
+//!   node goes down, these are stopped at once through the container runtime. A first list without any pod counts only if
+//!   the API server has a node of this name.
 //!
 //! # Design
 //!

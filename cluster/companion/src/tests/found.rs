@@ -78,6 +78,25 @@ async fn an_api_server_that_lists_nothing_is_waited_for_as_long_as_that_may_help
     }
 }
 
+/// A wrong name made a node without pods of it, whose shutdown terminated none and was reported as clean.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_api_server_does_not_have_is_none_without_pods() {
+    let (world, core) = World::starting([pod("web", json!({}))]);
+    world.remove("web");
+    world.state().has_no_node = true;
+    sleep(secs(5)).await;
+    assert_eq!(known(&core), Some((names(&["web"]), false)));
+    assert!(core.known.is_refused() && !core.outage.fails());
+    let trouble = core.trouble().unwrap();
+    assert!(
+        trouble.contains("; the API server answers: it has no node n1, as nodeName"),
+        "{trouble}"
+    );
+    world.state().has_no_node = false;
+    sleep(secs(60)).await;
+    assert_eq!((known(&core), core.trouble()), (Some((Vec::new(), true)), None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn hooks_that_the_kubelet_recorded_run_once_and_those_that_did_not_are_named() {
     let (world, core) = World::without_api([pod("hook", json!({}))]);

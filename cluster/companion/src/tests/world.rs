@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) refuses_watches: Option<(u16, &'static str)>,
     /// What the API server says to every deletion, if it forbids them.
     pub(super) forbids_deletions: Option<&'static str>,
+    /// Whether the API server has no object of this node.
+    pub(super) has_no_node: bool,
     responding: Option<Responding>,
     pub(super) discoveries: usize,
     api_away: bool,
@@ -501,8 +503,12 @@ impl EndPods for World {
     }
 
     async fn node_uid(&self) -> Result<String, RefusedRequest> {
-        let is_away = self.state().api_away;
-        if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(NODE_UID.to_owned()) }
+        let state = self.state();
+        match (state.api_away, state.has_no_node) {
+            (true, _) => Err(refused(Refusal::NoAnswer)),
+            (false, true) => Err(refused(Refusal::NotFound)),
+            (false, false) => Ok(NODE_UID.to_owned()),
+        }
     }
 
     async fn probe(&self) -> Result<(), RefusedRequest> {
