@@ -7,7 +7,7 @@ use winddown_yaml::{Value, YamlNode, parse_first_leniently};
 
 use super::command_line::{option, values};
 use super::trusted::read_if_there;
-use super::unit::UnitStart;
+use super::unit::{HOST_NAME, UnitStart};
 use super::{KubeletProblem, below};
 
 /// A program of that kind.
@@ -30,7 +30,6 @@ const CRI_DOCKERD: &str = "unix:///run/k3s/cri-dockerd/cri-dockerd.sock";
 
 /// Where the program keeps what `with-node-id` appends to the name of its node.
 const NODE_ID: &str = "/etc/rancher/node/id";
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// The settings for the location of its files, the node's name and the kubelet, merged from its files.
 #[derive(Debug, Default)]

@@ -100,7 +100,9 @@ fn as_node_name(host_name: &str) -> String {
 impl Kubelet {
     /// The name that its options give the node; `None` if it takes the host's.
     pub fn node_name(&self) -> Option<String> {
-        Some(as_node_name(self.option("--hostname-override")?)).filter(|name| !name.is_empty())
+        let name = as_node_name(self.option("--hostname-override")?);
+        // In an image, `%H` of its unit is not known, and is the host's name.
+        Some(name).filter(|name| !name.is_empty() && name != "%h")
     }
 
     /// What a companion has to have in common with it, as far as that is known. `host_name`: the name of its machine.

@@ -839,6 +839,36 @@ fn specifiers_stand_for_the_name_of_the_unit() {
 }
 
 /// As systemd.syntax(7) and systemd.exec(5) have it.
+/// OpenShift writes its proxy into a drop-in of `system.conf`.
+#[test]
+fn a_kubelet_has_what_systemd_gives_to_all_services_or_to_those_whose_names_begin_like_its_own() {
+    let unit = "[Service]\nExecStart=rke2 server\nEnvironment=D=unit\n";
+    let root = Root::with(&[
+        ("etc/systemd/system.conf", "[Manager]\nDefaultEnvironment=A=main B=main\n"),
+        ("usr/lib/systemd/system.conf", "[Manager]\nDefaultEnvironment=Z=hidden\n"),
+        ("usr/lib/systemd/system.conf.d/10.conf", "[Manager]\nDefaultEnvironment='B=all' D=all\n"),
+        ("usr/lib/systemd/system/rke2-server.service", unit),
+        ("etc/systemd/system/service.d/10.conf", "[Service]\nEnvironment=C=hidden Z=hidden\n"),
+        ("etc/systemd/system/service.d/20.conf", "[Service]\nEnvironment=E=services\n"),
+        ("usr/lib/systemd/system/rke2-.service.d/30.conf", "[Service]\nEnvironment=F=rke2\n"),
+        ("usr/lib/systemd/system/rke2-server.service.d/10.conf", "[Service]\nEnvironment=C=own\n"),
+    ]);
+    let start = unit::start(root.0.path(), "rke2-server.service").unwrap().unwrap();
+    let all = start.environment.iter().map(|(name, value)| format!("{name}={value}"));
+    let wanted = ["A=main", "B=all", "C=own", "D=unit", "E=services", "F=rke2"];
+    assert_eq!(all.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn the_name_of_the_host_in_a_unit_is_that_of_the_machine_and_in_an_image_none() {
+    let unit = "[Service]\nExecStart=/usr/bin/kubelet --hostname-override=%H\n";
+    let root = Root::with(&[("etc/systemd/system/kubelet.service", unit)]);
+    let name = || root.find(false)[0].node_name();
+    assert_eq!(name(), None);
+    root.put("proc/sys/kernel/hostname", "Edge\n");
+    assert_eq!(name().as_deref(), Some("edge"));
+}
+
 #[test]
 fn comments_in_a_continuation_and_patterns_of_environment_files_are_those_of_systemd() {
     let root = Root::with(&[

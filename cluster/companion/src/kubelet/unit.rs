@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 
 use super::command_line::{values, words};
@@ -16,6 +17,13 @@ pub const UNIT_DIRECTORIES: [&str; 5] = [
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
+
+/// Directories in which systemd finds the settings of its own, by descending priority.
+const MANAGER_DIRECTORIES: [&str; 4] =
+    ["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd"];
+
+/// The name of the host, which an image does not have.
+pub(super) const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// What may stand before the path of a program. After a `:` variables are not expanded.
 const MARKS: [char; 5] = ['-', ':', '+', '!', '@'];
@@ -72,18 +80,16 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     let Some(unit) = file(root, name) else { return Ok(None) };
     let (mut command, mut directory, mut files) = (String::new(), String::new(), Vec::new());
     let mut environment = BTreeMap::new();
-    for file in [unit.clone()].into_iter().chain(drop_ins(root, name)) {
+    let drop_ins = drop_ins(root, drop_in_directories(name));
+    for file in [unit.clone()].into_iter().chain(drop_ins) {
         let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
         for line in &logical_lines(&text) {
             let Some((key, value)) = assignment(line) else { continue };
-            let value = expanded(value, name);
+            let value = expanded(root, value, name);
             match key {
                 "ExecStart" => command = value,
                 "WorkingDirectory" => directory = value,
-                "Environment" if value.is_empty() => environment.clear(),
-                "Environment" => {
-                    environment.extend(words(&value).iter().filter_map(|word| pair(word)));
-                }
+                "Environment" => set(&mut environment, &value),
                 "EnvironmentFile" if value.is_empty() => files.clear(),
                 "EnvironmentFile" => {
                     let pattern = Path::new(value.trim_start_matches('-'));
@@ -99,6 +105,9 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
         let named = lines.lines().filter_map(assignment);
         environment.extend(named.map(|(name, value)| (name.to_owned(), words(value).join(" "))));
     }
+    for (name, value) in default_environment(root)? {
+        environment.entry(name).or_insert(value);
+    }
     let mut words = words(&command).into_iter();
     let first = words.next().unwrap_or_default();
     let path = first.trim_start_matches(MARKS);
@@ -112,6 +121,32 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
         return Err(KubeletProblem { file: unit, why });
     }
     Ok(Some(UnitStart { file: unit, program, arguments, environment }))
+}
+
+/// The variables that systemd gives to all services.
+fn default_environment(root: &Path) -> Result<BTreeMap<String, String>, KubeletProblem> {
+    let directories = MANAGER_DIRECTORIES.map(Path::new);
+    let mains = directories.map(|directory| directory.join("system.conf"));
+    let main = mains.into_iter().find(|file| below(root, file).symlink_metadata().is_ok());
+    let drop_ins = drop_ins(root, directories.map(|directory| directory.join("system.conf.d")));
+    let mut environment = BTreeMap::new();
+    for file in main.into_iter().chain(drop_ins) {
+        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        for line in &logical_lines(&text) {
+            if let Some(("DefaultEnvironment", value)) = assignment(line) {
+                set(&mut environment, &expanded(root, value, ""));
+            }
+        }
+    }
+    Ok(environment)
+}
+
+/// Adds the variables of an assignment; one of nothing takes away those before it.
+fn set(environment: &mut BTreeMap<String, String>, value: &str) {
+    if value.is_empty() {
+        environment.clear();
+    }
+    environment.extend(words(value).iter().filter_map(|word| pair(word)));
 }
 
 /// Why the files that a command line names are not known, if so.
@@ -217,8 +252,10 @@ fn substituted(word: &str, environment: &BTreeMap<String, String>) -> Vec<String
     vec![text + rest]
 }
 
-/// Expands the specifiers that stand for the unit's name and for directories; others stay as they are.
-fn expanded(value: &str, unit: &str) -> String {
+/// Expands the specifiers that stand for the names of the unit and of the host and for directories; others stay as they
+/// are, as does that of the host's name in an image.
+fn expanded(root: &Path, value: &str, unit: &str) -> String {
+    let host_name = || read(root, Path::new(HOST_NAME)).unwrap_or_else(|_| "%H".to_owned());
     let full = unit.rsplit_once('.').map_or(unit, |(name, _)| name);
     let (prefix, instance) = full.split_once('@').unwrap_or((full, ""));
     let mut text = String::with_capacity(value.len());
@@ -235,6 +272,7 @@ fn expanded(value: &str, unit: &str) -> String {
             Some('p' | 'P') => text.push_str(prefix),
             Some('i' | 'I') => text.push_str(instance),
             Some('j' | 'J') => text.push_str(prefix.rsplit('-').next().unwrap_or_default()),
+            Some('H') => text.push_str(host_name().trim()),
             Some('E') => text.push_str("/etc"),
             Some('S') => text.push_str("/var/lib"),
             Some('C') => text.push_str("/var/cache"),
@@ -250,11 +288,27 @@ fn expanded(value: &str, unit: &str) -> String {
     text
 }
 
-/// The unit's drop-ins, sorted by name; of those with the same name, the one with the highest priority.
-fn drop_ins(root: &Path, name: &str) -> Vec<PathBuf> {
+/// The directories of a unit's drop-ins, by descending priority: those of its own name, of its template, of each beginning
+/// of its name that ends with a dash, and of all services.
+fn drop_in_directories(name: &str) -> Vec<PathBuf> {
+    let stem = name.trim_end_matches(".service");
+    let template = stem.split_once('@').map(|(prefix, _)| format!("{prefix}@"));
+    let prefix = stem.split('@').next().unwrap_or_default();
+    let beginning = |of: &str| Some(of.trim_end_matches('-').rsplit_once('-')?.0.to_owned() + "-");
+    let beginnings = successors(beginning(prefix), |one| beginning(one));
+    let stems = std::iter::once(stem.to_owned()).chain(template).chain(beginnings);
+    let own: Vec<String> = stems.map(|stem| format!("{stem}.service.d")).collect();
+    let below = |names: &[String]| -> Vec<PathBuf> {
+        let all = UNIT_DIRECTORIES.iter().map(Path::new);
+        all.flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
+    };
+    [below(&own), below(&["service.d".to_owned()])].concat()
+}
+
+/// The drop-ins in these directories, sorted by name; of those with the same name, the one with the highest priority.
+fn drop_ins(root: &Path, directories: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found = BTreeMap::new();
-    for directory in UNIT_DIRECTORIES {
-        let directory = Path::new(directory).join(format!("{name}.d"));
+    for directory in directories {
         for entry in fs::read_dir(below(root, &directory)).into_iter().flatten().flatten() {
             let file = directory.join(entry.file_name());
             if file.extension().is_some_and(|ending| ending == "conf") {
