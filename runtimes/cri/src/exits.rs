@@ -178,7 +178,7 @@ pub(super) async fn take_unreaped(
 ) -> bool {
     let cgroup = entry.lock().run(name, id).and_then(|run| run.own.cgroup.clone());
     let Some(cgroup) = cgroup.filter(|_| !ended.is_readable()) else { return false };
-    if !pod_groups::are_empty(&[cgroup.path().to_owned()], &[]) {
+    if !pod_groups::have_left(&[cgroup.path().to_owned()]) {
         return false;
     }
     let Some(code) = code::exit_code(ended, pid).await else { return false };

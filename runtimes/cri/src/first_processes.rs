@@ -260,7 +260,7 @@ impl ForeignProcess {
 
     /// Whether nothing of its container runs. Reads small files of the kernel.
     fn has_left_its_cgroup(&self) -> bool {
-        pod_groups::are_empty(&self.groups, &[])
+        pod_groups::have_left(&self.groups)
     }
 }
 

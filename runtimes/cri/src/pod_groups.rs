@@ -46,8 +46,22 @@ pub(super) fn is_of(group: &Path, pod: &PodUid) -> bool {
 /// Whether nothing but the sandboxes and CRI-O's monitors runs in any of the cgroups. False if none of them exists.
 /// Blocking.
 pub(super) fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
+    let is_of_runtime = |name: &str| {
+        let is_sandbox = |sandbox: &Arc<str>| !sandbox.is_empty() && name.contains(&**sandbox);
+        name.starts_with(MONITOR) || sandboxes.iter().any(is_sandbox)
+    };
+    all_empty(groups, &is_of_runtime)
+}
+
+/// Whether nothing runs in any of a container's own cgroups, to those below which a pod may give any name. False if none of
+/// them exists. Blocking.
+pub(super) fn have_left(groups: &[PathBuf]) -> bool {
+    all_empty(groups, &|_| false)
+}
+
+fn all_empty(groups: &[PathBuf], is_left_out: &dyn Fn(&str) -> bool) -> bool {
     let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
-    !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))
+    !seen.is_empty() && seen.iter().all(|group| is_empty(group, is_left_out))
 }
 
 /// Says that the pod's known containers have exited, and that its cgroups are not empty.
@@ -57,16 +71,16 @@ pub(super) fn unknown(uid: &PodUid) -> RuntimeError {
     ))
 }
 
-fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
-    let name = group.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_sandbox = |sandbox: &Arc<str>| !sandbox.is_empty() && name.contains(&**sandbox);
-    if name.starts_with(MONITOR) || sandboxes.iter().any(is_sandbox) {
-        return true;
-    }
+/// Whether nothing runs in the cgroup but below it in one of such a name. Those further down a pod may have made itself.
+fn is_empty(group: &Path, is_left_out: &dyn Fn(&str) -> bool) -> bool {
     let runs = kernel::read_to_string(group.join("cgroup.procs"));
     let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
     let is_empty_below = |entry: io::Result<fs::DirEntry>| {
-        entry.is_ok_and(|entry| !entry.path().is_dir() || is_empty(&entry.path(), sandboxes))
+        entry.is_ok_and(|entry| {
+            is_left_out(&entry.file_name().to_string_lossy())
+                || !entry.path().is_dir()
+                || is_empty(&entry.path(), &|_| false)
+        })
     };
     is_quiet && fs::read_dir(group).is_ok_and(|mut below| below.all(is_empty_below))
 }
@@ -132,5 +146,14 @@ mod tests {
         procs("bbb", "");
         procs("crio-conmon-bbb.scope", "14\n");
         assert!(are_empty(&groups, &sandboxes));
+        // A container with cgroups of its own chooses their names.
+        for name in ["crio-conmon-x", "aaa"] {
+            let own = format!("bbb/{name}");
+            procs(&own, "15\n");
+            assert!(!are_empty(&groups, &sandboxes), "{name}");
+            assert!(!have_left(&[pod.join("bbb")]), "{name}");
+            procs(&own, "");
+            assert!(have_left(&[pod.join("bbb")]));
+        }
     }
 }
