@@ -99,7 +99,7 @@ impl Refusal {
         };
         match status.code {
             _ if says_admission(status) => Self::Denied,
-            404 if is_the_servers_own(status) => Self::NotFound,
+            404 if status.reason == "NotFound" => Self::NotFound,
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists,
             409 if names_uid(status) => Self::OtherUid,
             409 => Self::Conflict,
@@ -154,9 +154,11 @@ pub(crate) fn is_of_plugin(status: &kube::core::Status) -> bool {
         && !causes.any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Whether the API server wrote this 404: about an object, or about a path that it does not serve.
-fn is_the_servers_own(status: &kube::core::Status) -> bool {
-    status.reason == "NotFound" || status.message == "404 page not found"
+/// Whether this says that the API server does not serve the path. Any program in Go may say it, such as one in front of the
+/// API server that does not know that: of an object it says nothing.
+pub fn is_unserved(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404 && status.message == "404 page not found")
+        || Refusal::of(error) == Refusal::NotFound
 }
 
 fn names_uid(status: &kube::core::Status) -> bool {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use serde_json::{Value, json};
-use winddown_api_client::refusal::Refusal;
+use winddown_api_client::refusal;
 use winddown_shared::PodRef;
 
 const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
@@ -30,7 +30,7 @@ pub(crate) enum Responding {
 pub(super) async fn served(client: &kube::Client) -> kube::Result<bool> {
     match client.list_api_group_resources(GROUP_VERSION).await {
         Ok(list) => Ok(list.resources.iter().any(|one| one.name == PLURAL)),
-        Err(error) if Refusal::of(&error) == Refusal::NotFound => Ok(false),
+        Err(error) if refusal::is_unserved(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -11,7 +11,7 @@ fn every_answer_has_one_meaning() {
     let busy = |seconds| Refusal::Busy { after: Some(Duration::from_secs(seconds)) };
     let table = [
         (json!({"code": 404, "reason": "NotFound"}), Refusal::NotFound),
-        (json!({"code": 404, "message": "404 page not found"}), Refusal::NotFound),
+        (json!({"code": 404, "message": "404 page not found"}), Refusal::NoAnswer),
         (json!({"code": 404, "message": "<html>404 Not Found</html>"}), Refusal::NoAnswer),
         (json!({"code": 409, "reason": "AlreadyExists"}), Refusal::AlreadyExists),
         (
