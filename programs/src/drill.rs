@@ -16,9 +16,9 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_companion::kubelet::{self, below};
+use winddown_companion::kubelet;
 use winddown_host::machine::wall_clock;
-use winddown_host::path_word;
+use winddown_host::{in_root, path_word};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
@@ -460,7 +460,7 @@ fn runs_any(root: &Path, config: &Config, pods: &Path) -> bool {
         config.rooted(root).pods.static_pod_path.filter(|_| !is_kubelets)
     });
     let kubelets = kubelet::find(root, true).into_iter();
-    let kubelets = kubelets.filter_map(|found| Some(below(root, found.manifests(root)?)));
+    let kubelets = kubelets.filter_map(|found| Some(in_root(root, found.manifests(root)?)));
     let running: HashSet<_> = agents.chain(kubelets).flat_map(|path| files(&path)).collect();
     files(pods).iter().any(|file| running.contains(file))
 }

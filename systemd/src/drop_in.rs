@@ -14,7 +14,7 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_host::shell_word;
+use winddown_host::{in_root, shell_word};
 use winddown_shared::seconds_up;
 
 pub use merge::{Content, Source, effective, inhibit_delay};
@@ -76,7 +76,7 @@ pub const ADMINISTRATORS: &str = "/etc/systemd/logind.conf.d";
 /// The command for a shell that has `file`, the one that takes effect below `root`, assign `delay` in its place. What
 /// else the file sets stays. An edit of a package's file would be lost with the next update, so a copy of it is edited.
 pub fn edit_command(root: &Path, file: &Path, delay: Duration) -> String {
-    let word = |path: &Path| shell_word(&below(root, path).display().to_string()).into_owned();
+    let word = |path: &Path| shell_word(&in_root(root, path).display().to_string()).into_owned();
     let edit = |file: &Path| format!("sed -i '{}' {}", edit_script(delay), word(file));
     let directory = Path::new(ADMINISTRATORS);
     match file.file_name().filter(|_| !file.starts_with("/etc")) {
@@ -102,9 +102,4 @@ pub fn find_without_ours(root: &Path) -> Option<Setting> {
     let (main, mut drop_ins) = merge::scan(root);
     drop_ins.retain(|source| source.file.file_name() != Some(NAME.as_ref()));
     effective(&main, &drop_ins)
-}
-
-/// Joins an absolute path of the node to the root that stands for `/`.
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }

@@ -110,7 +110,7 @@ pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
     let there = |kubelet: &Kubelet| {
         kubelet
             .kubeconfig()
-            .is_some_and(|file| below(root, file).exists() && !is_configuration(root, file))
+            .is_some_and(|file| in_root(root, file).exists() && !is_configuration(root, file))
     };
     usual.chain(contained).filter(there).collect()
 }
@@ -172,20 +172,6 @@ fn shows_arguments(start: &UnitStart) -> bool {
         || start.arguments.iter().any(is_kubelet)
         || has("--config")
         || has("--kubeconfig")
-}
-
-/// The path of a file of the machine if `root` stands for `/`: where it leads within an image.
-pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
-    let path = path.as_ref();
-    match root == Path::new("/") {
-        true => root.join(path),
-        false => in_root(root, path),
-    }
-}
-
-/// Like [`below`], but of a link itself.
-fn link_below(root: &Path, path: &Path) -> PathBuf {
-    below(root, path.parent().unwrap_or(path)).join(path.file_name().unwrap_or_default())
 }
 
 /// Whether the file says that it is a kubelet's configuration, whatever its name.
@@ -374,7 +360,7 @@ impl Kubelet {
                 format!("GracefulNodeShutdown=false from --feature-gates of {}", self.name())
             }
             GateSource::File(file) => {
-                let file = below(root, file);
+                let file = in_root(root, file);
                 format!("GracefulNodeShutdown: false from featureGates in {}", file.display())
             }
         })
@@ -402,7 +388,7 @@ impl Kubelet {
         let is_credentials = |file: &str| LAYOUTS.iter().any(|layout| layout.kubeconfig == file);
         let is_there = |file: &&Layout| {
             let (file, kind) = (file.config, kind(root, Path::new(file.config)));
-            below(root, file).exists()
+            in_root(root, file).exists()
                 && kind.map_or(!is_credentials(file), |kind| kind == CONFIGURATION)
         };
         let layout = LAYOUTS.iter().find(is_there);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_host::{Durability, path_word, regular, replace_private};
+use winddown_host::{Durability, in_root, path_word, regular, replace_private};
 use winddown_shared::error_chain;
 
 use super::{Config, ConfigError, DEFAULT_FILE, Warning};
@@ -51,12 +51,12 @@ pub struct Loaded {
 /// # Errors
 /// The file cannot be read or is invalid, and nothing stands in for it.
 pub fn load(root: &Path, named: Option<&Path>) -> Result<Loaded, ConfigError> {
-    let file = named.map_or_else(|| below(root, DEFAULT_FILE), Path::to_owned);
+    let file = named.map_or_else(|| in_root(root, DEFAULT_FILE), Path::to_owned);
     let error = match read(&file, Origin::File) {
         Err(error) if named.is_none() => error,
         loaded => return loaded,
     };
-    match read(&below(root, LAST_IN_FORCE), Origin::LastInForce) {
+    match read(&in_root(root, LAST_IN_FORCE), Origin::LastInForce) {
         Ok(last) if error.is_missing() => Ok(last),
         Ok(last) => Ok(Loaded { refused: Some(error_chain(&error)), ..last }),
         Err(_) if !error.is_missing() => Err(error),
@@ -72,22 +72,19 @@ pub fn load(root: &Path, named: Option<&Path>) -> Result<Loaded, ConfigError> {
 /// machine. `None` if that is not the file at the default path, or there is no such copy. Blocking.
 pub(super) fn put_back(file: &Path) -> Option<String> {
     let root = root_above(file, DEFAULT_FILE)?;
-    below(root, LAST_IN_FORCE).is_file().then(|| copy_back(root))
+    in_root(root, LAST_IN_FORCE).is_file().then(|| copy_back(root))
 }
 
 fn copy_back(root: &Path) -> String {
-    let (from, to) = (path_word(below(root, LAST_IN_FORCE)), path_word(below(root, DEFAULT_FILE)));
+    let (from, to) =
+        (path_word(in_root(root, LAST_IN_FORCE)), path_word(in_root(root, DEFAULT_FILE)));
     format!("`cp {from} {to}`")
 }
 
 /// The root below which `file` is at this place.
 fn root_above<'a>(file: &'a Path, place: &str) -> Option<&'a Path> {
     let root = file.ancestors().nth(Path::new(place).components().count() - 1)?;
-    (below(root, place) == file).then_some(root)
-}
-
-fn below(root: &Path, place: &str) -> PathBuf {
-    root.join(place.trim_start_matches('/'))
+    (in_root(root, place) == file).then_some(root)
 }
 
 fn read(file: &Path, origin: Origin) -> Result<Loaded, ConfigError> {
@@ -110,12 +107,10 @@ impl Loaded {
                  then `systemctl reload winddown`: {why}"
             )),
             (Origin::LastInForce, None) => {
-                let root = root_above(&self.file, LAST_IN_FORCE).unwrap_or(Path::new("/"));
-                let back = copy_back(root);
-                Some(format!(
-                    "{DEFAULT_FILE} does not exist: {LAST_IS_USED}, kept in {file}; \
-                     {back} puts it back"
-                ))
+                let root = root_above(&self.file, LAST_IN_FORCE);
+                let back = root.map(|root| format!("; {} puts it back", copy_back(root)));
+                let back = back.unwrap_or_default();
+                Some(format!("{DEFAULT_FILE} does not exist: {LAST_IS_USED}, kept in {file}{back}"))
             }
             (Origin::Defaults, _) => {
                 Some(format!("{file} does not exist: the defaults are in effect"))
@@ -130,7 +125,7 @@ impl Loaded {
         if !self.is_default_file(root) {
             return None;
         }
-        let last = read(&below(root, LAST_IN_FORCE), Origin::LastInForce).ok()?;
+        let last = read(&in_root(root, LAST_IN_FORCE), Origin::LastInForce).ok()?;
         (last.text != self.text).then(|| Self { refused: Some(why.to_owned()), ..last })
     }
 
@@ -140,7 +135,7 @@ impl Loaded {
     /// # Errors
     /// The copy cannot be written; an old one is kept.
     pub fn keep(&self, root: &Path) -> io::Result<()> {
-        let copy = below(root, LAST_IN_FORCE);
+        let copy = in_root(root, LAST_IN_FORCE);
         if !self.is_default_file(root) {
             return Ok(());
         }
@@ -156,7 +151,7 @@ impl Loaded {
 
     /// Whether it comes from the file at the default path below `root`.
     fn is_default_file(&self, root: &Path) -> bool {
-        self.origin == Origin::File && self.file == below(root, DEFAULT_FILE)
+        self.origin == Origin::File && self.file == in_root(root, DEFAULT_FILE)
     }
 }
 
@@ -234,6 +229,16 @@ mod tests {
         assert_eq!(kept, COMPANION);
         let named = root.path().join(&DEFAULT_FILE[1..]);
         super::load(root.path(), Some(&named)).unwrap_err();
+    }
+
+    #[test]
+    fn the_configuration_of_an_image_is_where_its_own_links_lead() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "/data/config.yaml", COMPANION);
+        fs::create_dir(root.path().join("etc")).unwrap();
+        std::os::unix::fs::symlink("/data", root.path().join("etc/winddown")).unwrap();
+        let there = load(root.path(), None).unwrap();
+        assert_eq!((there.origin, there.config.node.mode), (Origin::File, Mode::Companion));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use winddown_host::in_root;
 
 /// The usual places: of crictl, and of the distributions that bring a container runtime of their own.
 const USUAL: [&str; 6] = [
@@ -24,7 +25,7 @@ pub fn runtime_endpoints(root: &Path, live: bool) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut there: Vec<(&str, PathBuf)> = Vec::new();
     for usual in USUAL {
-        if let Ok(real) = root.join(usual.trim_start_matches('/')).canonicalize()
+        if let Ok(real) = in_root(root, usual).canonicalize()
             && known.insert(real.clone())
         {
             there.push((usual, real));
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(found(true), [containerd, crio]);
         symlink("/nowhere", place("run/cri-dockerd.sock")).unwrap();
         let k3s = place("run/k3s/containerd/containerd.sock");
-        symlink(place("run/containerd/containerd.sock"), k3s).unwrap();
+        symlink("/run/containerd/containerd.sock", k3s).unwrap();
         assert_eq!(found(false), [containerd, crio], "links to one socket are one");
     }
 }

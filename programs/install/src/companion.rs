@@ -10,13 +10,13 @@ use serde_json::Value;
 use winddown_companion::kubelet::processes::{KubeletProcess, Stranger, kubelets};
 use winddown_companion::kubelet::{
     self, CommonSettings, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration,
-    Periods, below, is_configuration, of_agent, refusal,
+    Periods, is_configuration, of_agent, refusal,
 };
 use winddown_config::reference::default_of;
 use winddown_config::{
     Config, ConfigError, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme,
 };
-use winddown_host::{is_on_tmpfs, regular, shell_word};
+use winddown_host::{in_root, is_on_tmpfs, regular, shell_word};
 use winddown_shared::display::clean;
 use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;
@@ -67,7 +67,7 @@ pub(super) fn find(
     let strangers = others_by_that_name(root, live);
     let kubelet = one_kubelet(root, live, asked, &strangers)?;
     let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked, &strangers)?;
-    let has_joined = below(root, &kubeconfig).exists();
+    let has_joined = in_root(root, &kubeconfig).exists();
     let said = configuration(root, &kubelet, asked, has_joined)?;
     let (endpoint, of_endpoint) = endpoint(root, live, &kubelet, said.as_ref(), asked)?;
     let mut text = format!(
@@ -167,7 +167,7 @@ fn configuration(
     let said = kubelet.configuration(root);
     match said.as_ref().and_then(|said| said.problem.clone()) {
         // What joins the node to its cluster writes the file together with the credentials.
-        Some(problem) if !has_joined && !below(root, &problem.file).exists() => Ok(None),
+        Some(problem) if !has_joined && !in_root(root, &problem.file).exists() => Ok(None),
         Some(kubelet::KubeletProblem { file, why }) => {
             Err(InstallError::KubeletConfiguration { file, why })
         }
@@ -255,7 +255,7 @@ fn kubeconfig(
         (file, format!("{} names none that can be seen; this is a usual place", kubelet.name()))
     };
     only_roots(root, "the kubeconfig", &shown(&file))?;
-    match regular::open(&below(root, &file)) {
+    match regular::open(&in_root(root, &file)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             let (what, path) = ("the kubeconfig", shown(&file));
             return Err(InstallError::KubeletPath { what, path, why: error.to_string() });
@@ -629,7 +629,7 @@ fn fields(root: &Path, change: Option<KubeletChange>, why: &str) -> Vec<NextStep
     let Some(KubeletChange { file, is_new, lines, rewritten, .. }) = change else {
         return Vec::new();
     };
-    let place = if file.is_absolute() { shown(&below(root, &file)) } else { shown(&file) };
+    let place = if file.is_absolute() { shown(&in_root(root, &file)) } else { shown(&file) };
     let mut steps = vec![match is_new {
         true => format!("write this to {place}, {why}:"),
         false => format!("set these fields in {place}, {why}:"),

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use winddown_api_client::files_of_kubeconfig;
-use winddown_companion::kubelet::{Kubelet, below};
-use winddown_host::regular;
+use winddown_companion::kubelet::Kubelet;
+use winddown_host::{in_root, regular};
 use winddown_systemd::inspect::setting_that_shows;
 
 /// The drop-ins of the agent's unit that an operator writes.
@@ -15,7 +15,7 @@ const OPERATORS: &str = "/etc/systemd/system/winddown.service.d";
 /// kubeconfig, what that names, and the kubelet's configuration. Without credentials the agent knows of its pods only
 /// what the container runtime has.
 pub(super) fn hidden_from_agent(root: &Path, kubelet: &Kubelet, kubeconfig: &Path) -> Vec<String> {
-    let named = files_of_kubeconfig(&below(root, kubeconfig)).unwrap_or_default();
+    let named = files_of_kubeconfig(&in_root(root, kubeconfig)).unwrap_or_default();
     let config = kubelet.option("--config").map(|file| ("--config", Path::new(file)));
     let own = std::iter::once(("kubeconfig", kubeconfig)).chain(config);
     // A name alone stands for another program in the agent's PATH than in this one's.
@@ -38,7 +38,7 @@ pub(super) fn hidden_from_agent(root: &Path, kubelet: &Kubelet, kubeconfig: &Pat
 
 /// Whether an operator's drop-in has this line.
 fn is_set(root: &Path, line: &str) -> bool {
-    let files = fs::read_dir(below(root, OPERATORS)).into_iter().flatten().flatten();
+    let files = fs::read_dir(in_root(root, OPERATORS)).into_iter().flatten().flatten();
     let mut texts = files.filter_map(|file| {
         regular::read_to_string(&file.path(), regular::MAX_CONFIGURATION_BYTES).ok()
     });

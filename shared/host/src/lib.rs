@@ -117,8 +117,8 @@ pub use unit_places::{UnitPlace, UnitPlaces};
 pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{
-    OthersMayRead, OthersMayWrite, Trusted, Writers, in_root, others_may_read, others_may_write,
-    others_may_write_besides, others_may_write_file, refuse_if_others_may_write,
+    OthersMayRead, OthersMayWrite, Trusted, Writers, in_root, link_in_root, others_may_read,
+    others_may_write, others_may_write_besides, others_may_write_file, refuse_if_others_may_write,
 };
 
 /// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.

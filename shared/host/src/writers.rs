@@ -120,10 +120,19 @@ pub fn others_may_write_file(
 
 /// Where `path` leads below a root that stands for `/`. An absolute link of an image does not lead to this machine's files;
 /// what follows one that leads nowhere is left as it is. Blocking.
-pub fn in_root(root: &Path, path: &Path) -> PathBuf {
+pub fn in_root(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    if root == Path::new("/") {
+        return root.join(path);
+    }
     // What cannot be looked at is not to be read either.
     let as_it_is = |_| root.join(path.strip_prefix("/").unwrap_or(path));
     walk(root, path, |_, _, _| {}).unwrap_or_else(as_it_is)
+}
+
+/// Like [`in_root`], but where a link itself is. Blocking.
+pub fn link_in_root(root: &Path, path: &Path) -> PathBuf {
+    in_root(root, path.parent().unwrap_or(path)).join(path.file_name().unwrap_or_default())
 }
 
 /// Refuses a program that root is about to run if others may write it, or what leads to it. Blocking.

@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_host::regular;
+use winddown_host::{in_root, link_in_root, regular};
 use winddown_shared::error_chain;
 
-use super::{DIRECTORIES, Setting, below, parse_time_span};
+use super::{DIRECTORIES, Setting, parse_time_span};
 
 /// One configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(super) fn scan(root: &Path) -> (Vec<Source>, Vec<Source>) {
         let systemd = Path::new(directory).join("systemd");
         main.extend(read(root, systemd.join("logind.conf")));
         let directory = systemd.join("logind.conf.d");
-        for name in names(&below(root, &directory)) {
+        for name in names(&in_root(root, &directory)) {
             drop_ins.extend(read(root, directory.join(name)));
         }
     }
@@ -120,16 +120,17 @@ fn names(directory: &Path) -> Vec<OsString> {
 
 /// Reads one file. Returns `None` if it does not exist.
 fn read(root: &Path, file: PathBuf) -> Option<Source> {
-    let path = below(root, &file);
+    let link = link_in_root(root, &file);
+    let path = in_root(root, &file);
     // A link to /dev/null masks. Below another root its target may not exist, so check the link itself.
-    let masked = fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null"));
+    let masked = fs::read_link(&link).is_ok_and(|target| target == Path::new("/dev/null"));
     let content = if masked {
         Content::Mask
     } else {
         match regular::read(&path, regular::MAX_CONFIGURATION_BYTES) {
             Ok(bytes) if bytes.is_empty() => Content::Mask,
             Ok(bytes) => Content::Text(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,
+            Err(error) if error.kind() == ErrorKind::NotFound && !link.is_symlink() => return None,
             // It sets nothing, but still hides files of the same name in directories of lower precedence.
             Err(error) => {
                 tracing::debug!(file = %path.display(), error = error_chain(&error), "cannot read");

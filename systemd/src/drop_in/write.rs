@@ -6,10 +6,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_host::{Durability, regular};
+use winddown_host::{Durability, link_in_root, regular};
 use winddown_shared::{error_chain, seconds_up};
 
-use super::{below, name_of};
+use super::name_of;
 
 const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-agent.conf");
 
@@ -106,10 +106,10 @@ pub fn remove(root: &Path, owner: &str) -> Result<Option<PathBuf>, WriteError> {
     let mut removed = None;
     for place in PLACES {
         let file = Path::new(place).join(name_of(owner));
-        if !is_signed(&below(root, &file), owner) {
+        if !is_signed(&link_in_root(root, &file), owner) {
             continue;
         }
-        let path = below(root, &file);
+        let path = link_in_root(root, &file);
         match fs::remove_file(&path).and_then(|()| sync_directory(&path)) {
             Ok(()) => removed = removed.or(Some(file)),
             Err(source) => return Err(WriteError::Stays { file, source }),
@@ -121,7 +121,7 @@ pub fn remove(root: &Path, owner: &str) -> Result<Option<PathBuf>, WriteError> {
 /// Whether the agent's drop-in exists in one of its directories.
 pub(super) fn is_there(root: &Path, owner: &str) -> bool {
     let name = name_of(owner);
-    PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(&name)), owner))
+    PLACES.iter().any(|place| is_signed(&link_in_root(root, &Path::new(place).join(&name)), owner))
 }
 
 /// Whether the file's first line names the agent.
@@ -138,7 +138,7 @@ fn is_signed(path: &Path, owner: &str) -> bool {
 
 fn write_in(root: &Path, place: &str, owner: &str, text: &str) -> Result<Written, WriteError> {
     let file = Path::new(place).join(name_of(owner));
-    let path = below(root, &file);
+    let path = link_in_root(root, &file);
     if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
         return Err(WriteError::Masked { owner: owner.to_owned(), file });
     }

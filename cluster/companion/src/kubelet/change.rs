@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use winddown_host::in_root;
+
 use super::configuration::is_directory;
 use super::distributions::rewritten;
 use super::periods::{CRITICAL, HEAD, Notation, PERIOD, Periods};
 use super::trusted::read;
-use super::{Kubelet, MergedConfiguration, below};
+use super::{Kubelet, MergedConfiguration};
 
 /// Names for our drop-in: the first sorts after those of distributions, the second after nearly all.
 const OWN_DROP_INS: [&str; 2] = ["99-winddown.conf", "zz-winddown.conf"];
@@ -42,7 +44,7 @@ impl Kubelet {
             None => configuration.files.first()?.clone(),
         };
         // Only in a directory of files that are merged does a new file take nothing away.
-        let is_new = directory.is_some() && below(root, &file).symlink_metadata().is_err();
+        let is_new = directory.is_some() && in_root(root, &file).symlink_metadata().is_err();
         let head = HEAD.iter().filter(|_| is_new).map(|line| (*line).to_owned());
         let (notation, is_plain) = notation(root, &file, configuration, is_new);
         let lines = head.chain(periods.fields(notation)).collect();
@@ -53,7 +55,7 @@ impl Kubelet {
 
 fn drop_in(root: &Path, directory: &Path, configuration: &MergedConfiguration) -> PathBuf {
     let [first, last] = OWN_DROP_INS.map(|name| directory.join(name));
-    let is_there = |file: &Path| below(root, file).symlink_metadata().is_ok();
+    let is_there = |file: &Path| in_root(root, file).symlink_metadata().is_ok();
     let others = configuration.files.iter().filter(|file| file.starts_with(directory)).max();
     match others.is_none_or(|other| *other <= first) && !is_there(&last) {
         true => first,

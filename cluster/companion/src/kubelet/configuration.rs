@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use winddown_host::{in_root, link_in_root};
 use winddown_shared::GoDuration;
 use winddown_yaml::{YamlNode, decode, parse_first_leniently};
 
 use super::periods::{BY_PRIORITY, CRITICAL, KubeletPriorityPeriod, PERIOD, Periods};
 use super::trusted::{read, refusal};
-use super::{KubeletProblem, below, in_line, link_below};
+use super::{KubeletProblem, in_line};
 
 /// Maximum number of files that are read from a directory.
 const MOST_DROP_INS: usize = 64;
@@ -80,14 +81,14 @@ struct FeatureGates {
 /// Whether the kubelet reads a directory of drop-ins: one that is a link itself it passes over, unless a slash follows.
 pub(super) fn is_directory(root: &Path, path: &Path) -> bool {
     let follows = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    let place = if follows { below(root, path) } else { link_below(root, path) };
+    let place = if follows { in_root(root, path) } else { link_in_root(root, path) };
     place.symlink_metadata().is_ok_and(|there| there.is_dir())
 }
 
 /// The files in and below a directory that the kubelet merges into its configuration, in that order.
 fn drop_ins(root: &Path, directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> =
-        fs::read_dir(below(root, directory)).into_iter().flatten().flatten().collect();
+        fs::read_dir(in_root(root, directory)).into_iter().flatten().flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
     let files = entries.into_iter().flat_map(|entry| {
         let path = directory.join(entry.file_name());
@@ -121,7 +122,7 @@ impl MergedConfiguration {
     ) -> Option<Self> {
         let mut merged = Self::default();
         // One that cannot be looked at is one whose files are not known.
-        let is_passed_over = |dir: &&Path| below(root, dir).is_dir() && !is_directory(root, dir);
+        let is_passed_over = |dir: &&Path| in_root(root, dir).is_dir() && !is_directory(root, dir);
         let drop_ins_of = drop_ins_of.filter(|dir| !is_passed_over(dir));
         merged.files.extend(file.map(Path::to_owned));
         // Where others can put a file, what is there now may not be what the kubelet reads next.

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use winddown_host::in_root;
 use winddown_yaml::{Value, YamlNode, parse_first_leniently};
 
+use super::KubeletProblem;
 use super::command_line::{option, values};
 use super::trusted::read_if_there;
 use super::unit::{HOST_NAME, UnitStart};
-use super::{KubeletProblem, below};
 
 /// A program of that kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ pub(super) fn kubelets_arguments(
     };
     let directory = format!("{data}/agent/etc/kubelet.conf.d");
     // What `config-dir` names is then copied into it, and not passed on (k3s: extractConfigArgs).
-    let is_merged = below(root, &directory).is_dir();
+    let is_merged = in_root(root, &directory).is_dir();
     let mut arguments = vec![
         format!("--kubeconfig={data}/agent/kubelet.kubeconfig"),
         format!("--config-dir={directory}"),
@@ -138,7 +139,7 @@ fn is_true(text: &str) -> bool {
 /// directories below.
 fn drop_ins(root: &Path, file: &str) -> Vec<PathBuf> {
     let directory = PathBuf::from(format!("{file}.d"));
-    let mut names: Vec<_> = fs::read_dir(below(root, &directory))
+    let mut names: Vec<_> = fs::read_dir(in_root(root, &directory))
         .into_iter()
         .flatten()
         .flatten()

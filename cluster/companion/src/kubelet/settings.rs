@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Kubelet, below};
+use winddown_host::in_root;
+
+use super::Kubelet;
 
 /// Where a kubelet keeps its pods unless it is told otherwise.
 const USUAL_ROOT_DIRECTORY: &str = "/var/lib/kubelet";
@@ -79,9 +81,9 @@ fn is_one_file(root: &Path, one: &str, other: &str) -> bool {
 
 /// The path without links, as far as it exists. `/var/run` leads to `/run` on every machine, also before its boot.
 fn real(root: &Path, path: &Path) -> PathBuf {
-    let path = below(root, path);
+    let path = in_root(root, path);
     let usual =
-        path.strip_prefix(below(root, "/var/run")).map(|rest| below(root, "/run").join(rest));
+        path.strip_prefix(in_root(root, "/var/run")).map(|rest| in_root(root, "/run").join(rest));
     let path = usual.unwrap_or(path);
     let there = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
     match there {

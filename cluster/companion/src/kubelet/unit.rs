@@ -5,9 +5,11 @@ use std::fs;
 use std::iter::successors;
 use std::path::{Path, PathBuf};
 
+use winddown_host::{in_root, link_in_root};
+
+use super::KubeletProblem;
 use super::command_line::{values, words};
 use super::trusted::{read, read_if_there};
-use super::{KubeletProblem, below, link_below};
 
 /// Directories in which systemd finds units, by descending priority.
 pub const UNIT_DIRECTORIES: [&str; 5] = [
@@ -43,7 +45,7 @@ pub(super) struct UnitStart {
 /// The names of all services that have a file.
 pub(super) fn services(root: &Path) -> BTreeSet<String> {
     let directories = UNIT_DIRECTORIES.into_iter();
-    let entries = directories.flat_map(|directory| fs::read_dir(below(root, directory)));
+    let entries = directories.flat_map(|directory| fs::read_dir(in_root(root, directory)));
     let names =
         entries.flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.ends_with(".service")).collect()
@@ -52,17 +54,17 @@ pub(super) fn services(root: &Path) -> BTreeSet<String> {
 /// The file of the unit `name`, without the root; `None` if it does not exist, or is masked.
 pub(super) fn file(root: &Path, name: &str) -> Option<PathBuf> {
     let files = UNIT_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
-    let mut there = files.filter(|file| link_below(root, file).symlink_metadata().is_ok());
+    let mut there = files.filter(|file| link_in_root(root, file).symlink_metadata().is_ok());
     let file = there.next()?;
     let is_masked =
-        fs::read_link(link_below(root, &file)).is_ok_and(|to| to == Path::new("/dev/null"));
+        fs::read_link(link_in_root(root, &file)).is_ok_and(|to| to == Path::new("/dev/null"));
     (!is_masked).then_some(file)
 }
 
 /// Whether something starts the unit `name` at boot: a link in a `.wants` or `.requires` directory.
 pub(super) fn is_enabled(root: &Path, name: &str) -> bool {
     let directories = UNIT_DIRECTORIES.iter().flat_map(|directory| {
-        fs::read_dir(below(root, Path::new(directory))).into_iter().flatten().flatten()
+        fs::read_dir(in_root(root, Path::new(directory))).into_iter().flatten().flatten()
     });
     let starts = |directory: &fs::DirEntry| {
         let path = directory.path();
@@ -127,7 +129,7 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
 fn default_environment(root: &Path) -> Result<BTreeMap<String, String>, KubeletProblem> {
     let directories = MANAGER_DIRECTORIES.map(Path::new);
     let mains = directories.map(|directory| directory.join("system.conf"));
-    let main = mains.into_iter().find(|file| below(root, file).symlink_metadata().is_ok());
+    let main = mains.into_iter().find(|file| in_root(root, file).symlink_metadata().is_ok());
     let drop_ins = drop_ins(root, directories.map(|directory| directory.join("system.conf.d")));
     let mut environment = BTreeMap::new();
     for file in main.into_iter().chain(drop_ins) {
@@ -199,7 +201,7 @@ fn environment_files(root: &Path, pattern: &Path) -> Result<Vec<PathBuf>, Kubele
     if !names.contains(SPECIAL) {
         return Ok(vec![pattern.to_owned()]);
     }
-    let entries = fs::read_dir(below(root, directory)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(in_root(root, directory)).into_iter().flatten().flatten();
     let there = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let is_meant = |name: &String| {
         name.starts_with('.') == names.starts_with('.')
@@ -309,7 +311,7 @@ fn drop_in_directories(name: &str) -> Vec<PathBuf> {
 fn drop_ins(root: &Path, directories: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found = BTreeMap::new();
     for directory in directories {
-        for entry in fs::read_dir(below(root, &directory)).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(in_root(root, &directory)).into_iter().flatten().flatten() {
             let file = directory.join(entry.file_name());
             if file.extension().is_some_and(|ending| ending == "conf") {
                 found.entry(entry.file_name()).or_insert(file);
@@ -317,7 +319,7 @@ fn drop_ins(root: &Path, directories: impl IntoIterator<Item = PathBuf>) -> Vec<
         }
     }
     let masked = |file: &PathBuf| {
-        fs::read_link(link_below(root, file)).is_ok_and(|to| to == Path::new("/dev/null"))
+        fs::read_link(link_in_root(root, file)).is_ok_and(|to| to == Path::new("/dev/null"))
     };
     found.into_values().filter(|file| !masked(file)).collect()
 }

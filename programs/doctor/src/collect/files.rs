@@ -14,10 +14,10 @@ use crate::facts::{
     ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
     ShutdownCommand, SocketFile, StateDirectory, UNIT,
 };
-use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
+use winddown_companion::kubelet::UNIT_DIRECTORIES;
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportList;
-use winddown_host::{FreeSpace, if_exists, regular};
+use winddown_host::{FreeSpace, if_exists, in_root, link_in_root, regular};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.
@@ -26,7 +26,7 @@ const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
 
 /// The path of the configuration, including `root`: a fix for an image must not name the host's file.
 pub(super) fn config_path(place: &ObservedNode) -> PathBuf {
-    place.config.clone().unwrap_or_else(|| below(&place.root, winddown_config::DEFAULT_FILE))
+    place.config.clone().unwrap_or_else(|| in_root(&place.root, winddown_config::DEFAULT_FILE))
 }
 
 pub(super) fn config(place: &ObservedNode) -> ConfigFact {
@@ -65,12 +65,13 @@ pub(super) fn config(place: &ObservedNode) -> ConfigFact {
 pub(super) fn installed(root: &Path) -> Installed {
     let unit_there = |name: &str| {
         // The first directory that has it decides: a mask in /etc hides a package's file.
-        let mut paths = UNIT_DIRECTORIES.iter().map(|directory| below(root, directory).join(name));
+        let mut paths =
+            UNIT_DIRECTORIES.iter().map(|directory| in_root(root, directory).join(name));
         let first = paths.find(|path| path.symlink_metadata().is_ok());
         let target = first.as_ref().and_then(|path| fs::read_link(path).ok());
         first.is_some() && target.is_none_or(|to| to != Path::new("/dev/null"))
     };
-    let wants = below(root, "/etc/systemd/system/multi-user.target.wants").join(UNIT);
+    let wants = in_root(root, "/etc/systemd/system/multi-user.target.wants").join(UNIT);
     let drop_in = |prefix: &&str| unit_there(&format!("{prefix}.scope.d/50-winddown.conf"));
     Installed {
         unit: unit_there(UNIT),
@@ -198,7 +199,7 @@ pub(super) fn commands(root: &Path) -> Vec<ShutdownCommand> {
         .iter()
         .filter_map(|name| {
             let there =
-                |directory: &&str| below(root, directory).join(name).symlink_metadata().is_ok();
+                |directory: &&str| in_root(root, directory).join(name).symlink_metadata().is_ok();
             let directory = ["/usr/sbin", "/sbin", "/usr/bin"].into_iter().find(|d| there(d))?;
             let path = Path::new(directory).join(name);
             let leads_to = followed(root, &path);
@@ -211,10 +212,8 @@ pub(super) fn commands(root: &Path) -> Vec<ShutdownCommand> {
 fn followed(root: &Path, path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..8 {
-        let (parent, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name());
-        let link = below(root, parent).join(name.unwrap_or_default());
-        let Ok(target) = fs::read_link(link) else { break };
-        path = parent.join(target);
+        let Ok(target) = fs::read_link(link_in_root(root, &path)) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
     }
     path
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{KubeletProcess, NamedKubelets, Stranger, kubelets};
 use winddown_companion::kubelet::{
-    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference, below, of_agent,
+    self, CommonSettings, Kubelet, KubeletChange, Periods, SettingDifference, of_agent,
 };
 use winddown_config::{Config, Mode};
+use winddown_host::in_root;
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, KubeletOnDisk, NotObserved};
@@ -126,7 +127,7 @@ fn of_files(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
         kubelet.change(root, &said, &Periods::default())?;
     // In an image a link may be absolute, which a command that is typed here would follow on this machine.
     let leads_to = |file: &Path| {
-        let place = below(root, file);
+        let place = in_root(root, file);
         let inside = place.strip_prefix(root).unwrap_or(&place);
         Path::new("/").join(inside).display().to_string()
     };

@@ -146,3 +146,25 @@ fn a_tree_is_searched_in_all_four_directories_without_hidden_and_foreign_files()
     symlink("nowhere", root.path().join("run/systemd/logind.conf.d/a.conf")).expect("a link");
     expect("/etc/systemd/logind.conf.d/B.conf", 4);
 }
+
+/// NixOS and others have links there. Such a link would lead to the files of the machine that looks at the image.
+#[test]
+fn absolute_links_of_an_image_lead_to_its_own_files() {
+    let root = tempfile::tempdir().expect("a directory");
+    let own = root.path().join("etc/static/logind.conf.d");
+    fs::create_dir_all(&own).expect("a directory");
+    fs::create_dir_all(root.path().join("etc/systemd")).expect("a directory");
+    fs::create_dir_all(root.path().join("store")).expect("a directory");
+    symlink("/etc/static/logind.conf.d", root.path().join("etc/systemd/logind.conf.d"))
+        .expect("a link");
+    fs::write(root.path().join("store/a"), "[Login]\nInhibitDelayMaxSec=7\n").expect("a file");
+    symlink("/store/a", own.join("a.conf")).expect("a link");
+    let found = find(root.path()).expect("it is set");
+    let file = Path::new("/etc/systemd/logind.conf.d/a.conf");
+    assert_eq!((&*found.file, found.value.as_secs()), (file, 7));
+    symlink("/dev/null", own.join("b.conf")).expect("a link");
+    assert!(find(root.path()).is_some());
+    fs::remove_file(own.join("a.conf")).expect("removed");
+    symlink("/dev/null", own.join("a.conf")).expect("a link");
+    assert_eq!(find(root.path()), None);
+}
