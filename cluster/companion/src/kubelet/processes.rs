@@ -219,10 +219,7 @@ pub(super) fn parent_and_start(root: &Path, pid: u32) -> (u32, u64) {
 pub(super) fn arguments(root: &Path, pid: u32) -> Vec<String> {
     let file = root.join(format!("proc/{pid}/cmdline"));
     let Ok(bytes) = regular::read_first(&file, MAX_PROC_FILE_BYTES) else { return Vec::new() };
-    bytes
-        .split(|&byte| byte == 0)
-        .skip(1)
-        .filter(|word| !word.is_empty())
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
+    // An empty one is the value of an option before it.
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
+    words.skip(1).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }

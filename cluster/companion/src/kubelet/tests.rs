@@ -148,6 +148,16 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     assert_eq!(root.ends().0, "/etc/k.yaml:2", "the command line takes precedence");
 }
 
+#[test]
+fn an_empty_argument_is_the_value_of_the_option_before_it() {
+    let root = Root::with(&[
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/cmdline", "kubelet\0--hostname-override\0\0--config\0/etc/k.yaml\0"),
+    ]);
+    let kubelet = &root.find(true)[0];
+    assert_eq!((kubelet.node_name(), kubelet.option("--config")), (None, Some("/etc/k.yaml")));
+}
+
 /// A name that is missing here would be taken for no kubelet.
 #[test]
 fn every_program_that_contains_a_kubelet_is_searched_for_among_the_processes() {
