@@ -863,6 +863,7 @@ fn a_kubelet_has_what_systemd_gives_to_all_services_or_to_those_whose_names_begi
         ("usr/lib/systemd/system/rke2-.service.d/30.conf", "[Service]\nEnvironment=F=rke2\n"),
         ("usr/lib/systemd/system/rke2-server.service.d/10.conf", "[Service]\nEnvironment=C=own\n"),
     ]);
+    root.link("usr/lib/systemd/system/rke2-server.service.d/.#10.conf", "root@host.1:2");
     let start = unit::start(root.0.path(), "rke2-server.service").unwrap().unwrap();
     let all = start.environment.iter().map(|(name, value)| format!("{name}={value}"));
     let wanted = ["A=main", "B=all", "C=own", "D=unit", "E=services", "F=rke2"];

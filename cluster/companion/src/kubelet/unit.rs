@@ -313,7 +313,9 @@ fn drop_ins(root: &Path, directories: impl IntoIterator<Item = PathBuf>) -> Vec<
     for directory in directories {
         for entry in fs::read_dir(in_root(root, &directory)).into_iter().flatten().flatten() {
             let file = directory.join(entry.file_name());
-            if file.extension().is_some_and(|ending| ending == "conf") {
+            // An editor's lock of a file has its name behind a dot.
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !is_hidden && file.extension().is_some_and(|ending| ending == "conf") {
                 found.entry(entry.file_name()).or_insert(file);
             }
         }
