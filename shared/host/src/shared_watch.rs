@@ -1,6 +1,6 @@
 //! Notification of changes in directories for any number of readers, from one inotify instance.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,10 @@ pub struct Subscription {
 struct Directories {
     watches: Watches,
     told: HashMap<WatchMark, Sender<()>>,
+    /// How many directories are being looked up.
+    lookups: usize,
+    /// What nobody follows any more, unless one of these leads to it.
+    let_go: HashSet<WatchMark>,
 }
 
 // === impl SharedWatch ===
@@ -43,7 +47,8 @@ impl SharedWatch {
     /// The kernel refused an inotify instance.
     pub fn open() -> io::Result<(Self, SharedWatchTask)> {
         let events = FileEvents::open()?;
-        let directories = Directories { watches: events.watches(), told: HashMap::new() };
+        let (watches, told, let_go) = (events.watches(), HashMap::new(), HashSet::new());
+        let directories = Directories { watches, told, lookups: 0, let_go };
         let watch = Self(Arc::new(Mutex::new(directories)));
         Ok((watch.clone(), SharedWatchTask { events, watch }))
     }
@@ -60,12 +65,44 @@ impl SharedWatch {
             | WatchFlags::MOVE
             | WatchFlags::DELETE_SELF
             | WatchFlags::ONLYDIR;
+        self.follow_by(|watches| watches.add(directory, changes))
+    }
+
+    /// Not locked during the `lookup`: a disk that hangs must not keep other readers waiting, nor an async thread.
+    fn follow_by(
+        &self,
+        lookup: impl FnOnce(&Watches) -> io::Result<WatchMark>,
+    ) -> io::Result<Subscription> {
+        let watches = {
+            let mut directories = self.0.lock();
+            directories.lookups += 1;
+            directories.watches.clone()
+        };
+        let found = lookup(&watches);
         let mut directories = self.0.lock();
+        directories.lookups -= 1;
         // The same directory has the same mark.
-        let watched = directories.watches.add(directory, changes)?;
-        let told = directories.told.entry(watched).or_insert_with(|| Sender::new(()));
-        let changes = told.subscribe();
-        Ok(Subscription { watch: self.clone(), watched, changes })
+        let followed = found.map(|watched| {
+            let told = directories.told.entry(watched).or_insert_with(|| Sender::new(()));
+            Subscription { watch: self.clone(), watched, changes: told.subscribe() }
+        });
+        directories.tidy();
+        followed
+    }
+}
+
+impl Directories {
+    /// Lets go of what nobody follows, unless a directory is being looked up, which may be the same.
+    fn tidy(&mut self) {
+        if self.lookups > 0 {
+            return;
+        }
+        for watched in std::mem::take(&mut self.let_go) {
+            if !self.told.contains_key(&watched) {
+                // Fails if the directory is gone, and the watch with it.
+                let _ = self.watches.remove(watched);
+            }
+        }
     }
 }
 
@@ -107,8 +144,8 @@ impl Drop for Subscription {
             directories.told.get(&self.watched).is_some_and(|told| told.receiver_count() == 1);
         if is_last {
             directories.told.remove(&self.watched);
-            // Fails if the directory is gone, and the watch with it.
-            let _ = directories.watches.remove(self.watched);
+            directories.let_go.insert(self.watched);
+            directories.tidy();
         }
     }
 }
@@ -116,6 +153,8 @@ impl Drop for Subscription {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -142,6 +181,41 @@ mod tests {
         readers.clear();
         assert!(watch.0.lock().told.is_empty());
         assert!(watch.follow(&directory.path().join("missing")).is_err());
+        running.abort();
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_keeps_no_other_reader_waiting_and_none_loses_its_watch() {
+        let directory = tempfile::tempdir().unwrap();
+        let (watch, task) = SharedWatch::open().unwrap();
+        let running = tokio::spawn(task.run());
+        let first = watch.follow(directory.path()).unwrap();
+        let ((go, gate), (found, finds)) = (mpsc::channel::<()>(), mpsc::channel());
+        let (hung, path) = (watch.clone(), directory.path().to_owned());
+        let second = std::thread::spawn(move || {
+            hung.follow_by(|watches| {
+                let watched = watches.add(&path, WatchFlags::CREATE);
+                found.send(()).unwrap();
+                let _ = gate.recv();
+                watched
+            })
+        });
+        finds.recv().unwrap();
+        let (gone, goes) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(first);
+            gone.send(()).unwrap();
+        });
+        goes.recv_timeout(Duration::from_secs(10)).expect("it waits for the disk");
+        drop(go);
+        let mut second = second.join().unwrap().unwrap();
+        for log in ["0.log", "1.log"] {
+            std::fs::write(directory.path().join(log), "x").unwrap();
+            assert!(second.changed().await, "{log}");
+        }
+        drop(second);
+        let directories = watch.0.lock();
+        assert!(directories.told.is_empty() && directories.let_go.is_empty());
         running.abort();
     }
 
