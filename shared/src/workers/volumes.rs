@@ -25,42 +25,25 @@ impl<S: PodSyncer> PodWorkers<S> {
             state.records.get_mut(uid).and_then(|record| record.until_freed())
         };
         let Some(waiter) = waiter else { return Vec::new() };
-        let freed = async {
-            let word = if self.inner.root.is_cancelled() { None } else { waiter.wait().await.ok() };
-            // Once the workers are gone nothing is freed, so mounts stay.
-            if word.is_none() {
-                std::future::pending::<()>().await;
-            }
-        };
         let left = async {
-            let ask_at = deadline.checked_sub(ASK_AHEAD).unwrap_or(deadline);
-            tokio::select! {
-                () = tokio::time::sleep_until(ask_at) => {}
-                () = self.inner.root.cancelled() => {}
-            }
-            match self.inner.syncer.mounts(uid).await {
+            tokio::time::sleep_until(deadline.checked_sub(ASK_AHEAD).unwrap_or(deadline)).await;
+            let left = match self.inner.syncer.mounts(uid).await {
                 Ok(mounts) => mounts,
                 Err(error) => vec![format!("unknown: {}", error_chain(&error))],
+            };
+            // They may be gone by then.
+            if !left.is_empty() {
+                tokio::time::sleep_until(deadline).await;
             }
+            left
         };
-        let (mut answer, mut left) = (None, std::pin::pin!(left));
-        let mut freed = std::pin::pin!(freed);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut freed => return Vec::new(),
-                mounts = &mut left, if answer.is_none() => {
-                    // Once the workers are gone, nothing more is freed.
-                    if mounts.is_empty() || self.inner.root.is_cancelled() {
-                        return mounts;
-                    }
-                    answer = Some(mounts);
-                }
-                () = tokio::time::sleep_until(deadline) => {
-                    return answer.unwrap_or_else(|| {
-                        vec!["unknown: the runtime did not list its mounts in time".to_owned()]
-                    });
-                }
+        tokio::select! {
+            biased;
+            // Not so once the workers are gone: what is mounted stays so until the next agent's free it.
+            Ok(()) = waiter.wait() => Vec::new(),
+            left = left => left,
+            () = tokio::time::sleep_until(deadline) => {
+                vec!["unknown: the runtime did not list its mounts in time".to_owned()]
             }
         }
     }

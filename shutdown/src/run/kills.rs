@@ -1,6 +1,7 @@
 //! Kill requests to the pods, and their results.
 
 use std::collections::{HashMap, HashSet};
+use std::future::pending;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,6 +179,10 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 Some(answer) => answer,
                 None => kill.await,
             };
+            // The agent stops, and leaves the pod to the next one.
+            if matches!(answer, Ok(Err(KillError::WorkersGone { .. }))) {
+                return pending().await;
+            }
             answer.unwrap_or_else(|panic| resume_unwind(panic))
         });
         let id = wait.id();

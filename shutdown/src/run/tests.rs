@@ -368,7 +368,10 @@ impl PodKiller for Scripted {
         self.asked.lock().unwrap().push(pod.name().to_string());
         match &**pod.name() {
             "panics" => panic!("as told"),
-            "fails" => Err(KillError::WorkersGone { pod: pod.pod_ref().to_string().into() }),
+            "fails" => Err(KillError::Refused {
+                pod: pod.pod_ref().to_string().into(),
+                why: "as told".into(),
+            }),
             "deaf" => {
                 sleep_until(request.deadline.unwrap() + secs(600)).await;
                 Ok(Arc::default())
@@ -433,10 +436,7 @@ async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     assert_eq!(end("fine"), (PodEnd::Exited, None));
     assert_eq!(
         end("fails"),
-        (
-            PodEnd::StillRunning,
-            Some("pod default/fails was not terminated: the pod workers have shut down")
-        )
+        (PodEnd::StillRunning, Some("pod default/fails is left as it is: as told"))
     );
     assert_eq!(
         end("panics"),

@@ -98,7 +98,7 @@ async fn a_runtime_that_does_not_say_what_is_mounted_does_not_hold_up_anybody() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_pod_holds_nothing_and_workers_that_are_gone_say_what_is_left() {
+async fn an_unknown_pod_holds_nothing_and_workers_that_are_gone_have_freed_nothing() {
     let b = running(Script { mounts: mounts(), ..Script::default() }).await;
     assert!(b.workers.volumes_released(&uid("nobody"), Instant::now() + secs(9)).await.is_empty());
     let waits = released(&b, secs(60));
@@ -107,7 +107,7 @@ async fn an_unknown_pod_holds_nothing_and_workers_that_are_gone_say_what_is_left
         b.workers.shut_down().await;
     };
     let ((left, took), ()) = tokio::join!(waits, gone);
-    assert_eq!(left, mounts());
-    assert!(took < secs(1), "{took:?}");
+    // An agent that stops is not to take it for the last word.
+    assert_eq!((left, took), (mounts(), secs(60)));
     assert_eq!(released(&b, secs(60)).await.0, mounts());
 }

@@ -406,6 +406,28 @@ async fn an_agent_that_is_stopped_in_the_middle_leaves_the_report_to_the_next() 
     site.assert_no_grace_grew();
 }
 
+/// The pod workers, which stop with the agent, may have given up on its pods by the time that the run learns of the stop.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_in_the_middle_takes_no_group_for_over() {
+    for at in [4, 9] {
+        let mut site = site();
+        let first = site.agent();
+        site.prepare();
+        site.until(secs(at)).await;
+        site.world.gives_up();
+        first.stop.cancel();
+        sleep(Duration::from_millis(1)).await;
+        assert!(first.task.is_finished() && site.lock.fake.is_held());
+        site.kill(first).await;
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        let asked = site.asked();
+        let critical = asked.iter().find(|(name, ..)| name == "critical").unwrap();
+        assert!(critical.1 >= 8.0, "after {at} s: {asked:?}");
+        assert_eq!(site.reports.all()[0].outcome, Outcome::Forced, "after {at} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_changed_meanwhile_keeps_what_was_promised() {
     let mut site = site();

@@ -89,6 +89,7 @@ pub(super) struct Inner {
     state: Mutex<State>,
     pub(super) fuse: Fuse,
     more_known: watch::Sender<u64>,
+    given_up: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -218,6 +219,11 @@ impl World {
         state.lives.iter_mut().for_each(|life| life.gone = life.gone.or(Some((now, true))));
     }
 
+    /// Answers every request so far as the pod workers of an agent that stops do.
+    pub(super) fn gives_up(&self) {
+        self.0.given_up.send_replace(());
+    }
+
     /// From now on there is no agent to send SIGKILL.
     pub(super) fn agent_is_gone(&self) {
         let mut state = self.lock();
@@ -294,13 +300,18 @@ impl PodKiller for World {
         if life.gone.is_some() {
             return Ok(Arc::default());
         }
-        let begun = Instant::now();
+        let (begun, mut given_up) = (Instant::now(), self.0.given_up.subscribe());
         while let Some(end) = self.end_of(pod.uid()) {
             if self.settled(pod.uid()).is_some() {
                 break;
             }
             let deadline = request.deadline.unwrap_or(end);
-            sleep_until(end.min(deadline)).await;
+            tokio::select! {
+                () = sleep_until(end.min(deadline)) => {}
+                Ok(()) = given_up.changed() => {
+                    return Err(KillError::WorkersGone { pod: pod.pod_ref().to_string().into() });
+                }
+            }
             if deadline < end && Instant::now() >= deadline {
                 return Err(KillError::Deadline {
                     pod: pod.pod_ref().to_string().into(),
