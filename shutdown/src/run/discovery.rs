@@ -160,6 +160,8 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             if self.groups[place.group].pods[place.pod].end_unseen() {
                 self.discovery.ask_how_it_ended(self.killer, &uid, place);
             }
+            // The earlier agent may not have seen that.
+            self.await_release(place, uid, true);
         }
         self.finish_what_is_over();
         self.publish_progress();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Volume;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use winddown_shared::Pod;
+use winddown_shared::{Pod, PodUid};
 
 use super::kills::Wait;
 use super::{REAP_TIME, ReportPosition, RunStop, ShutdownRun};
@@ -34,13 +34,17 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
     pub(super) fn release(&mut self, place: ReportPosition, pod: &Pod) {
         let mounts = holds_mounts(pod);
         // A network plugin keeps a pod's state, such as its address lease, on disk.
-        if !mounts && pod.is_on_host_network() {
-            return;
+        if mounts || !pod.is_on_host_network() {
+            self.await_release(place, pod.uid().clone(), mounts);
         }
+    }
+
+    /// The same for a pod of which no more is known than its report.
+    pub(super) fn await_release(&mut self, place: ReportPosition, uid: PodUid, mounts: bool) {
         let now = Instant::now();
         self.kills.last_exit = now;
         let until = self.end_of_kills().min(now + RELEASE_TIMEOUT);
-        let (killer, uid) = (Arc::clone(self.killer), pod.uid().clone());
+        let killer = Arc::clone(self.killer);
         let wait = async move { killer.volumes_released(&uid, until).await };
         let id = self.releases.running.spawn(wait).id();
         self.releases.places.insert(id, place);

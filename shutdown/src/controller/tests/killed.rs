@@ -429,6 +429,19 @@ async fn an_agent_that_is_stopped_in_the_middle_takes_no_group_for_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_agent_waits_for_the_volumes_of_pods_that_had_exited_under_the_last() {
+    let pods = [(pod("db", None, Some(30)), secs(1))];
+    let mut site = Site::new(World::with(pods), two_fields(30, 10));
+    site.world.holds("db", secs(5));
+    let first = site.agent();
+    site.prepare();
+    site.until(secs(2)).await;
+    site.kill(first).await;
+    let second = site.agent();
+    assert_eq!(site.reach(&second, ProgressPhase::Released).await.as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_changed_meanwhile_keeps_what_was_promised() {
     let mut site = site();
     let first = site.agent();
