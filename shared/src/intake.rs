@@ -335,6 +335,7 @@ impl<R: Runtime> Intake<R> {
         let tracked = self.bring_in(wanted, &uids);
         if self.leftovers.list_at <= Instant::now() {
             self.list(&tracked).await;
+            self.publish_running();
             self.end_strays(&uids, wanted.complete);
         }
         self.remove_remains(&uids, &tracked, wanted.complete);

@@ -73,6 +73,25 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
     assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_manifest_went_in_a_shutdown_has_its_turn_under_a_successor() {
+    let runtime = FakeRuntime::default();
+    let (web, dns) = (pod("web", 0, 20), pod("dns", 2_000_000_000, 20));
+    runtime.stop_takes(web.uid(), secs(10));
+    let b = bench(runtime, held());
+    b.want(&[&web, &dns]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(2)).await;
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    b.released().await;
+    let report = b.report();
+    let of = |name| report.pods().find(|(_, pod)| pod.name == name).unwrap().1.clone();
+    assert!(of("dns").asked >= of("web").exit, "{report:?}");
+    assert_eq!((report.outcome, of("dns").end), (Outcome::Clean, PodEnd::Exited));
+}
+
 /// A pod of its own for each way in which the node goes on without it: a shutdown, and a drain.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_had_ended_before_the_agent_died_is_shown_as_ended_and_not_as_rejected() {

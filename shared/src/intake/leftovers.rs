@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Desired, Intake, Wakeup, is_over};
 use crate::{
-    Event, KillReason, Lifecycle, Pod, PodUid, Recorder, Retry, Runtime, RuntimeError, RuntimePod,
-    UpdateKind, error_chain,
+    Event, GateState, KillReason, Lifecycle, Pod, PodUid, Recorder, Retry, Runtime, RuntimeError,
+    RuntimePod, UpdateKind, error_chain,
 };
 
 /// Interval at which the runtime is listed without a reason: the safety net for a lost event.
@@ -164,14 +164,17 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Stops what runs under UIDs that no source wants and no worker knows, unless another agent runs it. While the
-    /// source is not `complete`, what runs may still be wanted, unless an earlier agent requested its termination.
+    /// source is not `complete`, what runs may still be wanted, and while the node may go down, it has its turn in that;
+    /// unless an earlier agent requested its termination.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
+        let complete = complete && *self.opening.gate.borrow() == GateState::Open;
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let found = self.leftovers.found.iter();
         let strays: Vec<RuntimePod> = found
             .filter(|(uid, _)| complete || self.earlier.kills.contains_key(*uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
+            .filter(|(uid, _)| self.workers.runs(uid) != Some(false))
             .filter_map(|(_, found)| match found {
                 ListedPod::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
                 ListedPod::Running(_) | ListedPod::Remains | ListedPod::Unclaimed => None,

@@ -828,6 +828,28 @@ async fn a_manifest_that_changes_or_goes_while_the_node_goes_down_costs_its_pod_
     }
 }
 
+/// The agent was restarted after the manifest had gone.
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_a_manifest_has_its_turn_under_the_next_agent_too() {
+    for is_cancelled_before in [true, false] {
+        let (runtime, web) = (FakeRuntime::default(), pod("web", "Always"));
+        runtime.sync_pod(&web).await.unwrap();
+        let node = node(runtime);
+        node.gate.send_replace(GateState::Undecided { why: "" });
+        node.want(&[]).await;
+        node.gate.send_replace(GateState::Shut);
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        let found = node.workers.running().runtime_only;
+        assert_eq!((node.runtime.stops().len(), found.len()), (0, 1));
+        if !is_cancelled_before {
+            node.workers.kill_pod(Pod::of_runtime(&found[0]), shutdown()).await.unwrap();
+        }
+        node.gate.send_replace(GateState::Open);
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        assert_eq!(node.runtime.stops(), [web.uid().clone()], "{is_cancelled_before}");
+    }
+}
+
 /// A run whose plan has the pod asks it when its turn comes.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_deleted_while_the_node_goes_down_is_known_to_have_exited() {
