@@ -324,7 +324,8 @@ pub struct PodStopped {
     pub nothing_ran: bool,
     /// A remark for people on how it was stopped: `its disruption budget refused for 6.5 s`.
     pub remark: Option<Arc<str>>,
-    /// Takes a remark on what became of it since: `the kubelet started it again, and it was stopped again`.
+    /// Takes a remark on what became of it since: `the kubelet restarted it, and it was stopped again`; with whether that
+    /// needed SIGKILL.
     pub afterwards: LateRemark,
 }
 

@@ -111,6 +111,10 @@ impl RestartGuard {
         }
         guarded.again += usize::from(failed.is_none());
         guarded.remark.set(remark(guarded.again, failed.as_deref()));
+        let exits = node.exits(&runtime_uid).await.unwrap_or_default();
+        if exits.iter().any(|exit| exit.forced) {
+            guarded.remark.set_killed();
+        }
         guarded.at = Instant::now();
         // The node may stay up meanwhile.
         self.pods.send_modify(|all| {

@@ -73,7 +73,7 @@ pub struct WorkContext {
 /// A remark for the report, in a few words for people, that may be set until the report is written. Clones share one
 /// remark.
 #[derive(Clone, Debug, Default)]
-pub struct LateRemark(Arc<Mutex<String>>);
+pub struct LateRemark(Arc<Mutex<(String, bool)>>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,12 +131,22 @@ impl fmt::Debug for ShutdownWork {
 impl LateRemark {
     /// Replaces the remark.
     pub fn set(&self, remark: impl Into<String>) {
-        *self.0.lock() = remark.into();
+        self.0.lock().0 = remark.into();
+    }
+
+    /// Adds that what it is about needed SIGKILL.
+    pub fn set_killed(&self) {
+        self.0.lock().1 = true;
+    }
+
+    /// Whether what it is about needed SIGKILL.
+    pub fn is_killed(&self) -> bool {
+        self.0.lock().1
     }
 
     /// The last remark; `None` if there is none.
     pub fn get(&self) -> Option<String> {
-        Some(self.0.lock().clone()).filter(|said| !said.is_empty())
+        Some(self.0.lock().0.clone()).filter(|said| !said.is_empty())
     }
 }
 

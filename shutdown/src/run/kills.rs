@@ -315,6 +315,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         for (place, remark) in self.kills.afterwards.drain(..) {
             let report = &mut self.groups[place.group].pods[place.pod];
             report.add_remark(remark.get().as_deref());
+            if remark.is_killed() && report.end == PodEnd::Exited {
+                report.end = PodEnd::Killed;
+            }
         }
     }
 

@@ -351,9 +351,11 @@ async fn what_becomes_of_a_pod_after_its_end_is_said_of_it_in_the_report() {
     tokio::spawn(async move {
         tokio::time::sleep(secs(3)).await;
         afterwards.set("it was restarted");
+        afterwards.set_killed();
     });
     let report = Scene::new(killer, two_fields(30, 10)).run().await;
     assert_eq!(of(&report, "first").remark.as_deref(), Some("it was restarted"));
+    assert_eq!((of(&report, "first").end, report.outcome()), (PodEnd::Killed, Outcome::Forced));
 }
 
 /// What a [`Scripted`] killer does with a pod, by its name.

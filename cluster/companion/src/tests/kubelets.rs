@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use winddown_shared::PodUid;
 
 use super::super::config::CompanionConfig;
 use super::pods::*;
@@ -69,6 +70,9 @@ async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
         (1, "the kubelet restarted it, and it was stopped again"),
         (2, "the kubelet restarted it 2 times, and it was stopped each time"),
     ] {
+        // The second run ignores the stop signal.
+        let code = if stops == 2 { 137 } else { 0 };
+        world.state().exit_codes.insert(PodUid::new("uid-web"), code);
         world.runs_inside("uid-web");
         sleep(secs(3)).await;
         let mut log = world.log();
@@ -76,6 +80,7 @@ async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
         assert_eq!(log[..3], ["0: evict web 30", "0: stop uid-web 30", "2: stop uid-web 1"]);
         assert_eq!(log[2..].len(), stops, "{log:?}");
         assert_eq!(stopped.afterwards.get().as_deref(), Some(said));
+        assert_eq!(stopped.afterwards.is_killed(), stops == 2);
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) struct State {
     pub(super) stop_fails: usize,
     pub(super) kubelet_stopped: bool,
     pub(super) sandboxes: HashSet<PodUid>,
-    exit_codes: HashMap<PodUid, i32>,
+    pub(super) exit_codes: HashMap<PodUid, i32>,
     /// The names of the pods of manifests by the UIDs that the runtime knows.
     manifests: HashMap<PodUid, String>,
     /// How long containers take to stop, and the runtime to report it.
