@@ -17,7 +17,8 @@ use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// The same for one that has just answered, while more than [`MANY`] pods wait until it accepts and tells their ends.
+/// The same for one that has just answered, while more than [`MANY`] pods wait until it accepts and tells their ends, and for
+/// one that this agent had no processor to hear.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long ago it may have answered.
 const JUST_NOW: Duration = Duration::from_secs(2);
@@ -110,10 +111,15 @@ impl ApiOutage {
     async fn probe<A: EndPods>(&self, api: &A) {
         let sent = Instant::now();
         let mut answer = pin!(api.probe());
-        let mut answered = timeout_at(sent + PROBE_TIMEOUT, &mut answer).await;
+        let due = sent + PROBE_TIMEOUT;
+        let mut answered = timeout_at(due, &mut answer).await;
         let just_answered = self.has_heard_since(sent.checked_sub(JUST_NOW));
-        if answered.is_err() && just_answered && self.verdict.receiver_count() > MANY {
-            answered = timeout_at(sent + BUSY_TIMEOUT, answer).await;
+        let is_busy = just_answered && self.verdict.receiver_count() > MANY;
+        // An agent that had no processor meanwhile may only not have read the answer yet.
+        let is_late = due.elapsed() > PROBE_INTERVAL;
+        if answered.is_err() && (is_busy || is_late) {
+            let until = (sent + BUSY_TIMEOUT).max(Instant::now() + PROBE_INTERVAL);
+            answered = timeout_at(until, answer).await;
         }
         match answered {
             Ok(answer) if is_answer(&answer) => self.worked(),

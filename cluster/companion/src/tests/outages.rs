@@ -197,6 +197,21 @@ async fn a_busy_api_server_that_has_accepted_many_ends_and_tells_them_late_is_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_had_no_processor_takes_no_server_for_silent_that_it_did_not_hear() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_budgets(json!([]));
+    world.state().probe_takes = Duration::from_millis(550);
+    world.state().tells_end_after = secs(2);
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "web", 30).await.0 });
+    sleep(Duration::from_millis(50)).await;
+    world.state().probe_takes = Duration::ZERO;
+    tokio::time::advance(Duration::from_millis(450)).await;
+    stopping.await.unwrap();
+    assert_eq!(world.first_ms("stop the kubelet"), None, "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_answers_but_does_not_accept_a_deletion_is_waited_for_a_third_of_the_grace() {
     // The kubelet, which knows of no end, would start the container again.
     for (grace, wanted, ended) in [(9, 3_u64, 4), (60, 10, 11), (2, 1, 2)] {
