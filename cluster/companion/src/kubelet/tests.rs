@@ -848,7 +848,6 @@ fn specifiers_stand_for_the_name_of_the_unit() {
     assert_eq!(kubelet.option("--root-dir"), Some("node@one.service,node@one,%t,/etc"));
 }
 
-/// As systemd.syntax(7) and systemd.exec(5) have it.
 /// OpenShift writes its proxy into a drop-in of `system.conf`.
 #[test]
 fn a_kubelet_has_what_systemd_gives_to_all_services_or_to_those_whose_names_begin_like_its_own() {
@@ -880,6 +879,7 @@ fn the_name_of_the_host_in_a_unit_is_that_of_the_machine_and_in_an_image_none() 
     assert_eq!(name().as_deref(), Some("edge"));
 }
 
+/// As systemd.syntax(7) and systemd.exec(5) have it.
 #[test]
 fn comments_in_a_continuation_and_patterns_of_environment_files_are_those_of_systemd() {
     let root = Root::with(&[
