@@ -36,19 +36,16 @@ async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_hea
 #[tokio::test]
 async fn an_agent_starts_on_a_disk_that_refuses_or_blocks_writes_and_knows_what_runs() {
     for break_it in [Disk::refuse_writes, Disk::freeze] {
-        let bed = Bed::new();
-        let disk = match Disk::new(bed.dir.path()) {
-            Ok(disk) => disk,
+        let (bed, disk) = match Bed::on_a_disk() {
+            Ok(both) => both,
             Err(why) => return skip("a disk that became read-only", &why),
         };
-        let mut config = bed.config();
-        (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
-        let first = ProcessRuntime::open(config.clone()).await.unwrap();
-        let pod = bed.pod("exec sleep 1000");
-        sync_until(&first, &pod, |c| is_running(&c[0])).await;
+        let first = bed.open().await;
+        let pod = bed.pod("echo up; exec sleep 1000");
+        bed.bring_up(&first, &pod).await;
         drop(first);
         break_it(&disk);
-        let opened = timeout(Duration::from_secs(5), ProcessRuntime::open(config)).await;
+        let opened = timeout(Duration::from_secs(5), ProcessRuntime::open(bed.config())).await;
         let status = opened.expect("it waits for the disk").unwrap().pod_status(pod.uid()).await;
         assert!(is_running(&status.unwrap().containers[0]));
     }

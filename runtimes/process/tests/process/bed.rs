@@ -12,6 +12,8 @@ use winddown_shared::{
     ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, Runtime as _, WallClock,
 };
 
+use crate::disk::Disk;
+
 /// The name of the link to the program that supervises, which each bed has for itself.
 const SHIM: &str = "shim";
 /// How long a condition may take to become true on a loaded machine.
@@ -28,6 +30,20 @@ impl Bed {
         let bed = Self { dir: tempfile::tempdir().unwrap() };
         std::os::unix::fs::symlink(host(), bed.path(SHIM)).unwrap();
         bed
+    }
+
+    /// A bed whose state and logs are on a disk of their own.
+    ///
+    /// # Errors
+    /// Why this machine cannot mount one.
+    pub(crate) fn on_a_disk() -> Result<(Self, Disk), String> {
+        let bed = Self::new();
+        let disk = Disk::new(bed.dir.path())?;
+        for name in ["state", "logs"] {
+            std::os::unix::fs::symlink(disk.path(name), bed.path(name)).unwrap();
+            std::fs::create_dir(disk.path(name)).unwrap();
+        }
+        Ok((bed, disk))
     }
 
     /// A bed with an open runtime.
@@ -131,7 +147,8 @@ impl Bed {
         eventually(&what, || self.log(container, attempt).contains(text)).await;
     }
 
-    /// Starts a pod, and waits until its container `main` has said that it is up.
+    /// Starts a pod, and waits until its container `main` has said that it is up: before its program begins, a running
+    /// container still writes to its disk, and takes no signal.
     pub(crate) async fn bring_up(&self, runtime: &ProcessRuntime, pod: &Pod) {
         runtime.sync_pod(pod).await.unwrap();
         self.logged("main", 0, "up").await;

@@ -225,16 +225,13 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
 /// Its supervisor waits for the disk on which it records the exit.
 #[tokio::test]
 async fn on_a_disk_that_hangs_a_stop_waits_for_the_container_and_not_for_the_record_of_its_exit() {
-    let bed = Bed::new();
-    let disk = match Disk::new(bed.dir.path()) {
-        Ok(disk) => disk,
+    let (bed, disk) = match Bed::on_a_disk() {
+        Ok(both) => both,
         Err(why) => return skip("a stop on a disk that hangs", &why),
     };
-    let mut config = bed.config();
-    (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
-    let runtime = ProcessRuntime::open(config).await.unwrap();
-    let pod = bed.pod("exec sleep 1000");
-    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    let runtime = bed.open().await;
+    let pod = bed.pod("echo up; exec sleep 1000");
+    bed.bring_up(&runtime, &pod).await;
     disk.freeze();
     let stopped = timeout(Duration::from_secs(20), stop(&runtime, &pod, 60_000)).await;
     assert!(!stopped.expect("it waits for the disk").forced());
@@ -245,16 +242,13 @@ async fn on_a_disk_that_hangs_a_stop_waits_for_the_container_and_not_for_the_rec
 /// A busy disk is no hung one.
 #[tokio::test]
 async fn an_exit_that_is_recorded_late_counts_as_it_was() {
-    let bed = Bed::new();
-    let disk = match Disk::new(bed.dir.path()) {
-        Ok(disk) => disk,
+    let (bed, disk) = match Bed::on_a_disk() {
+        Ok(both) => both,
         Err(why) => return skip("an exit that is recorded late", &why),
     };
-    let mut config = bed.config();
-    (config.state_dir, config.log_dir) = (disk.path("state"), disk.path("logs"));
-    let runtime = ProcessRuntime::open(config).await.unwrap();
-    let pod = bed.pod("trap 'exit 3' TERM; while :; do sleep 0.1; done");
-    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    let runtime = bed.open().await;
+    let pod = bed.pod("trap 'exit 3' TERM; echo up; while :; do sleep 0.1; done");
+    bed.bring_up(&runtime, &pod).await;
     disk.freeze();
     let busy = async {
         sleep(Duration::from_secs(4)).await;
