@@ -481,9 +481,10 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
             .info("the clock is not synchronised")
             .saw(format!("now {:.0}", clock.now))
             .advise(NTP),
-        Fact::Unknown(NotObserved::NotLive, _) => return None,
-        Fact::Unknown(_, why) => {
+        // There is nobody to ask.
+        Fact::Unknown(NotObserved::Absent, why) => {
             CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)
         }
+        unknown => return CHECK.not_observed("whether the clock is synchronised", unknown),
     })
 }

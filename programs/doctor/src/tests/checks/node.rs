@@ -282,6 +282,14 @@ fn what_is_wrong_with_the_node_is_found() {
             "now 2026",
             "switch the node's time service on",
         ),
+        (
+            "a busy machine: it would say that the clock is not synchronised",
+            |f| f.bus.synchronised = unseen(NotObserved::Silent),
+            "clock",
+            Info,
+            "as was said",
+            "",
+        ),
     ]);
 }
 
