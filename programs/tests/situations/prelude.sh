@@ -60,15 +60,16 @@ agent() {
 # Waits until the status has these words.
 until_status() { until winddown status 2>&1 | grep -q -e "$1"; do patience; done; }
 
-# What passes and differs each time is a letter.
+# What passes and differs each time is a letter, and as wide however much has passed.
 settled() {
     sed -E \
         -e 's/up [0-9]+[ms][0-9s]*/up Ns/' -e 's/(process|pid) [0-9]+/\1 N/g' -e 's/for [0-9]+[ms][0-9s]*(;|:|$)/for Ns\1/' \
         -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?/TIME/g' \
         -e 's/_[0-9a-f]{32}/_UID/g' -e 's/^(UID: +)[0-9a-f]{32}/\1UID/' -e 's/pods\/[0-9a-f]{32}/pods\/UID/g' -e 's/(drain-[0-9]+)-[0-9TZ.]+-[0-9a-f]+/\1-TIME/' \
-        -e 's/^(.*\/[0-9]+ +[0-9]+ +)[0-9]+[ms][0-9s]*$/\1Ns/' -e 's/^waiting for .*, [0-9]+s$//' \
+        -e 's/ +AGE$/  AGE/' -e 's/^(.*\/[0-9]+ +[0-9]+) +[0-9]+[ms][0-9s]*$/\1   Ns/' \
+        -e 's/(CrashLoopBackOff +[0-9]+\/[0-9]+) +[0-9]+ /\1         N /' -e 's/(main\/)[0-9]+\.log/\1N.log/' -e 's/^waiting for .*, [0-9]+s$//' \
         -e 's/[0-9.]+ ([KMGT]i)?B free, [0-9]+ inodes/N free, N inodes/' \
-        -e 's/(res: [a-z]+, q: )[0-9]+/\1N/' -e 's/^ +[0-9]+s  ([^ ]+ rejected, )/      Ns  \1/'
+        -e 's/(res: [a-z]+, q: )[0-9]+/\1N/' -e 's/^ +[0-9]+[ms][0-9s]*  ([^ ]+ rejected, )/      Ns  \1/'
 }
 
 # Of doctor the findings of these checks, each with its severity.
