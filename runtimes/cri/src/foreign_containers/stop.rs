@@ -22,7 +22,8 @@ use super::super::foreign_turns::{self, StopTurn};
 use super::super::{api, blocking, caused, failed, labels, pod_groups};
 use super::PodContainers;
 
-/// Added to a grace period, for what passed of it before the stop signal reached the container.
+/// Added to a grace period before SIGKILL, whoever sends it: so much of it may have passed before the stop signal reached
+/// the container.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A runtime that has had a request for so long has sent the stop signal.
 const SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -147,30 +148,32 @@ impl PodContainers {
         let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
         self.processes.hold_mounts(&container.id);
         let process = self.processes.ordinary(&container.id);
-        let kill_at = (begun + grace).max(Instant::now() + Grace::SHORTEST);
+        let ends_at = (begun + grace).max(Instant::now() + Grace::SHORTEST);
         match process {
-            Some(process) if !is_answered => process.end(kill_at).await.map_err(not_stopped)?,
-            process => self.stop_until(&container.id, process.as_deref(), kill_at).await?,
+            Some(process) if !is_answered => {
+                process.end(ends_at + ON_THE_WAY).await.map_err(not_stopped)?;
+            }
+            process => self.stop_until(&container.id, process.as_deref(), ends_at).await?,
         }
         Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
     }
 
-    /// Has the runtime send the stop signal, and SIGKILL soon after `kill_at`. What it fails to do is done without it.
+    /// Has the runtime send the stop signal, and SIGKILL soon after `ends_at`. What it fails to do is done without it.
     async fn stop_until(
         &self,
         id: &str,
         process: Option<&ForeignProcess>,
-        kill_at: Instant,
+        ends_at: Instant,
     ) -> Result<(), RuntimeError> {
-        let now = Instant::now();
+        let (now, kill_at) = (Instant::now(), ends_at + ON_THE_WAY);
         let passed_on = async {
             sleep_until(now + SIGNAL_TIMEOUT).await;
             process.inspect(|process| process.was_asked());
             pending::<Infallible>().await
         };
         let stopped = tokio::select! {
-            stopped = self.client.stop_container(id, kill_at - now) => stopped,
-            () = sleep_until(kill_at + ON_THE_WAY) => self.kill(id, process.is_some()).await,
+            stopped = self.client.stop_container(id, ends_at - now) => stopped,
+            () = sleep_until(kill_at) => self.kill(id, process.is_some()).await,
             never = passed_on => match never {},
         };
         match (stopped, process) {

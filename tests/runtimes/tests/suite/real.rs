@@ -516,7 +516,8 @@ async fn a_container_that_was_asked_to_exit_is_killed_in_time_by_no_runtime_that
     let (stopped, ()) = tokio::join!(stopping, die);
     assert!(stopped.unwrap().ran);
     let took = begun.elapsed();
-    assert!(took >= secs(3) && took < secs(6), "{took:?}");
+    // With what the stop signal may have taken to reach it.
+    assert!(took >= Duration::from_millis(3250) && took < secs(6), "{took:?}");
     stage.containerd.resume().await;
     assert_eq!(stage.log("stubborn", "main", 0).matches("asked").count(), 1);
 }
