@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
-use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::Refusal;
 
 use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
-pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// The same for one that has just answered, while more than [`MANY`] pods wait until it accepts and tells their ends, and for
 /// one that this agent had no processor to hear.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -110,6 +109,21 @@ impl ApiOutage {
 
     async fn probe<A: EndPods>(&self, api: &A) {
         let sent = Instant::now();
+        match self.answers(api).await {
+            Some(true) => self.worked(),
+            // Another request may have been answered meanwhile.
+            None if self.has_heard_since(Some(sent)) => {}
+            Some(false) | None => {
+                self.failed(sent);
+                self.set_verdict(ApiVerdict::Away);
+            }
+        }
+    }
+
+    /// Probes the server once. Returns whether it can be reached and answers, whatever it says; nothing if it is silent.
+    /// Cancel-safe.
+    pub(super) async fn answers<A: EndPods>(&self, api: &A) -> Option<bool> {
+        let sent = Instant::now();
         let mut answer = pin!(api.probe());
         let due = sent + PROBE_TIMEOUT;
         let mut answered = timeout_at(due, &mut answer).await;
@@ -121,15 +135,8 @@ impl ApiOutage {
             let until = (sent + BUSY_TIMEOUT).max(Instant::now() + PROBE_INTERVAL);
             answered = timeout_at(until, answer).await;
         }
-        match answered {
-            Ok(answer) if is_answer(&answer) => self.worked(),
-            // Another request may have been answered meanwhile.
-            Err(_) if self.has_heard_since(Some(sent)) => {}
-            Ok(_) | Err(_) => {
-                self.failed(sent);
-                self.set_verdict(ApiVerdict::Away);
-            }
-        }
+        let refusal = answered.ok()?.err().map(|refused| refused.refusal);
+        Some(refusal != Some(Refusal::NoAnswer))
     }
 
     fn has_heard_since(&self, since: Option<Instant>) -> bool {
@@ -139,11 +146,6 @@ impl ApiOutage {
     fn set_verdict(&self, verdict: ApiVerdict) {
         self.verdict.send_if_modified(|known| std::mem::replace(known, verdict) != verdict);
     }
-}
-
-/// Whether the server has answered the probe, whatever it says.
-pub(super) fn is_answer(probe: &Result<(), RefusedRequest>) -> bool {
-    probe.as_ref().err().is_none_or(|refused| refused.refusal != Refusal::NoAnswer)
 }
 
 /// The part of a grace period that may be spent waiting for an API server that answers, but does not accept the pod's

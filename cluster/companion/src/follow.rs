@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
-use super::api_outage::{PROBE_TIMEOUT, is_answer};
 use super::config::WithoutApi;
 use super::found;
 use super::known::ONLY_FOUND;
@@ -239,8 +238,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// would terminate those that the container runtime lists in no order. Cancel-safe.
     async fn list_is_overdue(&self) {
         let _ = timeout(FIRST_LIST_TIMEOUT, self.outage.begun()).await;
-        let answers = timeout(PROBE_TIMEOUT, self.api.probe()).await.is_ok_and(|it| is_answer(&it));
-        if !answers || self.known.is_refused() {
+        if self.outage.answers(&self.api).await != Some(true) || self.known.is_refused() {
             return;
         }
         let mut going_down = self.config.going_down.clone();
