@@ -172,7 +172,8 @@ impl PodContainers {
         Ok(())
     }
 
-    /// How the pod's exited containers ended; for each name, its newest container. Cancel-safe.
+    /// How the pod's exited containers ended; for each name, its newest container. One that is removed meanwhile is left
+    /// out. Cancel-safe.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -192,12 +193,20 @@ impl PodContainers {
         let asked = ended.map(async |(name, container)| {
             let request =
                 api::ContainerStatusRequest { container_id: container.id, verbose: false };
-            let answer = self.client.container_status(request).await;
-            let answer = answer.map_err(|error| caused("asking how a container exited", error))?;
-            let status = answer.status.unwrap_or_default();
-            Ok(StoppedContainer::from_exit_code(name, status.exit_code, &status.reason))
+            match self.client.container_status(request).await {
+                Ok(answer) => {
+                    let status = answer.status.unwrap_or_default();
+                    Some(Ok(StoppedContainer::from_exit_code(
+                        name,
+                        status.exit_code,
+                        &status.reason,
+                    )))
+                }
+                Err(error) if error.is_not_found() => None,
+                Err(error) => Some(Err(caused("asking how a container exited", error))),
+            }
         });
-        join_all(asked).await.into_iter().collect()
+        join_all(asked).await.into_iter().flatten().collect()
     }
 
     async fn list_both(&self) -> Result<(Vec<api::PodSandbox>, Vec<api::Container>), RuntimeError> {

@@ -73,6 +73,22 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
 }
 
 #[tokio::test]
+async fn a_container_that_is_removed_before_its_exit_is_asked_for_is_left_out() {
+    let (stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    containers.stop(&web, secs(1), false, &[]).await.unwrap();
+    let asked = || calls(&stage, "ContainerStatus").len();
+    let before = asked();
+    stage.cri.script("ContainerStatus", 1, Fault::Slow(secs(1)));
+    let remove = async {
+        eventually("both are asked for", || asked() == before + 2).await;
+        stage.cri.forget_everything();
+    };
+    let (ends, ()) = tokio::join!(containers.exits(&web), remove);
+    assert!(ends.unwrap().len() < 2);
+}
+
+#[tokio::test]
 async fn containers_whose_state_the_runtime_has_lost_count_as_running_and_are_stopped() {
     let (stage, web) = three_pods().await;
     let containers = beside(&stage);
