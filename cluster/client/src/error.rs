@@ -82,6 +82,18 @@ pub enum RequestError {
         /// The timeout that passed.
         after: Duration,
     },
+    /// There was no answer within its caller's limit. The request may have been carried out.
+    #[error("no answer within {after:?}")]
+    Late {
+        /// The limit.
+        after: Duration,
+    },
+    /// The rate limit held the request back for all of its caller's limit; it was not sent.
+    #[error("not sent within {after:?}, because this agent has too many requests to send")]
+    Unsent {
+        /// The caller's limit.
+        after: Duration,
+    },
     /// No connection could be made; the request was not sent.
     #[error("cannot reach the API server {server}: {}", trouble(.cause))]
     Unreachable {
@@ -153,7 +165,11 @@ impl RequestError {
             Self::Unreachable { cause, .. } | Self::Lost { cause, .. } => {
                 peer::is_of_certificate(cause)
             }
-            Self::Silent { .. } | Self::Unsigned { .. } | Self::Address { .. } => false,
+            Self::Silent { .. }
+            | Self::Late { .. }
+            | Self::Unsent { .. }
+            | Self::Unsigned { .. }
+            | Self::Address { .. } => false,
         }
     }
 

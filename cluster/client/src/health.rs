@@ -119,6 +119,15 @@ impl ConnectionState {
             | Self::Unauthorized { why } => Some(why),
         }
     }
+
+    /// The error of a request that has no credentials to be sent with.
+    pub(super) fn unsigned(&self) -> RequestError {
+        let why = match self {
+            Self::Unsigned { why } => why.to_string(),
+            _ => "nothing has supplied them so far".into(),
+        };
+        RequestError::Unsigned { why }
+    }
 }
 
 impl std::fmt::Display for ConnectionState {

@@ -54,6 +54,7 @@ mod reviews;
 mod server_addresses;
 mod source;
 mod transport;
+mod within;
 
 pub use bootstrap::{Bootstrap, RenewalState, ServingCertificate};
 pub use certificate::CertificateFacts;
@@ -64,6 +65,7 @@ pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
 pub use list_and_watch::list_and_watch;
 pub use pages::list_in_pages;
 pub use reviews::ApiReviews;
+pub use within::within;
 
 use bootstrap::Renewal;
 use limit::RequestLimits;

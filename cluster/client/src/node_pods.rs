@@ -11,6 +11,7 @@ use winddown_shared::PodRef;
 
 use crate::list_and_watch::list_and_watch;
 use crate::refusal::{Refusal, is_of_plugin, misses_webhook};
+use crate::within::within;
 
 /// The pods of this node and their changes.
 pub type PodStream = BoxStream<'static, watcher::Result<Event<api::Pod>>>;
@@ -120,9 +121,16 @@ impl RefusedRequest {
         }
     }
 
-    /// The error that there was no answer in time.
-    pub fn silent(what: &'static str) -> Self {
-        Self { what, refusal: Refusal::NoAnswer, source: None }
+    /// Waits for the request at most this long, as [`within`] does.
+    ///
+    /// # Errors
+    /// What the request or [`within`] returns.
+    pub async fn within<T>(
+        limit: Duration,
+        what: &'static str,
+        request: impl Future<Output = Result<T, Self>>,
+    ) -> Result<T, Self> {
+        within(limit, request).await.unwrap_or_else(|late| Err(Self::of(what, late)))
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use kube::runtime::watcher;
 use winddown_shared::error_chain;
 
+use super::error::RequestError;
+
 #[cfg(test)]
 mod tests;
 
@@ -159,6 +161,12 @@ pub(crate) fn is_of_plugin(status: &kube::core::Status) -> bool {
 pub fn is_unserved(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404 && status.message == "404 page not found")
         || Refusal::of(error) == Refusal::NotFound
+}
+
+/// Whether there were no credentials to send the request with.
+pub fn is_unsigned(error: &kube::Error) -> bool {
+    let kube::Error::Service(cause) = error else { return false };
+    matches!(cause.downcast_ref(), Some(RequestError::Unsigned { .. }))
 }
 
 fn names_uid(status: &kube::core::Status) -> bool {

@@ -21,6 +21,7 @@ use super::limit::{RequestLimits, Urgency, urgency};
 use super::material::Material;
 use super::source::CredentialsSource;
 use super::transport::{Transport, TransportConfig};
+use super::within::Awaited;
 
 #[cfg(test)]
 mod tests;
@@ -201,7 +202,9 @@ impl ConnectionShared {
         let urgency = urgency(request.method(), request.uri().path());
         let evicts = request.uri().path().ends_with("/eviction");
         let reads = request.method() == Method::GET;
+        Awaited::Turn.begins();
         let _under_way = self.limits.admit(urgency).await;
+        Awaited::Credentials(self.health.watch()).begins();
         self.look_if_due().await;
         let current = self.current_or_wait().await?;
         let (again, request) = twice(request);
@@ -228,6 +231,7 @@ impl ConnectionShared {
         current: &Arc<Current>,
         request: Request<Body>,
     ) -> Result<Answer, RequestError> {
+        Awaited::Answer.begins();
         let since = Instant::now();
         let mut wait = AnswerWait { shared: self, current, since, is_over: false };
         let result =
@@ -434,11 +438,7 @@ impl ConnectionShared {
     }
 
     fn unsigned(&self) -> RequestError {
-        let why = match &self.health.watch().borrow().state {
-            ConnectionState::Unsigned { why } => why.to_string(),
-            _ => "no certificate has been requested".into(),
-        };
-        RequestError::Unsigned { why }
+        self.health.watch().borrow().state.unsigned()
     }
 
     fn log_once(&self, text: String) {

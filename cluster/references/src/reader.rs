@@ -10,16 +10,15 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use tokio::time::timeout;
 use winddown_shared::Pod;
 
 use super::object::{FoundObject, Object, ObjectKey, ObjectKind};
 use super::problem::ReferenceProblem;
 use super::services;
 use super::singleflight::SingleFlight;
-use winddown_api_client::list_in_pages;
-use winddown_api_client::node_pods::{KubePods, PodApi as _};
+use winddown_api_client::node_pods::{KubePods, PodApi as _, RefusedRequest};
 use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::{list_in_pages, within};
 
 /// How many objects of one pod are read at once.
 const MAX_CONCURRENT_READS: usize = 8;
@@ -131,17 +130,16 @@ impl Reader {
     pub(crate) async fn pod(&self, pod: &Pod) -> Result<Option<Pod>, Unread> {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         let pods = KubePods::new(self.client.clone(), node);
-        match timeout(self.limit, pods.get(pod.pod_ref())).await {
-            Ok(Ok(found)) => {
+        match RefusedRequest::within(self.limit, "read the pod", pods.get(pod.pod_ref())).await {
+            Ok(found) => {
                 let found = found.and_then(|object| Pod::new(object).ok());
                 Ok(found.filter(|found| found.uid() == pod.uid()))
             }
-            Ok(Err(refused)) => Err(Unread {
+            Err(refused) => Err(Unread {
                 error: refusal::chain(&refused).into(),
                 after: refused.refusal.retry_after(),
                 is_missing: false,
             }),
-            Err(_) => Err(Unread::late(self.limit)),
         }
     }
 
@@ -220,10 +218,9 @@ pub(crate) async fn bounded<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Unread> {
-    let error = match timeout(limit, request).await {
-        Ok(Ok(answer)) => return Ok(answer),
-        Ok(Err(error)) => error,
-        Err(_) => return Err(Unread::late(limit)),
+    let error = match within(limit, request).await.and_then(|answer| answer) {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
     };
     let means = Refusal::of(&error);
     Err(Unread {
@@ -238,11 +235,6 @@ pub(crate) async fn bounded<T>(
 impl Unread {
     fn ending() -> Self {
         Self { error: Arc::from("the agent is stopping"), after: None, is_missing: false }
-    }
-
-    fn late(limit: Duration) -> Self {
-        let error = format!("no answer within {limit:?}").into();
-        Self { error, after: None, is_missing: false }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::OptionFuture;
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::{PodApi, RefusedRequest};
 use winddown_api_client::refusal;
@@ -183,20 +183,20 @@ async fn look(
 ) -> Looked {
     let TerminatedPod { namespace, name, uid, .. } = ended.clone();
     let label = PodRef { namespace, name, uid };
-    let pod = match timeout(REQUEST_TIMEOUT, pods.get(&label)).await {
-        Ok(Ok(pod)) => pod,
-        Ok(Err(refused)) => return failed(&refused),
-        Err(_) => return late(),
+    let found = RefusedRequest::within(REQUEST_TIMEOUT, "read the pod", pods.get(&label)).await;
+    let pod = match found {
+        Ok(pod) => pod,
+        Err(refused) => return failed(&refused),
     };
     let verdict = decide(ended, pod.as_ref(), policy, boot, wall.now());
     if verdict != AfterBootVerdict::Delete {
         return Looked::Verdict(verdict);
     }
-    match timeout(REQUEST_TIMEOUT, pods.delete(&label, Duration::ZERO)).await {
-        Ok(Ok(())) => Looked::Removed,
-        Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(AfterBootVerdict::Forget),
-        Ok(Err(refused)) => failed(&refused),
-        Err(_) => late(),
+    let deleted = pods.delete(&label, Duration::ZERO);
+    match RefusedRequest::within(REQUEST_TIMEOUT, "delete the pod", deleted).await {
+        Ok(()) => Looked::Removed,
+        Err(refused) if refused.refusal.is_gone() => Looked::Verdict(AfterBootVerdict::Forget),
+        Err(refused) => failed(&refused),
     }
 }
 
@@ -204,8 +204,4 @@ fn failed(refused: &RefusedRequest) -> Looked {
     let after = refused.refusal.retry_after();
     let error = refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text);
     Looked::Failed { after, error }
-}
-
-fn late() -> Looked {
-    Looked::Failed { after: None, error: format!("no answer within {REQUEST_TIMEOUT:?}") }
 }

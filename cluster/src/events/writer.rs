@@ -16,6 +16,7 @@ use super::correlate::{CorrelationStep, Correlator};
 use super::queue::{EventQueue, Fate, Queued};
 use super::{NodeRef, body};
 use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::within;
 use winddown_shared::Backoff;
 
 /// The reporter unless another is set.
@@ -257,7 +258,7 @@ impl Requests {
     ) -> Result<(), Failure> {
         tokio::select! {
             biased;
-            outcome = request => match outcome {
+            outcome = within(REQUEST_TIMEOUT, request) => match outcome.and_then(|answer| answer) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Failure {
                     refusal: Refusal::of(&error),
@@ -265,7 +266,6 @@ impl Requests {
                     text: refusal::text(&error),
                 }),
             },
-            () = sleep(REQUEST_TIMEOUT) => Err(unanswered(REQUEST_TIMEOUT)),
             () = self.in_haste(HASTY_REQUEST_TIMEOUT) => Err(unanswered(HASTY_REQUEST_TIMEOUT)),
         }
     }

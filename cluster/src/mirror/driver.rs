@@ -10,14 +10,14 @@ use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{DesiredPods, Pod, PodRef, PodUid, WallClock};
 
 use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
 use crate::pods::MirrorSide;
-use winddown_api_client::list_in_pages;
 use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::{list_in_pages, within};
 use winddown_shared::Backoff;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -250,10 +250,9 @@ impl MirrorAction {
 async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Done {
     let pods = Api::<api::Pod>::all(client);
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
-    Done::Listed(match timeout(REQUEST_TIMEOUT, list_in_pages(&pods, of_node)).await {
-        Err(_) => Err(format!("no answer within {REQUEST_TIMEOUT:?}")),
-        Ok(Err(error)) => Err(refusal::text(&error)),
-        Ok(Ok(list)) => {
+    Done::Listed(match in_time(list_in_pages(&pods, of_node)).await {
+        Err(error) => Err(refusal::text(&error)),
+        Ok(list) => {
             let found: Vec<Pod> = list.into_iter().filter_map(|pod| Pod::new(pod).ok()).collect();
             let found: Vec<&Pod> = found.iter().filter(|pod| pod.is_mirror()).collect();
             for pod in &found {
@@ -273,9 +272,9 @@ async fn create(
     mirrors: &Mirrors,
 ) -> Result<(), String> {
     let pods = Api::<api::Pod>::namespaced(client.clone(), pod.namespace());
-    let answer = match in_time(pods.create(&PostParams::default(), object)).await? {
+    let answer = match in_time(pods.create(&PostParams::default(), object)).await {
         Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => {
-            in_time(pods.get(pod.name())).await?
+            in_time(pods.get(pod.name())).await
         }
         answer => answer,
     };
@@ -298,7 +297,7 @@ async fn delete(client: &kube::Client, mirror: &PodRef, mirrors: &Mirrors) -> Re
         }),
         ..DeleteParams::default()
     };
-    match in_time(pods.delete(&mirror.name, &only_this)).await? {
+    match in_time(pods.delete(&mirror.name, &only_this)).await {
         Err(error) if Refusal::of(&error).is_gone() => {}
         Err(error) => return Err(refusal::text(&error)),
         // The object stays until its finalizers are removed.
@@ -315,10 +314,6 @@ fn has_finalizers(pod: &api::Pod) -> bool {
     pod.metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty())
 }
 
-async fn in_time<T>(
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<Result<T, kube::Error>, String> {
-    timeout(REQUEST_TIMEOUT, request)
-        .await
-        .map_err(|_| format!("no answer within {REQUEST_TIMEOUT:?}"))
+async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    within(REQUEST_TIMEOUT, request).await.and_then(|answer| answer)
 }

@@ -1,14 +1,12 @@
 //! Why a request about the node failed.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use winddown_api_client::refusal::{self, Refusal};
 
 /// A request that failed, or whose result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    #[error("the API server did not answer within {0:?}")]
-    Timeout(Duration),
     #[error("{}", refusal::text(.0))]
     Api(kube::Error),
     #[error("without the labels {refused}: {cause}")]
@@ -18,10 +16,15 @@ pub(super) enum Fault {
 impl Fault {
     pub(super) fn refusal(&self) -> Refusal {
         match self {
-            Self::Timeout(_) => Refusal::NoAnswer,
             Self::Api(error) => Refusal::of(error),
             Self::Labels { cause, .. } => cause.refusal(),
         }
+    }
+
+    /// The text of a node whose request this is. None for want of credentials, which the connection's state shows.
+    pub(super) fn problem(&self) -> Option<Arc<str>> {
+        let is_told = matches!(self, Self::Api(error) if refusal::is_unsigned(error));
+        (!is_told).then(|| self.to_string().into())
     }
 
     /// Whether the server refuses the request itself, so that another one may be accepted.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::outage::Outage;
@@ -53,8 +53,7 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
         what: &'static str,
         request: impl Future<Output = Result<V, RefusedRequest>>,
     ) -> Result<V, RefusedRequest> {
-        let late = |_| Err(RefusedRequest::silent(what));
-        let answer = timeout(self.config.request_deadline, request).await.unwrap_or_else(late);
+        let answer = RefusedRequest::within(self.config.request_deadline, what, request).await;
         match &answer {
             Err(refused) if !refused.refusal.is_gone() => self.api_outage.failed(refused),
             _ => self.api_outage.worked(),

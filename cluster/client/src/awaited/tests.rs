@@ -1,6 +1,9 @@
 use std::fs;
+use std::future::pending;
+use std::sync::Arc;
 
 use http::HeaderValue;
+use k8s_openapi::api::core::v1::Namespace;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -8,10 +11,13 @@ use winddown_shared::{WallClock, WallTime};
 
 use super::*;
 use crate::limit::RequestLimits;
-use crate::reloading::Pauses;
+use crate::refusal;
+use crate::reloading::{Pauses, Reloading};
 use crate::source::CredentialsSource;
 use crate::transport::TransportConfig;
+use crate::within::within;
 
+const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Credentials in this kubeconfig, whose files are looked at once an hour unless they change.
@@ -79,4 +85,25 @@ fn the_way_to_a_file_is_watched_from_the_root_on() {
     let way = places(Path::new("/etc/kubernetes/kubelet.conf"));
     let wanted = [("/", "etc"), ("/etc", "kubernetes"), ("/etc/kubernetes", "kubelet.conf")];
     assert_eq!(way, wanted.map(|(directory, entry)| (directory.into(), entry.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_passes_before_anything_is_sent_blames_no_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(shared(dir.path().join("kubelet.conf")));
+    shared.not_yet(&shared.begin().await.unwrap_err());
+    let client = kube::Client::new(Reloading(Arc::clone(&shared)), "default");
+    let spaces = kube::Api::<Namespace>::all(client);
+    let limit = 5 * SECOND;
+    let asked = || async { within(limit, spaces.get("default")).await.unwrap_err() };
+    let unsigned = asked().await;
+    let why = refusal::text(&unsigned);
+    assert!(why.contains("no credentials") && why.contains("conf does not exist"), "{why}");
+    assert!(refusal::is_unsigned(&unsigned));
+    shared.limits.pause(HOUR);
+    let unsent = asked().await;
+    let why = refusal::text(&unsent);
+    assert!(why.contains("not sent within 5s") && !refusal::is_unsigned(&unsent), "{why}");
+    let silent = within(limit, pending::<()>()).await.unwrap_err();
+    assert_eq!(refusal::text(&silent), "no answer within 5s");
 }

@@ -128,13 +128,13 @@ fn whole(left: Duration) -> Duration {
 }
 
 /// Waits for the answer to a request that is sent now; the wait for a free slot, which says nothing about the API
-/// server, is over. If there is none by `until`, returns [`RefusedRequest::silent`].
+/// server, is over.
 pub(super) async fn answer<T>(
     request: impl Future<Output = Result<T, RefusedRequest>>,
     until: Instant,
     what: &'static str,
 ) -> Result<T, RefusedRequest> {
-    timeout_at(until, request).await.unwrap_or_else(|_| Err(RefusedRequest::silent(what)))
+    RefusedRequest::within(until.saturating_duration_since(Instant::now()), what, request).await
 }
 
 // === impl EvictionAttempts ===
@@ -455,7 +455,9 @@ mod tests {
         ] {
             assert_eq!(after_refusal(&refused(status.clone())), wanted, "{status}");
         }
-        assert_eq!(after_refusal(&RefusedRequest::silent("evict the pod")), AskStep::Unanswered);
+        let silent =
+            RefusedRequest { what: "evict the pod", refusal: Refusal::NoAnswer, source: None };
+        assert_eq!(after_refusal(&silent), AskStep::Unanswered);
     }
 
     #[test]

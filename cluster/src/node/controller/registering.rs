@@ -1,12 +1,10 @@
 //! Registers the Node object.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
-use tokio::time::timeout;
 use tracing::{info, warn};
 use winddown_shared::error_chain;
 
@@ -14,6 +12,7 @@ use super::{Core, Registration};
 use crate::node::desired::NodeFacts;
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
+use winddown_api_client::within;
 
 /// The result of a registration.
 #[derive(Debug)]
@@ -85,11 +84,8 @@ impl Core {
         &self,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Fault> {
-        let limit: Duration = self.settings.request_timeout;
-        match timeout(limit, request).await {
-            Ok(answer) => answer.map_err(Fault::Api),
-            Err(_) => Err(Fault::Timeout(limit)),
-        }
+        let answer = within(self.settings.request_timeout, request).await;
+        answer.and_then(|answer| answer).map_err(Fault::Api)
     }
 
     fn found(&self, node: Node) -> Registered {

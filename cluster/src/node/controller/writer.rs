@@ -186,7 +186,7 @@ impl<'a> NodeWriter<'a> {
                         "cannot register the node yet; retrying"
                     );
                 }
-                self.core.state.send_modify(|state| state.outage = Some(fault.to_string().into()));
+                self.core.state.send_modify(|state| state.outage = fault.problem());
                 Next::Again
             }
         }
@@ -447,7 +447,7 @@ impl Core {
         let refused = fault.is_for_good();
         self.state.send_modify(|state| match kind {
             WriteKind::Status | WriteKind::Conditions => {
-                state.outage = Some(fault.to_string().into());
+                state.outage = fault.problem();
             }
             _ if refused => state.refused = Some(fault.to_string().into()),
             _ => {}

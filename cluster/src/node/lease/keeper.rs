@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use tokio::time::timeout;
 use winddown_shared::WallClock;
 
 use super::{LeaseError, LeaseOwner, LeaseStep, LeaseTimes, next, renewed_at};
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
+use winddown_api_client::within;
 
 /// The number of attempts after which a renewal has failed, as in the kubelet.
 const RENEWAL_TRIES: u32 = 5;
@@ -41,11 +41,8 @@ impl Keeper {
     /// Renews the lease once, within one renewal interval. If the future is dropped the lease may
     /// or may not be renewed, and the keeper reads it again.
     pub(in crate::node) async fn renew(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
-        let limit = self.times.renew();
-        match timeout(limit, self.tries(uid)).await {
-            Ok(done) => done,
-            Err(_) => Err(Fault::Timeout(limit).into()),
-        }
+        let done = within(self.times.renew(), self.tries(uid)).await;
+        done.unwrap_or_else(|late| Err(Fault::Api(late).into()))
     }
 
     async fn tries(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {

@@ -11,6 +11,7 @@ use winddown_shared::{Pod, PodRef, WallClock};
 use super::entry::LastReported;
 use crate::status::patch::{ReportedStatus, patch, undoes};
 use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::within;
 
 #[cfg(test)]
 mod tests;
@@ -107,9 +108,8 @@ async fn in_time<T>(
     deadline: Duration,
     request: impl Future<Output = Result<T, SendFault>>,
 ) -> Result<T, SendFault> {
-    let late =
-        |_| SendFault::Later { after: None, error: format!("no answer within {deadline:?}") };
-    tokio::time::timeout(deadline, request).await.map_err(late)?
+    let late = |late| SendFault::Later { after: None, error: refusal::text(&late) };
+    within(deadline, request).await.map_err(late)?
 }
 
 /// Reads the pod with this name.

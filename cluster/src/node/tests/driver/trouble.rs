@@ -8,6 +8,21 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::node::{NodeSettings, Ping};
+use winddown_api_client::{ClusterConfig, Connection, Credentials};
+
+/// The connection's own state says that, and what to do.
+#[tokio::test(start_paused = true)]
+async fn without_credentials_no_server_is_blamed_for_the_node_that_is_not_registered() {
+    let path = tempfile::tempdir().unwrap().path().join("kubelet.conf");
+    let config = ClusterConfig::new(Credentials::Kubeconfig { path, context: None });
+    let connection = Connection::open_early(config, clock()).await.unwrap();
+    let agent = Agent::start_as(connection.client(), facts(), NodeSettings::default());
+    let state = agent.handle.state();
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(state.borrow().outage, None);
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_at_the_start_is_asked_until_it_is_there() {

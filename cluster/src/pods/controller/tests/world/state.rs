@@ -8,6 +8,7 @@ use winddown_shared::{
 
 use super::State;
 use winddown_api_client::node_pods::RefusedRequest;
+use winddown_api_client::refusal::Refusal;
 
 /// When pods start, by the wall clock.
 const START: WallTime = WallTime::constant(1_000_000, 0);
@@ -70,7 +71,9 @@ impl State {
     pub(super) fn refuse(&mut self, what: &'static str) -> Result<(), RefusedRequest> {
         match self.refusals.pop_front() {
             Some(refusal) => Err(RefusedRequest { what, refusal, source: None }),
-            None if self.api_down => Err(RefusedRequest::silent(what)),
+            None if self.api_down => {
+                Err(RefusedRequest { what, refusal: Refusal::NoAnswer, source: None })
+            }
             None => Ok(()),
         }
     }
