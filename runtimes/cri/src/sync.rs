@@ -185,12 +185,13 @@ mod tests {
         let stop = async {
             entry.wait_for(|state| (state.starting > 0).then_some(())).await;
             let stop = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(Duration::ZERO));
-            let stopped = timeout(Duration::from_secs(1), stop).await;
+            // The volumes hang until this is over.
+            let stopped = timeout(Duration::from_secs(60), stop).await;
             drop(hung);
             stopped
         };
         let (_, stopped) = tokio::join!(ensure_sandbox(&runtime.context, &entry, &pod), stop);
-        stopped.expect("within a second").unwrap();
+        stopped.expect("while the volumes hang").unwrap();
     }
 
     /// They would ask the node, get no answer, and have the container restarted.

@@ -45,7 +45,8 @@ async fn an_agent_starts_on_a_disk_that_refuses_or_blocks_writes_and_knows_what_
         bed.bring_up(&first, &pod).await;
         drop(first);
         break_it(&disk);
-        let opened = timeout(Duration::from_secs(5), ProcessRuntime::open(bed.config())).await;
+        // The disk answers no more.
+        let opened = timeout(Duration::from_secs(60), ProcessRuntime::open(bed.config())).await;
         let status = opened.expect("it waits for the disk").unwrap().pod_status(pod.uid()).await;
         assert!(is_running(&status.unwrap().containers[0]));
     }

@@ -225,7 +225,8 @@ fn a_link_a_pipe_and_a_device_in_place_of_a_log_are_neither_followed_nor_waited_
             done.send((tail(&name).is_err(), rotate_beyond(&name, 1, 2).is_err(), written))
                 .unwrap();
         });
-        let answer = is_done.recv_timeout(Duration::from_secs(1));
+        // One that waits for the pipe waits for good.
+        let answer = is_done.recv_timeout(Duration::from_secs(60));
         assert_eq!(answer, Ok((true, true, 1)), "{}", path.display());
     }
     remove(&dir.path().join("n_linked_u/main/0.log"));
