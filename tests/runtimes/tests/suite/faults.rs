@@ -223,7 +223,7 @@ async fn a_container_that_exits_by_itself_while_no_runtime_answers_was_sent_no_s
     let restart = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         gate.open();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        eventually("it has exited", || stage.cri.running().is_empty()).await;
         stage.cri.resume();
     };
     let stop = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(20)));

@@ -483,7 +483,7 @@ async fn containers_of_a_kubelet_keep_their_grace_and_end_while_the_runtime_is_k
         let begun = Instant::now();
         let again = containers.stop(polite.uid(), secs(20), false, &[]).await.unwrap();
         assert!(again.ran, "the kernel shows that nothing of it runs");
-        assert!(begun.elapsed() < secs(1), "the runtime is known to be silent");
+        assert!(begun.elapsed() < secs(2), "a runtime that is known to be silent is given no time");
         match hangs {
             // Logs pass through containerd.
             true => {
