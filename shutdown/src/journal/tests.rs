@@ -243,11 +243,10 @@ async fn a_disk_that_hangs_is_waited_for_at_the_end_alone_where_there_is_memory(
     let (_go, hangs) = mpsc::channel();
     *disk.hangs.lock().unwrap() = Some(hangs);
     let mut journal = journal(&[disk.clone(), memory.clone()]);
-    let begun = Instant::now();
     for phase in [RunPhase::Ending, RunPhase::Ending, RunPhase::Reporting] {
         journal.note(phase, &[]).await;
     }
-    assert!(begun.elapsed() < Duration::from_millis(250), "{:?}", begun.elapsed());
+    assert!(journal.header.warnings.is_empty(), "a step has waited for the disk");
     let until = Instant::now() + Duration::from_millis(50);
     journal.note_last(RunPhase::Released, &[], until, true).await;
     assert_eq!(memory.kept().len(), 4);
