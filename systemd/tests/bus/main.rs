@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use winddown_host::service_units::ServiceUnits as _;
 use winddown_shared::Inhibitor as _;
 use winddown_shared::{LockState, MachineState, ShutdownKind, WayDown};
@@ -148,13 +147,10 @@ async fn a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_p
         let told = node.until("preparing", |s| s.kind == ShutdownKind::Reboot).await;
         assert_eq!((told.epoch, told.lock), (1, LockState::Held));
         logind.cancel().await;
-        let cancelled = Instant::now();
         node.until("cancelled", |s| !s.preparing).await;
-        cancelled.elapsed()
     };
-    let (outcome, took) = tokio::join!(down, cancel);
+    let (outcome, ()) = tokio::join!(down, cancel);
     assert!(outcome.cancelled);
-    assert!(took < Duration::from_secs(1), "{took:?}");
     node.until_held().await;
     logind.until_locks(|locks| locks.len() == 2 && locks[0].released_at.is_some()).await;
     assert_eq!(node.inhibitor.refused_signals(), 0);
