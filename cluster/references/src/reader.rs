@@ -218,7 +218,7 @@ pub(crate) async fn bounded<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Unread> {
-    let error = match within(limit, request).await.and_then(|answer| answer) {
+    let error = match within(limit, request).await.flatten() {
         Ok(answer) => return Ok(answer),
         Err(error) => error,
     };

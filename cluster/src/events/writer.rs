@@ -258,7 +258,7 @@ impl Requests {
     ) -> Result<(), Failure> {
         tokio::select! {
             biased;
-            outcome = within(REQUEST_TIMEOUT, request) => match outcome.and_then(|answer| answer) {
+            outcome = within(REQUEST_TIMEOUT, request) => match outcome.flatten() {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Failure {
                     refusal: Refusal::of(&error),

@@ -315,5 +315,5 @@ fn has_finalizers(pod: &api::Pod) -> bool {
 }
 
 async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    within(REQUEST_TIMEOUT, request).await.and_then(|answer| answer)
+    within(REQUEST_TIMEOUT, request).await.flatten()
 }

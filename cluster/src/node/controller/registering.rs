@@ -85,7 +85,7 @@ impl Core {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Fault> {
         let answer = within(self.settings.request_timeout, request).await;
-        answer.and_then(|answer| answer).map_err(Fault::Api)
+        answer.flatten().map_err(Fault::Api)
     }
 
     fn found(&self, node: Node) -> Registered {

@@ -481,7 +481,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
             .info("the clock is not synchronised")
             .saw(format!("now {:.0}", clock.now))
             .advise(NTP),
-        // There is nobody to ask.
+        // This machine has no time service that could say so.
         Fact::Unknown(NotObserved::Absent, why) => {
             CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)
         }

@@ -22,8 +22,8 @@ use super::super::foreign_turns::{self, StopTurn};
 use super::super::{api, blocking, caused, failed, labels, pod_groups};
 use super::PodContainers;
 
-/// Added to a grace period before SIGKILL, whoever sends it: so much of it may have passed before the stop signal reached
-/// the container.
+/// Added to a grace period, whether the runtime or this agent sends SIGKILL: the stop signal takes a moment to reach the
+/// container.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A runtime that has had a request for so long has sent the stop signal.
 const SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
