@@ -389,11 +389,11 @@ async fn a_pod_whose_names_are_a_kubelets_gets_others_if_its_sandbox_is_dead() {
 async fn an_image_that_takes_longer_than_any_other_call_may_is_pulled_once() {
     let stage = Fake::set().await;
     let mut config = stage.config();
-    config.times.change = Duration::from_millis(300);
+    config.times.change = secs(1);
     let runtime = CriRuntime::open(config).await.unwrap();
     let mut container = container_of("main", POLITE);
     container["image"] = json!("registry/app:1");
-    stage.cri.script("PullImage", 1, Fault::Slow(Duration::from_millis(600)));
+    stage.cri.script("PullImage", 1, Fault::Slow(Duration::from_millis(1500)));
     run(&runtime, &pod("web", &json!({"containers": [container]}))).await;
     assert_eq!(calls(&stage, "PullImage").len(), 1);
 }
