@@ -270,7 +270,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
                 Some(completion) = self.under_way.next() => self.note(completion),
             }
         }
-        self.state = EvictionState::default();
+        self.state = self.state.resumed(Instant::now());
         // The policy may have changed during the pause. This also makes a sample due.
         self.follow_policy();
         true

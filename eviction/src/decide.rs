@@ -163,9 +163,7 @@ fn track(
 ) -> (Tracked, bool) {
     let met = observed.map(|observed| is_met(threshold, &observed, was.active));
     if met != Some(true) {
-        let forgiven =
-            was.last.is_some_and(|last| now.saturating_duration_since(last) < FORGIVEN_GAP);
-        let first = was.first.filter(|_| forgiven && !threshold.is_hard());
+        let first = was.unbroken(now).filter(|_| !threshold.is_hard());
         // A threshold that was not measured keeps its state.
         return (Tracked { first, active: was.active && met.is_none(), ..was }, false);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{PressureCondition, PressureStats};
 
+use crate::decide::FORGIVEN_GAP;
 use crate::observations::Observations;
 use crate::policy::Policy;
 
@@ -54,8 +55,24 @@ impl EvictionState {
         Self { tracked, ..*self }
     }
 
+    /// The state after a time in which nothing was measured. What a soft threshold was met before is no part of its grace,
+    /// unless the gap is short, and what is measured next is news.
+    #[must_use]
+    pub(crate) fn resumed(&self, now: Instant) -> Self {
+        let tracked = self.tracked.map(|was| Tracked { first: was.unbroken(now), ..was });
+        Self { tracked, last: Observations::default(), last_pressure: None, ..*self }
+    }
+
     /// Notes an eviction for memory: memory stalls evict no other pod until the rule's cool-down is over.
     pub fn note_memory_eviction(&mut self, now: Instant) {
         self.memory_evicted = Some(now);
+    }
+}
+
+impl Tracked {
+    /// When it was first met, unless it was last met too long ago.
+    pub(crate) fn unbroken(&self, now: Instant) -> Option<Instant> {
+        let is_forgiven = |last| now.saturating_duration_since(last) < FORGIVEN_GAP;
+        self.first.filter(|_| self.last.is_some_and(is_forgiven))
     }
 }

@@ -83,6 +83,37 @@ async fn a_drained_node_says_what_it_is_short_of_and_ends_no_pod_for_it() {
     assert_eq!(world.killed(), []);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_condition_keeps_its_time_over_a_notice_that_is_withdrawn() {
+    let mut policy = hard();
+    policy.transition_period = 2 * MINUTE;
+    let world = World::new(policy, memory_pods());
+    world.is(left("500Mi"), secs(5)).await;
+    assert!(world.has(PressureCondition::Memory));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Notice]));
+    world.is(left("12Gi"), secs(20)).await;
+    world.paused_by.send_replace(GateReasons::NONE);
+    tokio::time::sleep(secs(30)).await;
+    assert!(world.has(PressureCondition::Memory), "its time is not over");
+    tokio::time::sleep(2 * MINUTE).await;
+    assert!(!world.has(PressureCondition::Memory));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_passes_unmeasured_while_a_node_goes_down_is_no_part_of_a_soft_thresholds_grace() {
+    let soft = json!({"evictionSoft": {"memory.available": "1Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "1m"}});
+    let world = World::new(policy(soft), memory_pods());
+    world.is(left("500Mi"), secs(30)).await;
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
+    tokio::time::sleep(5 * MINUTE).await;
+    world.paused_by.send_replace(GateReasons::NONE);
+    tokio::time::sleep(secs(45)).await;
+    assert_eq!(world.killed(), []);
+    tokio::time::sleep(secs(30)).await;
+    assert!(!world.killed().is_empty());
+}
+
 /// Its agent was restarted meanwhile.
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_agent_evicted_is_awaited_and_comes_back_once_no_resource_is_short() {
