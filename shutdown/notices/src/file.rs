@@ -75,6 +75,8 @@ struct Last {
     is_ahead: bool,
     has_looked: bool,
     announced: Option<Announcement>,
+    /// When a duration that was announced is over, in time since the boot: the machine's sleep counts.
+    ends: Option<Duration>,
     /// What is wrong with the content, if anything.
     problem: Option<String>,
     /// The problem that was last reported: the content's, or that of reading it.
@@ -149,13 +151,13 @@ impl FileSource {
                 match &last.announced {
                     // The remaining time of a duration counts from when it was first read.
                     Some(announced) if !is_new && matches!(announced.when, When::In(_)) => {
-                        publisher.publish(announced, now);
+                        self.publish_again(last, now, publisher);
                     }
                     // If the wall clock was set, the same text may give another result.
                     _ => {
                         last.problem = self.read(last, now, publisher);
-                        if let (Some(_), Some(announced)) = (&last.problem, &last.announced) {
-                            publisher.publish(announced, now);
+                        if last.problem.is_some() {
+                            self.publish_again(last, now, publisher);
                         }
                     }
                 }
@@ -169,6 +171,17 @@ impl FileSource {
         }
         publisher.problem(problem.as_deref());
         last.reported = problem;
+    }
+
+    /// Publishes the notice in force as of now, if there is one.
+    fn publish_again(&self, last: &Last, now: WallTime, publisher: &NoticePublisher) {
+        let Some(announced) = &last.announced else { return };
+        let left = last.ends.map(|ends| When::In(ends.saturating_sub(self.boot.now())));
+        let announced = Announcement {
+            when: left.unwrap_or(announced.when),
+            text: Arc::clone(&announced.text),
+        };
+        publisher.publish(&announced, now);
     }
 
     /// Parses the content and publishes its notice. Returns what is wrong with it, if anything.
@@ -206,9 +219,12 @@ impl FileSource {
                 LONGEST_NOTICE.as_secs() / 86_400
             ));
         }
-        let when = match when {
-            When::At(at) => When::At(at),
-            When::In(_) => When::In(Announcement::new(When::At(gone), "").left(now)),
+        let (when, ends) = match when {
+            When::At(at) => (When::At(at), None),
+            When::In(_) => {
+                let left = Announcement::new(When::At(gone), "").left(now);
+                (When::In(left), Some(self.boot.now().saturating_add(left)))
+            }
         };
         let message = if message.is_empty() {
             format!("{} says that the node goes away", self.path.display())
@@ -217,7 +233,7 @@ impl FileSource {
         };
         let announced = Announcement::new(when, &message);
         publisher.publish(&announced, now);
-        last.announced = Some(announced);
+        (last.announced, last.ends) = (Some(announced), ends);
         None
     }
 }
@@ -225,12 +241,13 @@ impl FileSource {
 impl Last {
     /// How long to wait for an event before the file is read again.
     fn pause(&self) -> Duration {
-        match &self.announced {
-            _ if self.settling => SETTLE_TIME,
-            Some(Announcement { when: When::In(_), .. }) => POLL_INTERVAL,
-            Some(Announcement { when: When::At(_), .. }) => COMPARE,
-            None if self.content.is_some() => COMPARE,
-            None => POLL_INTERVAL,
+        if self.settling {
+            SETTLE_TIME
+        } else if self.content.is_some() {
+            // The clock of its deadline is not the one that waits: it may be set, or count the machine's sleep.
+            COMPARE
+        } else {
+            POLL_INTERVAL
         }
     }
 }

@@ -34,7 +34,8 @@ fn machine_clock() -> WallClock {
 
 /// The time since the boot on a machine that has been up for an hour.
 fn up() -> BootClock {
-    BootClock::new(|| Duration::from_secs(3600))
+    let origin = Instant::now();
+    BootClock::new(move || Duration::from_secs(3600) + origin.elapsed())
 }
 
 /// Sets when the file was written, as a difference to now.
@@ -206,10 +207,30 @@ async fn a_file_that_stays_empty_is_told_and_not_read_every_second() {
     let problem = aggregator.source_statuses().pop().and_then(|status| status.problem);
     assert!(problem.is_some_and(|problem| problem.contains("it is empty")));
     let rest = [Some("5m x"), Some(""), None, Some(""), Some("")];
-    assert_eq!(
-        rest.map(&mut pause),
-        [POLL_INTERVAL, SETTLE_TIME, POLL_INTERVAL, SETTLE_TIME, POLL_INTERVAL]
-    );
+    assert_eq!(rest.map(&mut pause), [COMPARE, SETTLE_TIME, COMPARE, SETTLE_TIME, COMPARE]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duration_counts_the_machines_sleep_also_after_content_that_says_nothing() {
+    let asleep = Arc::new(AtomicI64::new(0));
+    let (slept, awake) = (Arc::clone(&asleep), up());
+    let boot = BootClock::new(move || {
+        awake.now() + Duration::from_secs(slept.load(Ordering::SeqCst).unsigned_abs())
+    });
+    let aggregator = NoticeAggregator::new();
+    let publisher = aggregator.publisher("file", None);
+    let (source, mut last) = (FileSource::new("/notice", machine_clock(), boot), Last::default());
+    let mut left_after = |minutes: i64, text: &str| {
+        asleep.fetch_add(minutes * 60, Ordering::SeqCst);
+        let look = Look::Found { text: text.to_owned(), written: None };
+        source.take(look, &mut last, &publisher);
+        let deadline = publisher.published().expect("a notice").deadline;
+        (deadline - Instant::now()).as_secs_f32().round() / 60.0
+    };
+    assert_eq!(left_after(0, "2h battery"), 120.0);
+    assert_eq!(left_after(30, "2h battery"), 90.0);
+    assert_eq!(left_after(30, "soon"), 60.0, "the notice before stays in force");
+    assert_eq!(left_after(30, "2h battery"), 120.0, "it was written anew");
 }
 
 #[tokio::test]
