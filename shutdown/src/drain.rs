@@ -13,12 +13,12 @@ use crate::EndingPods;
 use crate::controller::before_now;
 use crate::journal::{Journal, RunStart};
 use crate::plan::plan_on;
-use crate::policy::MAX_GROUPS_TOTAL;
+use crate::policy::{Groups, MAX_GROUPS_TOTAL};
 use crate::report::{Ended, ReportHeader};
 use crate::run::{RunParams, carry_out};
 use crate::{
-    Budget, BudgetReport, GroupPeriod, GroupReport, Plan, Policy, ProgressPhase, ProgressSender,
-    RecordStore, RunOrder, RunPhase, RunRecord, RunStop, ShutdownReport, Trigger,
+    Budget, BudgetReport, GroupReport, Plan, Policy, ProgressPhase, ProgressSender, RecordStore,
+    RunOrder, RunPhase, RunRecord, RunStop, ShutdownReport, Trigger,
 };
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ impl DrainOrder {
         let policy = if self.policy.is_enabled() {
             &*self.policy
         } else {
-            halved = halves(left);
+            halved = halves(&self.policy, left);
             &halved
         };
         let priorities = GroupReport::priorities_of_ordinary_pods(groups);
@@ -164,10 +164,15 @@ impl DrainOrder {
     }
 }
 
-/// Returns a policy that gives ordinary and critical pods half of `time` each, within a policy's limits.
-fn halves(time: Duration) -> Policy {
-    let seconds = i64::try_from(time.as_secs() / 2).unwrap_or(0);
-    let group = |priority| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
-    Policy::by_priority([group(0), group(crate::CRITICAL_PRIORITY)])
-        .unwrap_or_else(|_| Policy::disabled())
+/// Returns a policy in the order of `off`, which is disabled, that gives ordinary pods one half of `time` and all others
+/// the other, within a policy's limits.
+fn halves(off: &Policy, time: Duration) -> Policy {
+    // With no time it would be disabled, too.
+    let time = time.max(Duration::from_secs(1));
+    let half = Duration::from_secs(time.as_secs() / 2);
+    let halved = match off.groups() {
+        Groups::ByRole { .. } => Policy::by_role(time, half),
+        Groups::ByPriority(_) => Policy::from_periods(time, half),
+    };
+    halved.unwrap_or_else(|_| Policy::disabled())
 }

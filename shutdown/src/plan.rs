@@ -409,6 +409,7 @@ pub fn empty_groups(pods: &[Pod], policy: &Policy, priorities: &[i32]) -> Vec<Gr
         Groups::ByPriority(groups) => {
             groups.iter().map(|of| group(of.priority, None, of.period)).collect()
         }
+        Groups::ByRole { .. } if !policy.is_enabled() => Vec::new(),
         Groups::ByRole { .. } => {
             let priorities = ordinary_priorities(pods, priorities).into_iter();
             let ordinary = priorities.map(|priority| (priority, Role::Ordinary));

@@ -61,7 +61,7 @@ pub struct Policy {
 pub(crate) enum Groups {
     /// By ranges of priorities, ascending. An empty list disables the policy.
     ByPriority(Vec<GroupPolicy>),
-    /// By the pods' roles. In whole seconds; `later` is the part that is kept for pods other than
+    /// By the pods' roles; without a total, disabled. In whole seconds; `later` is the part that is kept for pods other than
     /// ordinary ones.
     ByRole { total: Duration, later: Duration },
 }
@@ -166,17 +166,14 @@ impl Policy {
 
     /// Creates a policy from the same two fields, with groups by [`Role`](crate::Role): ordinary pods get
     /// `total - critical` plus what the others do not ask for; the others share `critical` plus what
-    /// ordinary pods do not ask for. A total of zero disables the policy.
+    /// ordinary pods do not ask for. A total of zero disables the policy; a drain is by role all the same.
     ///
     /// # Errors
     /// The same as for [`Policy::from_periods`].
     pub fn by_role(total: Duration, critical: Duration) -> Result<Self, PolicyError> {
         check_periods(total, critical)?;
         let (total, later) = (whole_seconds(total), whole_seconds(critical));
-        match total.is_zero() {
-            true => Ok(Self::disabled()),
-            false => Ok(Self { groups: Groups::ByRole { total, later }, ..Self::disabled() }),
-        }
+        Ok(Self { groups: Groups::ByRole { total, later }, ..Self::disabled() })
     }
 
     /// Creates a policy from `shutdownGracePeriodByPodPriority`, in any order. An empty list disables the
@@ -261,7 +258,7 @@ impl Policy {
     pub fn is_enabled(&self) -> bool {
         match &self.groups {
             Groups::ByPriority(groups) => !groups.is_empty(),
-            Groups::ByRole { .. } => true,
+            Groups::ByRole { total, .. } => !total.is_zero(),
         }
     }
 

@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
-use winddown_shared::{BootClock, KillReason, WallClock};
+use winddown_shared::{BootClock, KillReason, Pod, WallClock};
 
 use super::{DrainOrder, drain};
 use crate::tests::{pod, secs};
-use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, ProgressSender, Trigger};
+use crate::{
+    CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, ProgressSender, ROLE_LABEL, Trigger,
+};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 
@@ -61,6 +63,35 @@ async fn a_node_without_shutdown_periods_can_be_drained() {
     assert_eq!(graces(order(Policy::disabled(), None)).await, [30, 30]);
     assert_eq!(graces(order(Policy::disabled(), Some(20))).await, [10, 10]);
     assert_eq!(graces(order(Policy::disabled(), Some(u64::MAX))).await, [300, 300]);
+}
+
+/// etcd and its API server were asked at once, on a node that is configured to terminate them one after the other.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_shutdown_periods_is_drained_in_the_order_that_is_configured() {
+    let labelled = |role: &str| {
+        let mut object = (*pod(role, CRITICAL, Some(5))).clone();
+        object.metadata.labels = Some([(ROLE_LABEL.to_owned(), role.to_owned())].into());
+        // No tenant makes pods there.
+        object.metadata.namespace = Some("kube-system".to_owned());
+        Pod::new(object).unwrap()
+    };
+    for time in [None, Some(0), Some(1), Some(10)] {
+        let pods = [labelled("etcd"), labelled("control-plane"), pod("app", None, Some(5))];
+        let killer = FakeKiller::with(pods.clone());
+        pods.iter().for_each(|pod| killer.takes(pod.uid(), Duration::from_millis(1)));
+        let killer = Arc::new(killer);
+        let off = Policy::by_role(Duration::ZERO, Duration::ZERO).unwrap();
+        drain(&killer, order(off, time), &CancellationToken::new()).await;
+        let calls = killer.calls();
+        let has_time = time != Some(0);
+        assert_eq!(
+            calls.is_sorted_by(|a, b| a.at < b.at),
+            has_time,
+            "one after the other: {time:?}"
+        );
+        let asked = calls.iter().map(|call| call.pod.uid().to_string()).collect::<Vec<_>>();
+        assert_eq!(asked, ["app", "control-plane", "etcd"], "{time:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
