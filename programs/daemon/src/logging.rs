@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
@@ -68,8 +68,8 @@ pub fn start() -> Log {
 /// Starts logging with a level that [`LEVEL_VARIABLE`] may override.
 pub fn start_at(level: &str) -> Log {
     // Not EnvFilter: its regular expressions would be a twentieth of the program, all of it resident.
-    let wanted = std::env::var(LEVEL_VARIABLE).ok();
-    let understood = wanted.as_deref().and_then(|text| text.parse::<Targets>().ok());
+    let wanted = std::env::var(LEVEL_VARIABLE).ok().filter(|text| !text.trim().is_empty());
+    let understood = wanted.as_deref().and_then(filter_of);
     let not_understood = wanted.filter(|_| understood.is_none());
     let filter = understood.or_else(|| level.parse().ok()).unwrap_or_default();
     let journal = if goes_to_journal() {
@@ -91,6 +91,13 @@ pub fn start_at(level: &str) -> Log {
         );
     }
     log
+}
+
+/// The filter that `text` describes: a level, or one for each part. A word alone that is no level is none: it would be taken
+/// for a part, and all others would log nothing.
+fn filter_of(text: &str) -> Option<Targets> {
+    let is_plain = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    text.parse().ok().filter(|_| text.split(',').all(is_plain))
 }
 
 // === impl Log ===

@@ -524,3 +524,22 @@ fn each_line_of_the_sources_about_a_container_has_its_pod_too() {
     assert!(about_containers > 10, "the sources are not where they were");
     assert!(without_pod.is_empty(), "{without_pod:#?}");
 }
+
+/// `warning` was taken for a part of the agent, and nothing was logged, not even that.
+#[test]
+fn a_word_that_is_no_level_is_no_filter() {
+    for text in [
+        "warn",
+        "DEBUG",
+        "off",
+        "info,winddown_systemd=debug",
+        "winddown_systemd=trace",
+        "info, kube=off",
+    ] {
+        assert!(filter_of(text).is_some(), "{text}");
+    }
+    for text in ["warning", "verbose", "info;debug", "info,nonsense=loud", "info,winddown_systemd"]
+    {
+        assert!(filter_of(text).is_none(), "{text}");
+    }
+}
