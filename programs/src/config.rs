@@ -6,7 +6,7 @@ use winddown_shared::display::clean;
 
 use super::doctor::CHECK_TIMEOUT;
 use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
-use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Warning, default_yaml};
+use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Origin, Warning, default_yaml};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 use winddown_host::path_word;
@@ -48,9 +48,17 @@ pub(super) fn run(
 }
 
 /// Loads the configuration that was named, or else the one at the default path, or the defaults if that does not exist.
-/// Also returns its warnings.
-pub(super) fn load_config(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
+/// Also returns its warnings. If the last configuration in effect stands in for a file that cannot be used, this says so.
+pub(super) fn load_config(
+    global: &GlobalArgs,
+    out: &mut Output,
+) -> Result<(Config, Vec<Warning>), CommandError> {
     let loaded = winddown_config::load(Path::new("/"), global.config.as_deref())?;
+    if loaded.origin == Origin::LastInForce
+        && let Some(what) = loaded.stands_in()
+    {
+        out.progress(&winddown_render::notice(&what, "", out.error_color));
+    }
     Ok((loaded.config, loaded.warnings))
 }
 

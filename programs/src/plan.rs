@@ -56,7 +56,7 @@ pub(super) fn run(
         PlanInput::Cases(cases) => return cases::shutdown((file, cases), args.output, out),
         PlanInput::Manifests(manifest) => manifest,
     };
-    let (config, notes) = config::load_config(global)?;
+    let (config, notes) = config::load_config(global, out)?;
     let policy: Policy = policy_of(&config.shutdown);
     let given = pods::read(file, manifest, &config, running_agent(global, &config)?)?;
     let mut plan = planned(&given.pods, &policy, args.deadline);
@@ -89,7 +89,7 @@ pub(super) fn start(
             Ok(Exit::Success)
         });
     };
-    let (config, _) = config::load_config(global)?;
+    let (config, _) = config::load_config(global, out)?;
     let agent = running_agent(global, &config)?;
     let given = pods::read(file, io::stdin().lock(), &config, agent)?;
     let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
@@ -127,7 +127,8 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
 /// Returns the cloud whose notices the configuration enables, and the shortest time that a notice leaves; `None` with
 /// `--deadline`.
 fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
-    let (config, _) = config::load_config(global).ok().filter(|_| args.deadline.is_none())?;
+    let loaded = winddown_config::load(Path::new("/"), global.config.as_deref()).ok();
+    let config = loaded.filter(|_| args.deadline.is_none())?.config;
     config.shutdown.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 

@@ -21,6 +21,10 @@ async fn a_reload_fails_where_the_configuration_is_invalid_and_the_agent_runs_on
     let failed = scenario.node.exec(&reload, Duration::from_secs(30)).await?;
     assert!(!failed.status.success() && failed.stderr.contains("winddown.service"), "{failed:?}");
     scenario.said_after(0, "the configuration stays as it was").await?;
+    // A preview of what was written would be another than it seems.
+    let plan = ["winddown", "plan", "shutdown", "-f", "/etc/winddown/pods"];
+    let planned = scenario.node.exec(&plan, Duration::from_secs(30)).await?;
+    assert!(planned.stderr.contains("using the last configuration in effect"), "{planned:?}");
     scenario.node.write(CONFIG, good, 0o644)?;
     scenario.node.run(&reload).await?;
     scenario.said_after(0, "reload: ").await?;
