@@ -1,7 +1,5 @@
 //! Decides whether to act, and for which threshold.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use winddown_shared::{PressureCondition, PressureStats, Quantity};
 
@@ -75,10 +73,6 @@ pub struct Shortage {
     /// What to reclaim first, so that perhaps no pod has to be evicted.
     pub reclaim: &'static [Reclaimable],
 }
-
-/// Gaps shorter than this do not reset a soft threshold's grace: the kubelet would not have sampled
-/// in between.
-pub const FORGIVEN_GAP: Duration = Duration::from_secs(10);
 
 /// Decides what one sample means.
 ///

@@ -85,7 +85,7 @@ pub use cause::Cause;
 pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
 pub use conditions::Conditions;
 pub use controller::{EvictionController, EvictionParts, EvictionView, ExplainError, Explanation};
-pub use decide::{EvictionDecision, FORGIVEN_GAP, Shortage, Snapshot, decide};
+pub use decide::{EvictionDecision, Shortage, Snapshot, decide};
 pub use exemption::Exemption;
 pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
 pub use hook::{EvictionHookRun, Hook, HookCall, HookCommand, HookRule};
@@ -108,7 +108,7 @@ pub use seams::{
     PodFigures, Readmit, Reclaim, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
-pub use state::EvictionState;
+pub use state::{EvictionState, FORGIVEN_GAP};
 pub use status::{EvictionPlan, PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
     DEFAULT_HARD, IneffectiveThreshold, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{PressureCondition, PressureStats};
 
-use crate::decide::FORGIVEN_GAP;
 use crate::observations::Observations;
 use crate::policy::Policy;
 
@@ -38,6 +37,10 @@ pub(crate) struct Tracked {
 
 /// After a configuration change, new thresholds evict no pod for this long, so that a typo can be corrected.
 pub(crate) const NEW_THRESHOLD_DELAY: Duration = Duration::from_secs(10);
+
+/// Gaps shorter than this do not reset a soft threshold's grace: the kubelet would not have sampled
+/// in between.
+pub const FORGIVEN_GAP: Duration = Duration::from_secs(10);
 
 impl EvictionState {
     /// The state after `new` replaces `old`: thresholds in both keep their state, new ones evict no pod for 10 s.
