@@ -45,6 +45,10 @@ impl CompanionConfig {
     /// The maximum time spent on disruption budgets by default.
     pub const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
+    /// How long an agent that has started waits to learn whether an earlier agent's shutdown resumes; after that it is taken
+    /// not to.
+    pub const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
+
     /// The defaults, for this node and with `going_down` always false and `may_stop_kubelet` always true.
     pub fn new(node: impl Into<String>, api_clock: WallClock) -> Self {
         Self {

@@ -307,6 +307,17 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             && (self.known.has_mirror_of(runtime_uid) || self.runs_nothing(runtime_uid).await)
     }
 
+    /// Whether the node goes down. If a shutdown asks just before that is known, or an earlier agent's may resume, the next
+    /// word tells; no word means no. The removal of a pod whose mirror pod is gone waits for none.
+    async fn learns_of_shutdown(&self, uid: &PodUid) -> bool {
+        let mut going_down = self.config.going_down.clone();
+        let is_gone = self.known.look(uid).is_none_or(|view| view.gone);
+        if !*going_down.borrow_and_update() && !is_gone {
+            let _ = timeout(CompanionConfig::RESUME_TIMEOUT, going_down.changed()).await;
+        }
+        self.is_going_down()
+    }
+
     /// Stops the pod of a manifest file. Deleting its mirror pod from the API server would stop nothing.
     async fn stop_mirror(
         &self,
@@ -322,10 +333,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         if facts::has_ended(pod) {
             return Ok(());
         }
-        if !self.is_going_down() {
+        let goes_down = self.learns_of_shutdown(pod.uid()).await;
+        // Not before: a shutdown that resumes asks meanwhile.
+        self.known.set_stop_begun(pod.uid(), true);
+        if !goes_down {
             return Err(left(STAYS));
         }
-        self.known.set_stop_begun(pod.uid(), true);
         let failed = |error: NodeError| {
             let why = "the kubelet runs it from a manifest file, and the container runtime";
             left(&format!("{why}: {error}"))

@@ -1,15 +1,16 @@
 //! Shutdowns that were called off: what the kubelet runs again, beside a whole agent, and the next shutdown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, Grace, Intake, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller,
-    PodRuntimeStatus, PodStopped, PodUid, PodWorkers, Recorder, Runtime, RuntimeError, RuntimePod,
-    RuntimeSyncer, SyncedPod, WallClock, WallTime,
+    Admission, BootClock, EarlierKill, Grace, Intake, KillError, KillReason, KillRequest,
+    Lifecycle, Pod, PodKiller, PodRuntimeStatus, PodStopped, PodUid, PodUidMap, PodWorkers,
+    Recorder, Runtime, RuntimeError, RuntimePod, RuntimeSyncer, SyncedPod, WallClock, WallTime,
 };
 
 use super::super::stop::StopCore;
@@ -66,13 +67,19 @@ impl Runtime for Kubelet {
 
 /// Starts the agent's workers and its intake, and returns when they have the pods.
 pub(super) async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
+    agent_after(core, PodUidMap::default()).await
+}
+
+/// The same after an agent that requested these kills. The boot begins with it.
+async fn agent_after(core: &Arc<StopCore<World, World>>, kills: PodUidMap<EarlierKill>) -> Workers {
     let runtime = Arc::new(Kubelet(Arc::clone(core)));
     let recorder: Arc<dyn Recorder> = Arc::new(());
     let (statuses, wall) = (StatusStore::default(), WallClock::fixed(WallTime::UNIX_EPOCH));
     let syncer =
         RuntimeSyncer::new(Arc::clone(&runtime), statuses.clone(), Arc::clone(&recorder), wall);
     let workers = PodWorkers::new(syncer.beside_a_kubelet(), Arc::clone(&recorder));
-    let intake = Intake::new(runtime, workers.clone(), statuses, Admission::default(), recorder);
+    let intake = Intake::new(runtime, workers.clone(), statuses, Admission::default(), recorder)
+        .with_earlier_kills(kills, BootClock::new(|| Duration::ZERO));
     tokio::spawn(intake.run(core.known.desired()));
     tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
     sleep(secs(1)).await;
@@ -212,4 +219,49 @@ async fn a_manifests_pod_whose_end_was_called_off_runs_on_and_has_its_whole_grac
     let log = world.log();
     let stop = log.iter().find(|line| line.contains("stop uid-etcd")).unwrap();
     assert!(stop.ends_with("stop uid-etcd 30"), "half of it was waited: {stop}");
+}
+
+/// The next agent takes the request up before it is decided whether the shutdown resumes.
+#[tokio::test(start_paused = true)]
+async fn a_manifests_pod_of_a_shutdown_cancelled_without_an_agent_runs_on_and_ends_in_its_turn() {
+    for is_said in [false, true] {
+        let pods = [pod("etcd", json!({"metadata": mirror()})), pod("web", json!({}))];
+        let (world, core) = World::new(pods).await;
+        let kill = EarlierKill::new(KillRequest::new(KillReason::Shutdown), secs(20));
+        let workers = agent_after(&core, [(uid("etcd"), kill)].into_iter().collect()).await;
+        assert_eq!(workers.lifecycle(&uid("etcd")), Some(Lifecycle::Terminating), "it may go on");
+        assert_eq!(
+            core.refuses_stop(&uid("etcd"), KillReason::Shutdown),
+            None,
+            "so may the shutdown"
+        );
+        if is_said {
+            world.set_staying_up();
+        } else {
+            sleep(secs(60)).await;
+        }
+        sleep(secs(1)).await;
+        assert_eq!(workers.lifecycle(&uid("etcd")), Some(Lifecycle::Syncing), "{is_said}");
+
+        world.set_going_down();
+        sleep(secs(20)).await;
+        assert_eq!(world.log(), [""; 0], "its turn has not come");
+        shut_down(&workers, &core, "etcd", 60).await.unwrap();
+        let log = world.log();
+        let stop = log.iter().find(|line| line.contains("stop uid-etcd")).unwrap();
+        assert!(stop.ends_with("stop uid-etcd 30"), "half of it was waited: {stop}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifests_pod_that_is_asked_just_before_the_node_goes_down_is_stopped_without_a_retry() {
+    let (world, core) = World::new([pod("etcd", json!({"metadata": mirror()}))]).await;
+    let workers = agent(&core).await;
+    let goes_down = async {
+        sleep(Duration::from_millis(10)).await;
+        world.set_going_down();
+    };
+    let (stopped, ()) = tokio::join!(shut_down(&workers, &core, "etcd", 30), goes_down);
+    stopped.unwrap();
+    assert_eq!(world.log()[..2], ["1: stop the kubelet", "1: stop uid-etcd 30"]);
 }

@@ -124,7 +124,9 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
     }}});
     let (world, core) = World::new([pod("etcd", mirror)]).await;
     world.runs_inside("hash");
-    let error = stop(&core, "etcd", 30).await.1.unwrap_err().to_string();
+    let (took, stopped) = stop(&core, "etcd", 30).await;
+    assert_eq!(took, 15, "a shutdown may resume");
+    let error = stopped.unwrap_err().to_string();
     let wanted = "pod default/etcd is left as it is: the kubelet runs it from a manifest file, \
                   and only removing that file terminates it while the node stays up";
     assert_eq!(error, wanted);
@@ -134,7 +136,7 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
     stopped.unwrap();
     assert_eq!(
         (took, world.log()),
-        (2, vec!["0: stop the kubelet".to_owned(), "0: stop hash 30".to_owned()])
+        (2, vec!["15: stop the kubelet".to_owned(), "15: stop hash 30".to_owned()])
     );
 
     world.state().runtime_away = true;

@@ -38,8 +38,6 @@ const OWN_UID: &str = "POD_UID";
 const BEGUN_HOOKS: &str = "hooks-begun";
 /// How long reading the kubelet's directory may take; it may be on a disk that hangs.
 const KUBELET_DIRECTORY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait for a shutdown of an earlier agent to resume; after that it is taken not to.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the agent needs from a machine that a kubelet runs: its container runtime, the kubelet's service and files.
 #[derive(Debug)]
@@ -170,7 +168,7 @@ async fn log_machine(mut lock: watch::Receiver<InhibitorState>, machine: watch::
 /// earlier agent's shutdown does not resume.
 async fn log_node(mut progress: watch::Receiver<Progress>, going_down: watch::Sender<bool>) {
     let begun = progress.wait_for(|progress| progress.phase != ProgressPhase::Idle);
-    if timeout(RESUME_TIMEOUT, begun).await.is_err() {
+    if timeout(CompanionConfig::RESUME_TIMEOUT, begun).await.is_err() {
         going_down.send_replace(false);
     }
     let mut last = ProgressPhase::Idle;
