@@ -56,11 +56,17 @@ pub trait LocalContainers: Send + Sync + 'static {
 pub trait LocalHooks: Send + Sync + 'static {
     /// Records that the kubelet runs the preStop hooks of the pod's containers, so that no later
     /// [`stop`](LocalContainers::stop) runs them too, of this agent or the next. Cancel-safe.
-    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = ()> + Send;
+    ///
+    /// # Errors
+    /// The runtime cannot be queried; nothing is recorded.
+    fn hooks_begin(&self, uid: &PodUid) -> impl Future<Output = Result<(), NodeError>> + Send;
 
-    /// The pods of which an earlier agent has recorded that ([`hooks_begin`](Self::hooks_begin)) and whose containers run;
-    /// none if the runtime does not answer. Cancel-safe.
-    fn with_begun_hooks(&self) -> impl Future<Output = Vec<PodUid>> + Send;
+    /// The pods of which an earlier agent has recorded that ([`hooks_begin`](Self::hooks_begin)) and whose containers run.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime cannot be queried; the answer is unknown, not empty.
+    fn with_begun_hooks(&self) -> impl Future<Output = Result<Vec<PodUid>, NodeError>> + Send;
 }
 
 /// What a pod whose containers have stopped still holds.

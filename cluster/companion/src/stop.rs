@@ -171,6 +171,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 () = self.exited(&runtime_uid, &request) => {
                     self.ended(&pod, &runtime_uid, &request);
                 }
+                never = self.learn_of_begun_hooks(&pod, &runtime_uid, &request) => match never {},
                 () = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
                     self.ended(&pod, &runtime_uid, &request);
                 }
@@ -277,15 +278,23 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// The pod's current state in the container runtime.
     async fn has_now(&self, runtime_uid: &PodUid) -> Result<RuntimePodState, NodeError> {
-        let (now, mut snapshots) = (Instant::now(), self.poller.subscribe());
-        let is_new =
-            |newest: &Option<RuntimeSnapshot>| newest.as_ref().is_some_and(|one| one.begun >= now);
-        // The sender lives as long as `self`.
-        let snapshot = snapshots.wait_for(is_new).await.ok().and_then(|newest| newest.clone());
-        match snapshot {
+        match self.first_snapshot(|_| true).await {
             Some(snapshot) => snapshot.of(runtime_uid).map_err(NodeError::clone),
             None => Err(NodeError::because("the container runtime is no longer asked")),
         }
+    }
+
+    /// The first answer of the container runtime, asked from now on, that `is_wanted`. Cancel-safe.
+    async fn first_snapshot(
+        &self,
+        is_wanted: impl Fn(&RuntimeSnapshot) -> bool,
+    ) -> Option<RuntimeSnapshot> {
+        let (now, mut snapshots) = (Instant::now(), self.poller.subscribe());
+        let is_it = |newest: &Option<RuntimeSnapshot>| {
+            newest.as_ref().is_some_and(|one| one.begun >= now && is_wanted(one))
+        };
+        // The sender lives as long as `self`.
+        snapshots.wait_for(is_it).await.ok().and_then(|newest| newest.clone())
     }
 
     /// Whether the pod is stopped without a request to the API server, which has not listed it.

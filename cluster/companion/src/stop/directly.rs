@@ -19,10 +19,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request: &StopRequest,
     ) {
         let mut retries = Retry::KUBELET_POD.backoff();
-        if facts::has_pre_stop(pod) && self.node.with_begun_hooks().await.contains(runtime_uid) {
-            // The API server had accepted what an earlier agent asked for, even if it is away by now.
-            request.accepted();
-        }
         loop {
             let mut step = tokio::select! {
                 step = self.step_after(StopStep::Wait, pod, request) => step,
@@ -44,6 +40,32 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
+    /// Records that the API server had accepted what an earlier agent asked for, even if it is unavailable by now, if that
+    /// agent has left the pod's hooks to the kubelet. Never returns.
+    pub(super) async fn learn_of_begun_hooks(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        request: &StopRequest,
+    ) -> Infallible {
+        if facts::has_pre_stop(pod) && self.with_begun_hooks().await.contains(runtime_uid) {
+            request.accepted();
+        }
+        pending().await
+    }
+
+    /// The pods whose hooks an earlier agent has left to the kubelet, as soon as the container runtime says which of them
+    /// run. Cancel-safe.
+    async fn with_begun_hooks(&self) -> Vec<PodUid> {
+        let mut retries = Retry::KUBELET_POD.backoff();
+        loop {
+            match self.node.with_begun_hooks().await {
+                Ok(pods) => return pods,
+                Err(_) => sleep(retries.next_delay()).await,
+            }
+        }
+    }
+
     /// Records that the kubelet may be running the pod's hooks, once the API server has accepted its end. Never returns.
     async fn leave_to_kubelet(
         &self,
@@ -60,8 +82,16 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.kubelet.seen().await;
         }
         let _runs_hooks = self.kubelets_hooks.subscribe();
-        if !self.kubelet.is_held() {
-            self.node.hooks_begin(runtime_uid).await;
+        let mut retries = Retry::KUBELET_POD.backoff();
+        while !self.kubelet.is_held() {
+            match self.node.hooks_begin(runtime_uid).await {
+                Ok(()) => break,
+                Err(error) => {
+                    let pod = pod.pod_ref();
+                    tracing::debug!(%pod, "cannot record that the kubelet runs preStop hooks: {error}");
+                    sleep(retries.next_delay()).await;
+                }
+            }
         }
         pending().await
     }
@@ -132,8 +162,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Resolves when the kubelet runs no hooks that this agent or an earlier one has left to it. Cancel-safe.
     async fn kubelet_runs_no_hooks(&self) {
         self.kubelets_hooks.closed().await;
-        for uid in self.node.with_begun_hooks().await {
-            while !self.runs_nothing(&uid).await {}
+        for uid in self.with_begun_hooks().await {
+            let runs_nothing = |now: RuntimePodState| now.running.is_empty();
+            self.first_snapshot(|all| all.of(&uid).is_ok_and(runs_nothing)).await;
         }
     }
 

@@ -166,20 +166,47 @@ async fn a_pod_whose_hook_ran_while_the_runtime_went_away_is_asked_to_exit_befor
 #[tokio::test(start_paused = true)]
 async fn the_agent_after_one_that_was_killed_leaves_the_kubelet_its_hooks_though_the_api_server_is_away()
  {
-    let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
-    world.state().hooks_begun = vec![uid("told")];
+    for answers_after in [0, 3] {
+        let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
+        world.state().hooks_begun = vec![uid("told")];
+        world.state().hooks_unknown = secs(answers_after);
+        world.set_api_away(true);
+        world.set_going_down();
+        let stops_of = |name: &'static str| {
+            let core = Arc::clone(&core);
+            tokio::spawn(async move { stop(&core, name, 60).await })
+        };
+        let (web, told) = (stops_of("web"), stops_of("told"));
+        sleep(secs(10)).await;
+        assert_eq!(world.first_ms("stop the kubelet"), None, "{:?}", world.log());
+        world.state().running.remove(&uid("told"));
+        assert_eq!((told.await.unwrap().0, web.await.unwrap().0), (10, 12));
+        assert_eq!(stops(&world, "told"), Vec::<String>::new());
+    }
+}
+
+/// Otherwise the next agent would not know, if this one is killed meanwhile.
+#[tokio::test(start_paused = true)]
+async fn that_the_kubelet_runs_hooks_is_recorded_though_the_container_runtime_is_busy_at_first() {
+    let (world, core) = World::new([with_hook("web")]).await;
+    world.state().hooks_unknown = secs(3);
+    world.state().takes = secs(10);
+    world.set_going_down();
+    stop(&core, "web", 60).await.1.unwrap();
+    let recorded = world.first_ms("the kubelet runs the hooks of uid-web");
+    assert!(recorded.is_some_and(|ms| (3_000..4_100).contains(&ms)), "{:?}", world.log());
+}
+
+/// It may be one whose hooks run, but no longer than half of the grace.
+#[tokio::test(start_paused = true)]
+async fn a_container_runtime_that_never_says_whose_hooks_run_costs_no_pod_more_than_half_its_grace()
+{
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().hooks_unknown = secs(1000);
     world.set_api_away(true);
     world.set_going_down();
-    let stops_of = |name: &'static str| {
-        let core = Arc::clone(&core);
-        tokio::spawn(async move { stop(&core, name, 60).await })
-    };
-    let (web, told) = (stops_of("web"), stops_of("told"));
-    sleep(secs(10)).await;
-    assert_eq!(world.first_ms("stop the kubelet"), None, "{:?}", world.log());
-    world.state().running.remove(&uid("told"));
-    assert_eq!((told.await.unwrap().0, web.await.unwrap().0), (10, 12));
-    assert_eq!(stops(&world, "told"), Vec::<String>::new());
+    stop(&core, "web", 60).await.1.unwrap();
+    assert_eq!(stops(&world, "web"), ["30: stop uid-web 30"]);
 }
 
 /// The container runtime does not answer the first request.

@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) processes_known: bool,
     /// The pods of which an earlier agent recorded that the kubelet runs their hooks.
     pub(super) hooks_begun: Vec<PodUid>,
+    /// For how long from the beginning the container runtime is too busy to list containers for hooks.
+    pub(super) hooks_unknown: Duration,
     /// Whether the service manager can stop the kubelet, and whether it has.
     pub(super) kubelet_is_service: bool,
     /// How often the service manager fails to stop it before it does.
@@ -307,6 +309,11 @@ impl World {
         let mut state = self.state();
         let pod = state.objects.remove(&uid(name)).unwrap();
         state.tell(Event::Delete(pod));
+    }
+
+    fn knows_hooks(&self) -> Result<(), NodeError> {
+        let is_known = self.0.begun.elapsed() >= self.state().hooks_unknown;
+        is_known.then_some(()).ok_or_else(|| NodeError::because("it did not answer within 2 s"))
     }
 
     fn note(&self, what: &str) {
@@ -657,13 +664,16 @@ impl LocalContainers for World {
 }
 
 impl LocalHooks for World {
-    async fn hooks_begin(&self, uid: &PodUid) {
+    async fn hooks_begin(&self, uid: &PodUid) -> Result<(), NodeError> {
+        self.knows_hooks()?;
         self.note(&format!("the kubelet runs the hooks of {}", uid.as_str()));
+        Ok(())
     }
 
-    async fn with_begun_hooks(&self) -> Vec<PodUid> {
+    async fn with_begun_hooks(&self) -> Result<Vec<PodUid>, NodeError> {
+        self.knows_hooks()?;
         let state = self.state();
-        state.hooks_begun.iter().filter(|uid| state.running.contains(uid)).cloned().collect()
+        Ok(state.hooks_begun.iter().filter(|uid| state.running.contains(uid)).cloned().collect())
     }
 }
 

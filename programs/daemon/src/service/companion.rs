@@ -253,15 +253,12 @@ impl LocalContainers for KubeletNode {
 }
 
 impl LocalHooks for KubeletNode {
-    async fn hooks_begin(&self, uid: &PodUid) {
-        if let Err(error) = self.containers.hooks_begin(uid).await {
-            let error = error_chain(&error);
-            tracing::warn!(pod = %uid.as_str(), error, "cannot record that the kubelet runs the pod's preStop hooks");
-        }
+    async fn hooks_begin(&self, uid: &PodUid) -> Result<(), NodeError> {
+        self.containers.hooks_begin(uid).await.map_err(|error| node_error(&error))
     }
 
-    async fn with_begun_hooks(&self) -> Vec<PodUid> {
-        self.containers.with_begun_hooks().await.unwrap_or_default()
+    async fn with_begun_hooks(&self) -> Result<Vec<PodUid>, NodeError> {
+        self.containers.with_begun_hooks().await.map_err(|error| node_error(&error))
     }
 }
 

@@ -233,10 +233,12 @@ impl LocalContainers for Containers {
 }
 
 impl LocalHooks for Containers {
-    async fn hooks_begin(&self, _: &PodUid) {}
+    async fn hooks_begin(&self, _: &PodUid) -> Result<(), NodeError> {
+        Ok(())
+    }
 
-    async fn with_begun_hooks(&self) -> Vec<PodUid> {
-        Vec::new()
+    async fn with_begun_hooks(&self) -> Result<Vec<PodUid>, NodeError> {
+        Ok(Vec::new())
     }
 }
 
