@@ -88,7 +88,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 Ok(()) => break,
                 Err(error) => {
                     let pod = pod.pod_ref();
-                    tracing::debug!(%pod, "cannot record that the kubelet runs preStop hooks: {error}");
+                    tracing::warn!(%pod, "cannot record that the kubelet runs preStop hooks: {error}");
                     sleep(retries.next_delay()).await;
                 }
             }
