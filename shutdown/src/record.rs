@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
     BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, NoticeState,
-    PodUid, ShutdownKind, WallTime,
+    PodUid, ShutdownKind,
 };
 
 use crate::controller::status_of_ended;
@@ -228,13 +228,6 @@ impl RunRecord {
         }
     }
 
-    /// Whether the run began after one that began at `earlier`, by the wall clock.
-    pub fn began_after(&self, earlier: WallTime) -> bool {
-        // After a restart, the start is computed from the wall clock again and may differ slightly.
-        let slack = Duration::from_secs(1);
-        self.report.started_at > earlier.checked_add(slack).unwrap_or(earlier)
-    }
-
     /// The notice of `source` that began or shortened the run, if one did: when the node goes down, in time since the
     /// kernel's boot, and the text.
     pub fn notice_of(&self, source: &str) -> Option<(Duration, &str)> {
@@ -266,7 +259,7 @@ impl RunRecord {
     }
 
     /// The sort key for records of one boot, newest last.
-    fn age(&self) -> (u64, u64) {
+    pub fn age(&self) -> (u64, u64) {
         (self.started_boot_ms, self.sequence)
     }
 

@@ -86,7 +86,7 @@ pub fn unreported(
     let of_drains = running::places(state, volatile, RecordFile::of_drain);
     let mut left = Vec::new();
     for place in records.iter().chain(&of_drains) {
-        left.extend(place.read()?);
+        left.extend(place.read()?.filter(|run| run.report.boot_id == boot_id));
     }
     let mut problems = Vec::new();
     let store = ReportStore::new(directory(state));
@@ -100,21 +100,18 @@ pub fn unreported(
         // The next agent stores its report.
         LastBoot::Recorded(_) => before.describe(),
         LastBoot::Unseen { .. } if !is_of_this_boot => before.describe(),
-        _ => cut_off(&left, list),
+        _ => cut_off(left, &store)?,
     })
 }
 
-/// Says which run is the last that an agent neither finished nor reported.
-fn cut_off(left: &[RunRecord], list: &ReportList) -> Option<String> {
-    let is_reported = |run: &RunRecord| {
-        // Of its boot alone: the clock may have been ahead in another.
-        let mut of_boot = list.reports.iter().filter(|entry| entry.boot_id == run.report.boot_id);
-        of_boot.any(|entry| entry.started_at.is_some_and(|at| !run.began_after(at)))
-    };
-    let left = left.iter().filter(|run| !run.phase.is_over() && !is_reported(run));
-    let last = left.max_by_key(|run| run.report.started_at)?;
+/// Says which run is the last of this boot, if an agent neither finished nor reported it.
+fn cut_off(left: Vec<RunRecord>, store: &ReportStore) -> Result<Option<String>, FileError> {
+    // By time since the boot: the clock may have been set back between two runs.
+    let last = left.into_iter().max_by_key(RunRecord::age).filter(|run| !run.phase.is_over());
+    let Some(last) = last else { return Ok(None) };
     let began = last.report.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
-    Some(format!("the agent was stopped in the middle of the run that began at {began}"))
+    let what = format!("the agent was stopped in the middle of the run that began at {began}");
+    Ok(store.of_run(&last)?.is_none().then_some(what))
 }
 
 fn listing(store: &ReportStore) -> Result<Listing, ApiError> {

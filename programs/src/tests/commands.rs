@@ -229,15 +229,23 @@ fn a_check_without_an_agent_passes_over_no_run_that_the_power_or_the_agent_has_c
     world.keep_with(2, "b2", "loginManager", "clean", &pod("exited"));
     checked(&world, Exit::Success, "");
 
-    for name in ["shutdown.json", "drain.json"] {
+    for (name, minute) in [("shutdown.json", 3), ("drain.json", 4)] {
         mark("b2");
-        world.leave_record(name, 3, &this, &pod("terminating"));
-        let what = "the agent was stopped in the middle of the run that began at 2026-11-20 12:03";
+        world.leave_record(name, minute, &this, &pod("terminating"));
+        let what = "the agent was stopped in the middle of the run that began at 2026-11-20 12:0";
         checked(&world, Exit::PodsLeft, what);
+        // The clock was set back between two runs.
+        world.keep_with(30, &this, "loginManager", "cancelled", &pod("exited"));
+        checked(&world, Exit::PodsLeft, what);
+        world.keep_with(minute, &this, "loginManager", "clean", &pod("exited"));
+        checked(&world, Exit::Success, "");
         std::fs::write(world.state().join(name), "{").unwrap();
         checked(&world, Exit::PodsLeft, "the last run may be one whose record cannot be read");
         std::fs::remove_file(world.state().join(name)).unwrap();
     }
+    // How an earlier boot ended is known, whatever was cut in it.
+    world.leave_record("drain.json", 5, "b0", &pod("terminating"));
+    checked(&world, Exit::Success, "");
     std::fs::write(world.state().join("boot.json"), "{").unwrap();
     checked(&world, Exit::PodsLeft, "the last run may be one whose record cannot be read");
 }

@@ -161,7 +161,7 @@ fn ends_a_boot(record: &RunRecord) -> bool {
 
 /// Whether `record` is of a run that began after the one in `report`.
 fn is_of_later_run(record: &RunRecord, report: &ShutdownReport) -> bool {
-    record.phase != RunPhase::Released && record.began_after(report.started_at)
+    record.phase != RunPhase::Released && record.report.started_at > report.started_at
 }
 
 /// Reconstructs the report of a run that did not get to write it.
