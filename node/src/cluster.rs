@@ -16,7 +16,6 @@ mod view;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
@@ -36,8 +35,8 @@ use winddown_cluster::pods::{
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{
-    DesiredPods, Event, GateReason, Mutex, Outlook, Pod, Recorder, Runtime, RuntimeError,
-    WallClock, error_chain,
+    BootClock, DesiredPods, Event, GateReason, Mutex, Outlook, Pod, Recorder, Runtime,
+    RuntimeError, WallClock, error_chain,
 };
 
 use crate::core::Core;
@@ -133,7 +132,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let up_for = (!start.is_zero()).then(|| core.boot_clock.now().saturating_sub(start));
         self.node.up_since = up_for.and_then(|up_for| Instant::now().checked_sub(up_for));
         let NodeIdentity { name, boot_id } = &core.identity;
-        let boot = (&**boot_id, start);
+        let boot = (&**boot_id, &core.boot_clock);
         let ping = RuntimePing(Arc::clone(&core));
         let [judging, supporting, resizing] = [(); 3].map(|()| Arc::clone(&core));
         let admission = |node: NodeControllerHandle, events: Events| NodeAdmission {
@@ -252,7 +251,7 @@ impl Membership {
     pub(crate) fn prepare<P: Ping>(
         parts: Cluster,
         name: &str,
-        boot: (&str, Duration),
+        boot: (&str, &BootClock),
         ping: P,
         admission: impl FnOnce(NodeControllerHandle, Events) -> NodeAdmission,
         wall: &WallClock,
@@ -354,7 +353,7 @@ impl PodSide {
     fn prepare(
         parts: PodsParts,
         config: PodControllerConfig,
-        (boot_id, system_start): (&str, Duration),
+        (boot_id, clock): (&str, &BootClock),
         connection: &Connection,
         events: &Events,
         wall: &WallClock,
@@ -366,7 +365,7 @@ impl PodSide {
             ..OutboxConfig::default()
         });
         // A soft-reboot keeps the boot id.
-        let system = match system_start.as_millis() {
+        let system = match clock.system_start().as_millis() {
             0 => boot_id.to_owned(),
             start => format!("{boot_id} {start}"),
         };
@@ -377,7 +376,7 @@ impl PodSide {
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
         let records = KeptPods::parent(&parts.volatile);
-        let kept = KeptPods::of_boot(&records, boot_id, resolver.memory_room());
+        let kept = KeptPods::of_boot(&records, (boot_id, clock), resolver.memory_room());
         let found = kept.load();
         let api_pods = KubePods::new(connection.client(), config.node_name.clone());
         let config = PodControllerConfig { orphans: parts.orphans, ..config };

@@ -46,7 +46,7 @@ pub(crate) struct Setup<T, R> {
 /// What an earlier agent of this boot gave to the node, according to [`KeepPods`]. Nothing is known by default.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierPods {
-    /// The pods.
+    /// The pods. The `deletionGracePeriodSeconds` of one that has to terminate is what is left of its grace by now.
     pub pods: Vec<Pod>,
     /// Whether none is missing, because the API was listed in this boot.
     pub complete: bool,

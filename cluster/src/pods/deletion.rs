@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::WallTime;
 
 #[cfg(test)]
 mod tests;
@@ -18,17 +17,6 @@ impl DeletionGrace {
     pub(crate) fn granted(pod: &api::Pod) -> Option<Duration> {
         pod.metadata.deletion_timestamp.as_ref()?;
         Some(pod.metadata.deletion_grace_period_seconds.map_or(Duration::ZERO, seconds))
-    }
-
-    /// Returns what is left for a pod that an earlier agent has asked to terminate, according to its record.
-    ///
-    /// `metadata.deletionTimestamp` is the end of the grace period by the API server's clock, and
-    /// `api_time` is that clock's current time, as far as it is known. If the two disagree so much
-    /// that more would be left than was ever granted, what was granted counts.
-    pub(crate) fn left(asked: &api::Pod, api_time: WallTime) -> Option<Duration> {
-        let end = asked.metadata.deletion_timestamp.as_ref()?.0;
-        let left = Duration::try_from(end.duration_since(api_time)).unwrap_or(Duration::ZERO);
-        Some(left.min(Self::granted(asked)?))
     }
 
     /// Returns the grace period of a pod whose object is gone: what was granted with its deletion, which is nothing by

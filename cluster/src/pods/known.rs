@@ -109,8 +109,11 @@ impl KnownPods {
         let mut inner = KnownPodsState { complete, ..KnownPodsState::default() };
         for pod in pods {
             let absent = ApiPresence::Absent { confirmed: 0, needed: 1 };
-            let given = GivenPod::of_earlier(pod.clone());
-            inner.insert(KnownPod { given: Some(given), ..KnownPod::new(pod, absent) });
+            let given = Some(GivenPod::of_earlier(pod.clone()));
+            // What is left of it, whatever the API grants.
+            let left = DeletionGrace::granted(&pod);
+            let deadline = left.map(|left| instant_after(Instant::now(), left));
+            inner.insert(KnownPod { given, deadline, ..KnownPod::new(pod, absent) });
         }
         let wanted = watch::Sender::new(Some(Arc::new(inner.wanted())));
         Self { inner: Mutex::new(inner), wanted }
@@ -137,38 +140,38 @@ impl KnownPods {
     }
 
     /// Records that the API has this object.
-    pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> ObjectChange {
+    pub(crate) fn applied(&self, pod: &Pod, now: Instant) -> ObjectChange {
         let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
             let mut known = KnownPod::new(pod.clone(), ApiPresence::Present);
             known.was_seen = true;
-            known.note_end(now, api_time);
+            known.note_end(now);
             inner.insert(known);
             return ObjectChange::New;
         };
-        known.take(pod, now, api_time)
+        known.take(pod, now)
     }
 
     /// Records that a lookup found a pod that a list did not have. Returns whether that is new: the
     /// watch may have reported more since, above all that the pod is gone.
-    pub(crate) fn found(&self, pod: &Pod, now: Instant, api_time: WallTime) -> bool {
+    pub(crate) fn found(&self, pod: &Pod, now: Instant) -> bool {
         let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else { return false };
         let is_news = matches!(known.presence, ApiPresence::Absent { .. });
         if is_news {
-            known.take(pod, now, api_time);
+            known.take(pod, now);
         }
         is_news
     }
 
     /// Records that the API's object is gone; `last` is its last state, if the watch sent one.
-    pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>, now: Instant, api_time: WallTime) {
+    pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>, now: Instant) {
         let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return };
         if let Some(last) = last {
             known.pod = last.clone();
         }
-        known.is_gone(now, api_time);
+        known.is_gone(now);
     }
 
     /// Handles a complete list. Returns the pods that it lacks and that are thought to exist; each
@@ -196,7 +199,7 @@ impl KnownPods {
     }
 
     /// Records that a lookup did not find a pod. Returns whether it is now certain that the pod is gone.
-    pub(crate) fn not_found(&self, uid: &PodUid, now: Instant, api_time: WallTime) -> bool {
+    pub(crate) fn not_found(&self, uid: &PodUid, now: Instant) -> bool {
         let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return true };
         let ApiPresence::Absent { confirmed, needed } = &mut known.presence else {
@@ -206,7 +209,7 @@ impl KnownPods {
         if confirmed < needed {
             return false;
         }
-        known.is_gone(now, api_time);
+        known.is_gone(now);
         true
     }
 
@@ -409,7 +412,7 @@ impl KnownPod {
         }
     }
 
-    fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> ObjectChange {
+    fn take(&mut self, pod: &Pod, now: Instant) -> ObjectChange {
         let matters = !self.was_seen
             || self.presence != ApiPresence::Present
             || equality::matters(&self.pod, pod)
@@ -417,7 +420,7 @@ impl KnownPod {
         self.pod = pod.clone();
         self.presence = ApiPresence::Present;
         self.was_seen = true;
-        self.note_end(now, api_time);
+        self.note_end(now);
         if matters {
             // What was refused may be accepted now.
             (self.refused, self.failure) = (false, None);
@@ -461,25 +464,23 @@ impl KnownPod {
         self.pod.metadata.deletion_timestamp.is_some()
     }
 
-    fn is_gone(&mut self, now: Instant, api_time: WallTime) {
+    fn is_gone(&mut self, now: Instant) {
         self.presence = ApiPresence::Gone;
-        self.grant(DeletionGrace::after_removal(&self.pod), now, api_time);
+        self.grant(DeletionGrace::after_removal(&self.pod), now);
     }
 
-    fn note_end(&mut self, now: Instant, api_time: WallTime) {
+    fn note_end(&mut self, now: Instant) {
         if let Some(grace) = DeletionGrace::granted(&self.pod) {
-            self.grant(grace, now, api_time);
+            self.grant(grace, now);
         } else if is_terminal(&self.pod) && self.deadline.is_none() {
-            self.grant(DeletionGrace::own(&self.pod), now, api_time);
+            self.grant(DeletionGrace::own(&self.pod), now);
         }
     }
 
     /// Counts the grace from when this node hears of it, which may be long after the deletion: until then the pod was not
-    /// asked to terminate. Only a pod that an earlier agent has asked keeps what that left of it.
-    fn grant(&mut self, grace: Duration, now: Instant, api_time: WallTime) {
-        let asked = self.given.as_ref().filter(|_| self.deadline.is_none());
-        let left = asked.and_then(|given| DeletionGrace::left(&given.pod, api_time));
-        let deadline = instant_after(now, left.map_or(grace, |left| left.min(grace)));
+    /// asked to terminate.
+    fn grant(&mut self, grace: Duration, now: Instant) {
+        let deadline = instant_after(now, grace);
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 

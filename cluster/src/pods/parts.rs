@@ -63,7 +63,7 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
 
     /// Records that the API's object of this pod is certainly gone.
     pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>) {
-        self.known.gone(uid, last, Instant::now(), self.api_time());
+        self.known.gone(uid, last, Instant::now());
         self.statuses.gone(uid);
         self.queues.sync.wake_fresh(uid);
     }

@@ -324,13 +324,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         };
         match found {
             Some((Whose::Ours, pod)) if pod.uid() == &label.uid => {
-                if self.known.found(&pod, Instant::now(), self.api_time()) {
+                if self.known.found(&pod, Instant::now()) {
                     self.statuses.api_saw(&pod);
                 }
             }
             // Another pod has its name, or it is no longer this controller's: one lookup proves that.
             Some(_) => self.gone(&label.uid, None),
-            None if self.known.not_found(&label.uid, Instant::now(), self.api_time()) => {
+            None if self.known.not_found(&label.uid, Instant::now()) => {
                 tracing::info!(pod = %label, "the API server no longer has the pod");
                 self.statuses.gone(&label.uid);
             }

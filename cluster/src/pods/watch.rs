@@ -100,7 +100,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         match whose {
             Whose::Ours => {
                 self.statuses.api_saw(&pod);
-                match self.known.applied(&pod, Instant::now(), self.api_time()) {
+                match self.known.applied(&pod, Instant::now()) {
                     // A pod that is left alone is stopped for a new one of its name.
                     ObjectChange::New => {
                         for uid in self.known.namesakes(&pod) {

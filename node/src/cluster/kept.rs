@@ -5,6 +5,7 @@
 //! pods of before the boot that start again find their volumes. The files contain values from Secrets, so only root
 //! may read them, and they share one room with the volumes in memory.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use winddown_cluster::pods::{EarlierPods, KeepPods, PrepareError};
 use winddown_pod_references::{MOST_BYTES_OF_VARIABLES, MemoryRoom};
-use winddown_shared::{Pod, PodUid, error_chain};
+use winddown_shared::{BootClock, Pod, PodUid, error_chain};
 
 use crate::kept_file::{self, SET_ASIDE, has_ending};
 
@@ -34,8 +36,21 @@ struct KeptPodsShared {
     directory: PathBuf,
     refused: AtomicBool,
     room: MemoryRoom,
+    clock: BootClock,
     /// Held by each write, so that the later of two writes for the same pod wins, and none waits on a thread.
     writing: Arc<Mutex<()>>,
+}
+
+/// The content of a record: the pod, and the end of its grace.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptPod<'a> {
+    #[serde(flatten)]
+    pod: Cow<'a, api::Pod>,
+    /// When its grace ends, if it has to terminate, in milliseconds since the boot. The time for which the machine was
+    /// suspended does not count: the timers of the agent that asked stand still then. Absent in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until_awake_ms: Option<u64>,
 }
 
 // === impl KeptPods ===
@@ -53,7 +68,11 @@ impl KeptPods {
     }
 
     /// The directory of this boot below `parent`. Removes those of other boots, whose pods no longer run. Blocking.
-    pub(crate) fn of_boot(parent: &Path, boot_id: &str, room: MemoryRoom) -> Self {
+    pub(crate) fn of_boot(
+        parent: &Path,
+        (boot_id, clock): (&str, &BootClock),
+        room: MemoryRoom,
+    ) -> Self {
         let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = boot_id.chars().filter(|c| valid(*c)).collect();
         let name = if name.is_empty() { "unknown-boot".to_owned() } else { name };
@@ -67,6 +86,7 @@ impl KeptPods {
             directory,
             refused: AtomicBool::new(false),
             room,
+            clock: clock.clone(),
             writing: Arc::default(),
         }))
     }
@@ -97,7 +117,7 @@ impl KeptPods {
             if !has_ending(&path, kept_file::ENDING) {
                 continue;
             }
-            match read(&path) {
+            match self.0.read(&path) {
                 Ok(pod) => {
                     let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
                     self.0.room.note_record(pod.uid(), bytes);
@@ -134,9 +154,10 @@ impl KeptPods {
 
 impl KeptPodsShared {
     /// Writes the record of a pod if there is room for it. Blocking.
-    fn write(&self, pod: &Pod) -> io::Result<Result<(), PrepareError>> {
+    fn write(&self, pod: &Pod, until: Option<u64>) -> io::Result<Result<(), PrepareError>> {
         let path = kept_file::path(&self.directory, pod.uid())?;
-        let text = serde_json::to_vec(pod.object())?;
+        let kept = KeptPod { pod: Cow::Borrowed(pod.object()), until_awake_ms: until };
+        let text = serde_json::to_vec(&kept)?;
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let there = self.directory.ancestors().find(|one| one.is_dir()).unwrap_or(&self.directory);
         match self.room.turn_of_record(there, pod.uid(), bytes) {
@@ -144,12 +165,33 @@ impl KeptPodsShared {
             Err(no_room) => Ok(Err(no_room)),
         }
     }
+
+    /// Reads the record of a pod. One that has to terminate is granted what is left of its grace. Blocking.
+    fn read(&self, path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
+        let KeptPod { pod, until_awake_ms } = kept_file::read(path, MOST_BYTES)?;
+        let mut object = pod.into_owned();
+        if let Some(until) = until_awake_ms {
+            let left = until.saturating_sub(self.awake_ms()).div_ceil(1000);
+            object.metadata.deletion_grace_period_seconds = i64::try_from(left).ok();
+        }
+        Ok(Pod::new(object)?)
+    }
+
+    /// The time since the boot without that for which the machine was suspended.
+    fn awake_ms(&self) -> u64 {
+        let awake = self.clock.now().saturating_sub(self.clock.suspended());
+        u64::try_from(awake.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 impl KeepPods for KeptPods {
     fn keep(&self, pod: Pod) -> BoxFuture<'_, Result<(), PrepareError>> {
+        // From when it is asked to terminate, whenever its turn to be written comes.
+        let grace = pod.metadata.deletion_grace_period_seconds.map(i64::unsigned_abs);
+        let ends = |grace: u64| grace.saturating_mul(1000).saturating_add(self.0.awake_ms());
+        let until = grace.map(ends);
         async move {
-            let error = match self.blocking(move |inner| inner.write(&pod)).await {
+            let error = match self.blocking(move |inner| inner.write(&pod, until)).await {
                 Ok(kept) => return kept,
                 Err(error) => error,
             };
@@ -200,11 +242,6 @@ impl KeepPods for KeptPods {
         }
         .boxed()
     }
-}
-
-fn read(path: &Path) -> Result<Pod, Box<dyn std::error::Error>> {
-    let object: api::Pod = kept_file::read(path, MOST_BYTES)?;
-    Ok(Pod::new(object)?)
 }
 
 #[cfg(test)]

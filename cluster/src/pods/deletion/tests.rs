@@ -25,26 +25,6 @@ fn pod(deleted_until: Option<i64>, granted: Option<i64>, own: Option<i64>) -> ap
 }
 
 #[test]
-fn what_is_left_of_a_grace() {
-    // The known clock shows 1000.
-    let now = WallTime::from_second(1000).unwrap();
-    let rows = [
-        ("not deleted", None, Some(30), None),
-        ("just deleted", Some(1030), Some(30), Some(30)),
-        ("deleted 20 s ago", Some(1010), Some(30), Some(10)),
-        ("long ago", Some(900), Some(30), Some(0)),
-        ("by force", Some(1000), Some(0), Some(0)),
-        ("this clock is an hour behind", Some(4630), Some(30), Some(30)),
-        ("a grace that is absent", Some(1030), None, Some(0)),
-        ("a grace that is nonsense", Some(1030), Some(-5), Some(0)),
-    ];
-    for (what, until, granted, left) in rows {
-        let got = DeletionGrace::left(&pod(until, granted, Some(600)), now);
-        assert_eq!(got, left.map(Duration::from_secs), "{what}");
-    }
-}
-
-#[test]
 fn the_grace_of_a_pod_whose_object_is_gone() {
     let rows = [
         ("by force", pod(Some(1000), Some(0), Some(60)), 0),

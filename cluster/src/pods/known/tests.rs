@@ -31,7 +31,7 @@ fn wall(second: i64) -> WallTime {
 }
 
 fn apply(known: &KnownPods, pod: &Pod) -> ObjectChange {
-    known.applied(pod, Instant::now(), wall(1000))
+    known.applied(pod, Instant::now())
 }
 
 fn nothing() -> KnownPods {
@@ -86,7 +86,7 @@ fn a_grace_only_shrinks() {
             p.metadata.deletion_grace_period_seconds = Some(granted);
         });
         let elapsed = Duration::from_secs(elapsed);
-        known.applied(&deleting, now + elapsed, wall(1000) + elapsed);
+        known.applied(&deleting, now + elapsed);
         (known.get(&PodUid::new("u1")).unwrap().deadline.unwrap() - now).as_secs()
     };
     apply(&known, &pod("a", "u1"));
@@ -95,6 +95,24 @@ fn a_grace_only_shrinks() {
     assert_eq!(left(1030, 30, 10), 30, "the same end, later");
     assert_eq!(left(1015, 5, 10), 15, "shortened");
     assert_eq!(left(1100, 90, 10), 15, "never postponed");
+}
+
+#[test]
+fn a_grace_that_an_earlier_agent_has_begun_goes_on_by_its_record_whatever_the_clocks_show() {
+    let deleting = |granted| {
+        pod_with("a", "u1", |p| {
+            p.metadata.deletion_timestamp = Some(Time(wall(900)));
+            p.metadata.deletion_grace_period_seconds = Some(granted);
+        })
+    };
+    let begun = Instant::now();
+    let known = KnownPods::of_earlier(vec![deleting(10)], true);
+    let left = || known.get(&PodUid::new("u1")).unwrap().deadline.map(|at| (at - begun).as_secs());
+    assert_eq!(left(), Some(10));
+    apply(&known, &deleting(600));
+    assert_eq!(left(), Some(10), "what was granted counts from the first agent's request");
+    apply(&known, &deleting(5));
+    assert_eq!(left(), Some(5));
 }
 
 #[test]
@@ -107,13 +125,13 @@ fn what_a_list_lacks_is_absent_until_it_was_looked_up() {
     let presence = |uid: &str| known.get(&PodUid::new(uid)).unwrap().presence;
     assert_eq!(presence("u1"), ApiPresence::Present);
     assert_eq!(presence("u2"), ApiPresence::Absent { confirmed: 0, needed: 1 });
-    assert!(known.not_found(&PodUid::new("u2"), Instant::now(), wall(1000)));
+    assert!(known.not_found(&PodUid::new("u2"), Instant::now()));
     assert_eq!(presence("u2"), ApiPresence::Gone);
     assert!(known.listed(&uids(&["u1"]), 3).is_empty(), "what is gone is not asked about again");
     // After an empty list more than one lookup is needed.
     assert_eq!(known.listed(&uids(&[]), 3).len(), 1);
     for certain in [false, false, true] {
-        assert_eq!(known.not_found(&PodUid::new("u1"), Instant::now(), wall(1000)), certain);
+        assert_eq!(known.not_found(&PodUid::new("u1"), Instant::now()), certain);
     }
 }
 
@@ -135,7 +153,7 @@ fn pods_of_one_name_stand_in_the_order_they_came() {
     assert_eq!(known.namesakes(&new), known.namesakes(&old));
     assert!(known.forget(&PodUid::new("u1")).is_none(), "it may be in the API");
     for uid in ["u1", "u2"] {
-        known.gone(&PodUid::new(uid), None, Instant::now(), wall(1000));
+        known.gone(&PodUid::new(uid), None, Instant::now());
     }
     assert_eq!(known.forget(&PodUid::new("u1")).unwrap(), [PodUid::new("u2")]);
     assert_eq!(known.namesakes(&new), [PodUid::new("u2")]);
@@ -147,7 +165,7 @@ fn pods_of_one_name_stand_in_the_order_they_came() {
 fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
     let known = nothing();
     let (web, uid) = (pod("web", "u1"), PodUid::new("u1"));
-    let found = |known: &KnownPods| known.found(&web, Instant::now(), wall(1000));
+    let found = |known: &KnownPods| known.found(&web, Instant::now());
     let presence = |known: &KnownPods| known.get(&uid).unwrap().presence;
     assert!(!found(&known), "nobody asked for it");
     assert!(known.get(&uid).is_none());
@@ -156,7 +174,7 @@ fn an_answer_that_is_older_than_what_the_watch_said_is_no_news() {
     assert!(found(&known));
     assert_eq!(presence(&known), ApiPresence::Present);
     known.listed(&uids(&[]), 1);
-    known.gone(&uid, None, Instant::now(), wall(1000));
+    known.gone(&uid, None, Instant::now());
     assert!(!found(&known));
     assert_eq!(presence(&known), ApiPresence::Gone, "it would have run on for ever");
 }
@@ -190,7 +208,7 @@ fn a_pod_is_wanted_from_when_it_is_given_until_it_is_forgotten() {
     known.give(&uid, pod("a", "u1"));
     assert_eq!(names(), (1, 1, true));
     assert!(known.forget(&uid).is_none());
-    known.gone(&uid, None, Instant::now(), wall(1000));
+    known.gone(&uid, None, Instant::now());
     known.forget(&uid);
     assert_eq!(names(), (0, 1, true));
     let mut over = pod("b", "u2").object().clone();

@@ -45,7 +45,7 @@ impl Case {
     fn of(object: api::Pod) -> Self {
         let known = KnownPods::of_earlier(Vec::new(), true);
         let pod = Pod::new(object).unwrap();
-        known.applied(&pod, Instant::now(), WallTime::from_second(1000).unwrap());
+        known.applied(&pod, Instant::now());
         Self {
             known: known.get(pod.uid()).unwrap(),
             has_predecessor: false,

@@ -1,8 +1,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::*;
 
@@ -14,7 +15,14 @@ fn pod(uid: &str) -> Pod {
 }
 
 fn of_boot(parent: &Path, boot: &str) -> KeptPods {
-    KeptPods::of_boot(parent, boot, MemoryRoom::default())
+    at(parent, boot, (0, 0))
+}
+
+/// Of an agent so many seconds after the boot, for how many of which the machine was suspended.
+fn at(parent: &Path, boot: &str, (since_boot, suspended): (u64, u64)) -> KeptPods {
+    let [since_boot, suspended] = [since_boot, suspended].map(Duration::from_secs);
+    let clock = BootClock::new(move || since_boot).with_suspended(move || suspended);
+    KeptPods::of_boot(parent, (boot, &clock), MemoryRoom::default())
 }
 
 async fn keep(kept: &KeptPods, uid: &str) {
@@ -44,6 +52,19 @@ async fn the_next_agent_of_the_boot_finds_what_was_kept_and_only_root_reads_it()
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir.path().join("b1")), 0o700);
     assert_eq!(mode(&dir.path().join("b1/u1.json")), 0o600);
+}
+
+#[tokio::test]
+async fn a_pod_that_is_deleted_has_the_rest_of_its_grace_which_stands_still_during_a_suspension() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut object = pod("u1").object().clone();
+    object.metadata.deletion_timestamp = Some(Time("2026-11-20T12:00:00Z".parse().unwrap()));
+    object.metadata.deletion_grace_period_seconds = Some(600);
+    at(dir.path(), "b1", (100, 10)).keep(Pod::new(object).unwrap()).await.unwrap();
+    for (now, left) in [((100, 10), 600), ((690, 10), 10), ((1290, 610), 10), ((9000, 10), 0)] {
+        let found = at(dir.path(), "b1", now).load().pods;
+        assert_eq!(found[0].metadata.deletion_grace_period_seconds, Some(left), "{now:?}");
+    }
 }
 
 #[tokio::test]
@@ -120,7 +141,8 @@ async fn a_pod_that_finds_no_room_in_memory_has_no_record_and_none_is_missing() 
         return;
     };
     let room = MemoryRoom::default();
-    let kept = KeptPods::of_boot(dir.path(), "b1", room.clone());
+    let clock = BootClock::new(Duration::default);
+    let kept = KeptPods::of_boot(dir.path(), ("b1", &clock), room.clone());
     kept.all_known().await;
     let others = PodUid::new("others");
     room.note_record(&others, u64::MAX / 4);

@@ -15,7 +15,7 @@ use winddown_api_client::refusal::Refusal;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, DesiredPods, Intake, Pod, PodUid, PodWorkers, RuntimeError, RuntimeSyncer,
-    WallClock, WallTime,
+    WallClock, WallTime, seconds_up,
 };
 
 use crate::pods::controller::{EarlierPods, PodControllerHandle, RunError, Setup};
@@ -179,7 +179,7 @@ impl World {
     ) -> Running {
         let cancel = CancellationToken::new();
         let earlier = self.with(|state| EarlierPods {
-            pods: state.kept.values().cloned().collect(),
+            pods: state.kept.values().map(|pod| self.with_rest_of_grace(pod)).collect(),
             complete: !state.misses_kept,
         });
         let setup = Setup::new(Arc::new(self.clone()), config, earlier);
@@ -206,6 +206,17 @@ impl World {
         let side = side.with_remains(Arc::new(self.clone()));
         let task = tokio::spawn(setup.run(self.clone(), side, cancel.clone()));
         Running { workers, wanted, statuses, node, handle, cancel, task }
+    }
+
+    /// The pod as its record has it for an agent that starts now.
+    fn with_rest_of_grace(&self, pod: &Pod) -> Pod {
+        let mut object = pod.object().clone();
+        if let Some(end) = &object.metadata.deletion_timestamp {
+            let left = Duration::try_from(end.0.duration_since(self.clock().now()));
+            let left = i64::try_from(seconds_up(left.unwrap_or_default())).unwrap();
+            object.metadata.deletion_grace_period_seconds = Some(left);
+        }
+        Pod::new(object).unwrap()
     }
 
     /// The same API, containers and final statuses, without anything that an agent remembers.
