@@ -25,7 +25,7 @@ Exit codes:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded. A closed output pipe also counts as success.
+    /// The command succeeded.
     Success = 0,
     /// The command failed for a reason without a code of its own.
     Failure = 1,
@@ -113,15 +113,6 @@ impl CommandError {
             self.hint = AS_ROOT.to_owned();
         }
         self
-    }
-
-    /// Whether the reader of our output has closed it, as in `winddown status | head`, which is no failure.
-    pub fn is_broken_pipe(&self) -> bool {
-        self.error.chain().any(|cause| {
-            cause
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-        })
     }
 }
 

@@ -18,8 +18,20 @@ pub(super) async fn run(
         timestamps: args.timestamps,
         tail_lines: args.tail,
     };
+    match args.follow {
+        true => out.while_read(async |out| print(global, args, &query, out).await).await,
+        false => print(global, args, &query, out).await,
+    }
+}
+
+async fn print(
+    global: &GlobalArgs,
+    args: &LogsArgs,
+    query: &LogQuery,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    let asked = client.log(&args.pod.namespace, &args.pod.name, &query);
+    let asked = client.log(&args.pod.namespace, &args.pod.name, query);
     let mut blocks = ask::patiently(out, "waiting for the container to start", asked).await?;
     let mut kept = Vec::new();
     while let Some(block) = blocks.next().await? {

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::{CommandError, Exit};
 
@@ -26,7 +29,8 @@ pub enum ColorChoice {
 /// Standard output and standard error, with their capabilities.
 ///
 /// Results go to standard output, progress and errors to standard error, so that a pipe gets only
-/// results. What prints results fails if standard output cannot be written to.
+/// results. What prints results fails if standard output cannot be written to. Once its reader has gone, as in
+/// `winddown drain | head -1`, results are dropped: the command goes on, and its exit code is what it would have been.
 pub struct Output {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
@@ -44,6 +48,8 @@ pub struct Output {
     program: Option<String>,
     /// Whether a progress line is on the terminal that must be overwritten.
     drawn: bool,
+    /// Cancelled when a write has shown that the reader of standard output has gone.
+    unread: CancellationToken,
 }
 
 impl Output {
@@ -70,6 +76,7 @@ impl Output {
             error_color,
             program: program_without_name(),
             drawn: false,
+            unread: CancellationToken::new(),
         }
     }
 
@@ -85,6 +92,7 @@ impl Output {
             error_color: false,
             program: None,
             drawn: false,
+            unread: CancellationToken::new(),
         }
     }
 
@@ -115,9 +123,30 @@ impl Output {
         winddown_render::by_path(text, self.program())
     }
 
+    /// Runs what follows something without an end, and ends it once the reader of standard output has gone.
+    pub(super) async fn while_read(
+        &mut self,
+        follow: impl AsyncFnOnce(&mut Self) -> Result<Exit, CommandError>,
+    ) -> Result<Exit, CommandError> {
+        let unread = self.unread.clone();
+        // While nothing is printed, no write reveals it.
+        tokio::select! {
+            done = follow(self) => done,
+            () = unread.cancelled() => Ok(Exit::Success),
+            () = reader_gone() => Ok(Exit::Success),
+        }
+    }
+
     /// Prints bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        if self.unread.is_cancelled() {
+            return Ok(());
+        }
         let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            self.unread.cancel();
+            return Ok(());
+        }
         written.context("the answer cannot be written").map_err(CommandError::from)
     }
 
@@ -169,7 +198,6 @@ impl Output {
         self.progress_over("");
         match result {
             Ok(exit) => exit,
-            Err(error) if error.is_broken_pipe() => Exit::Success,
             Err(error) => {
                 self.progress(&winddown_render::error(&error.error, &error.hint, self.error_color));
                 error.exit
@@ -185,6 +213,28 @@ pub(super) fn program_without_name() -> Option<String> {
         return None;
     }
     std::env::current_exe().ok().map(winddown_host::path_word)
+}
+
+/// Resolves when standard output is a pipe whose reader has closed it. Cancel-safe.
+async fn reader_gone() {
+    let (printer, gone) = oneshot::channel();
+    // A separate thread sleeps in poll(2), and the process does not wait for it at its exit. For
+    // files and the like poll(2) never reports anything.
+    std::thread::spawn(move || {
+        let output = std::io::stdout();
+        let mut output = [PollFd::new(&output, PollFlags::empty())];
+        loop {
+            match poll(&mut output, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) => break,
+            }
+        }
+        let _ = printer.send(());
+    });
+    if gone.await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Returns the columns and rows of a terminal, if it knows them.

@@ -1,10 +1,7 @@
 //! `winddown status --watch`.
 
-use std::io;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
@@ -35,33 +32,7 @@ pub(super) async fn run(
     if text && out.draws {
         return live::run(client, out).await;
     }
-    // While nothing changes nothing is written, so no write would reveal that the reader has closed the pipe.
-    tokio::select! {
-        done = lines(client, form, out) => done,
-        () = reader_gone() => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
-    }
-}
-
-/// Resolves when standard output is a pipe whose reader has closed it. Cancel-safe.
-async fn reader_gone() {
-    let (printer, gone) = oneshot::channel();
-    // A separate thread sleeps in poll(2), and the process does not wait for it at its exit. For
-    // files and the like poll(2) never reports anything.
-    std::thread::spawn(move || {
-        let output = io::stdout();
-        let mut output = [PollFd::new(&output, PollFlags::empty())];
-        loop {
-            match poll(&mut output, None) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
-                Ok(_) => break,
-            }
-        }
-        let _ = printer.send(());
-    });
-    if gone.await.is_err() {
-        std::future::pending::<()>().await;
-    }
+    out.while_read(async |out| lines(client, form, out).await).await
 }
 
 async fn lines(

@@ -332,7 +332,7 @@ fn completions_and_the_version_are_printed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_reader_that_goes_away_changes_no_verdict_and_ends_what_follows() {
     struct Gone;
     impl io::Write for Gone {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -342,10 +342,26 @@ fn a_reader_that_goes_away_is_no_failure() {
             Ok(())
         }
     }
-    let mut output = Output::plain(Gone, io::sink());
-    let cli = Cli::try_parse_from(["winddown", "config", "default"]).unwrap();
-    let result = dispatch(&cli, &mut output);
-    assert_eq!(output.finish(result), Exit::Success);
+    let bad = tempfile::tempdir().unwrap();
+    std::fs::write(bad.path().join("bad.yaml"), "kind: Nonsense\n").unwrap();
+    let plan = format!("plan shutdown -f {}", bad.path().display());
+    with_agent(|socket| {
+        for (command, verdict) in [
+            ("config default", Exit::Success),
+            ("status --watch", Exit::Success),
+            ("status --watch -o json", Exit::Success),
+            ("drain", Exit::PodsLeft),
+            ("drain -o json", Exit::PodsLeft),
+            ("kill stubborn -o yaml", Exit::PodsLeft),
+            (&plan, Exit::ConfigInvalid),
+        ] {
+            let mut output = Output::plain(Gone, io::sink());
+            let line = format!("winddown {socket} {command}");
+            let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+            let result = dispatch(&cli, &mut output);
+            assert_eq!(output.finish(result), verdict, "{command}");
+        }
+    });
 }
 
 #[test]
