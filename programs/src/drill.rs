@@ -40,7 +40,7 @@ use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
 use winddown_node::{Configured, Node, NodeIdentity, PluginError, ShutdownHandle, policy_of};
 use winddown_render::priority_of;
-use winddown_static_pods::{DesiredManifests, ManifestDirectory};
+use winddown_static_pods::{DesiredManifests, ManifestDirectory, ManifestProblem};
 
 /// The node name of the rehearsal, in place of the machine's.
 const NODE_NAME: &str = "drill";
@@ -155,6 +155,13 @@ pub(super) enum DrillError {
 }
 
 impl DrillError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NoPods { problems, .. } if !problems.is_empty() => Exit::ConfigInvalid,
+            _ => Exit::Failure,
+        }
+    }
+
     fn hint(&self) -> String {
         match self {
             Self::Pods { path, source } => match crate::exit::reading_hint(path, source) {
@@ -201,8 +208,8 @@ pub(super) fn run(
         Ok(_) => Ok(Exit::PodsLeft),
         Err(DrillError::Output(error)) => Err(error),
         Err(error) => {
-            let hint = error.hint();
-            Err(CommandError::failure(error).with_hint(hint))
+            let (exit, hint) = (error.exit(), error.hint());
+            Err(CommandError::new(exit, error).with_hint(hint))
         }
     }
 }
@@ -358,7 +365,7 @@ impl Drill {
         let read = timeout(START_TIMEOUT, manifests.wait_for(|m| m.generation > 0)).await;
         let (wanted, problems, settle) = match read {
             Ok(Ok(m)) => {
-                let problems = m.errors.iter().map(ToString::to_string).collect();
+                let problems = m.errors.iter().map(|problem| self.told(problem)).collect();
                 let unprobed = m.pods.iter().any(|pod| !is_probed(pod));
                 (m.pods.len(), problems, if unprobed { settle } else { Duration::ZERO })
             }
@@ -396,6 +403,14 @@ impl Drill {
                 }
             }
         }
+    }
+
+    /// A problem, with the manifest by the name that the user gave it: the directory has a link to it.
+    fn told(&self, problem: &ManifestProblem) -> String {
+        if self.pods.is_file() {
+            return ManifestProblem { file: self.pods.clone(), ..problem.clone() }.to_string();
+        }
+        problem.to_string()
     }
 
     async fn until_locked(&self) {

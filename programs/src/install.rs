@@ -77,7 +77,11 @@ pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, 
 }
 
 fn failed(error: InstallError) -> CommandError {
-    let exit = if error.is_denied() { Exit::Refused } else { Exit::Failure };
+    let exit = match &error {
+        error if error.is_denied() => Exit::Refused,
+        error if error.is_of_configuration() => Exit::ConfigInvalid,
+        _ => Exit::Failure,
+    };
     let hint = if error.is_denied() { AS_ROOT.to_owned() } else { error.hint() };
     CommandError::new(exit, error).with_hint(hint)
 }

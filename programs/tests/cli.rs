@@ -232,6 +232,28 @@ fn a_rehearsal_in_json_prints_nothing_but_its_report() {
 }
 
 #[test]
+fn what_is_wrong_in_a_file_has_code_3_also_for_a_rehearsal_and_an_installation() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let manifest = folder.path().join("bad.yaml");
+    std::fs::write(&manifest, "kind: [\n").expect("written");
+    let output = run(&["drill", manifest.to_str().expect("a path")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("  {}:1:7: ", manifest.display())), "{said}");
+
+    let config = folder.path().join("etc/winddown/config.yaml");
+    std::fs::create_dir_all(config.parent().expect("a directory")).expect("made");
+    std::fs::write(&config, "nonsense: true\n").expect("written");
+    let root = folder.path().to_str().expect("a path");
+    for more in [&["--dry-run"][..], &[]] {
+        let output = run(&[&["install", "--root", root, "--runtime", "process"], more].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("config.yaml is not usable"), "{said}");
+    }
+}
+
+#[test]
 fn cases_on_standard_input_are_planned_as_they_come() {
     use std::io::Write;
     let mut child = winddown(&["plan", "shutdown", "-f", "-", "-o", "json"])

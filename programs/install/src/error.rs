@@ -281,6 +281,17 @@ impl InstallError {
         }
     }
 
+    /// Whether it is about what a configuration says, of winddown or of a kubelet.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::Config { .. }
+                | Self::NoCompanion { .. }
+                | Self::KubeletConfiguration { .. }
+                | Self::KubeletValue { .. }
+        )
+    }
+
     /// What to do next, as text for users.
     pub fn hint(&self) -> String {
         const ELSEWHERE: &str = "install the programs elsewhere:";
