@@ -141,9 +141,12 @@ impl<R: Runtime> ActApi for Node<R> {
                 let forced = stopped.containers.iter().filter(|c| c.forced);
                 answer.forced = forced.map(|c| c.name.to_string()).collect();
             }
-            Err(error @ KillError::Deadline { .. }) => {
+            Err(KillError::Deadline { still_running, .. }) => {
                 answer.still_running = true;
-                answer.message = error.to_string();
+                answer.message = match still_running.is_empty() {
+                    true => "which of its containers is not known".to_owned(),
+                    false => still_running.join(", "),
+                };
             }
             Err(error @ KillError::Refused { .. }) => {
                 return Err(ApiError::new(ErrorCode::Conflict, error.to_string()));

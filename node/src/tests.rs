@@ -354,9 +354,10 @@ async fn a_pod_that_only_a_shutdown_can_end_is_refused_to_a_kill_and_holds_up_no
     let (web, etcd) = (pod("web", 0, 30), pod("etcd", 2_000_000_000, 30));
     b.runtime.stops_at_shutdown_only(etcd.uid());
     b.want(&[&web, &etcd]).await;
-    let why = "pod default/etcd is left as it is: refused as scripted";
+    let why = "refused as scripted";
     let refused = b.node.kill("default", "etcd", KillBody::default()).await.unwrap_err();
-    assert_eq!((refused.code, refused.message.as_str()), (ErrorCode::Conflict, why));
+    let named = format!("pod default/etcd is left as it is: {why}");
+    assert_eq!((refused.code, refused.message), (ErrorCode::Conflict, named));
     let begun = Instant::now();
     let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
     let mut told = Vec::new();

@@ -377,7 +377,8 @@ impl StoppedContainer {
 #[non_exhaustive]
 pub enum KillError {
     /// The deadline passed and containers still run. The kill continues.
-    #[error("pod {pod} still runs after {waited:?}: {}", .still_running.join(", "))]
+    #[error("pod {pod} still runs after {}{}{}", crate::display::duration(*.waited),
+        if .still_running.is_empty() { "" } else { ": " }, .still_running.join(", "))]
     Deadline {
         /// `namespace/name`.
         pod: Arc<str>,

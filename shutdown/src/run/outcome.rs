@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use winddown_shared::display::duration;
 use winddown_shared::{KillError, KillReason, ShutdownPoint, ShutdownWork};
 
 use super::{RunReport, RunStop};
@@ -78,17 +79,24 @@ impl StopFailure {
         Self { end: PodEnd::StillRunning, error: error.into(), still_running: Vec::new() }
     }
 
-    /// The failure of a kill for `reason`. A pod that is refused to a drain stays on a node that stays up, as it is meant
-    /// to: `kubectl drain` passes over mirror pods, too.
+    /// The failure of a kill for `reason`, told without the pod, which whoever shows it names. A pod that is refused to a
+    /// drain stays on a node that stays up, as it is meant to: `kubectl drain` passes over mirror pods, too.
     pub(super) fn of(error: KillError, reason: KillReason) -> Self {
-        let text = error.to_string();
-        let (end, still_running) = match error {
-            KillError::Deadline { still_running, .. } => (PodEnd::StillRunning, still_running),
-            KillError::Refused { .. } if reason == KillReason::Drain => {
-                (PodEnd::NotDrainable, Vec::new())
+        let (mut end, mut containers) = (PodEnd::StillRunning, Vec::new());
+        let error = match error {
+            KillError::Deadline { waited, still_running, .. } => {
+                containers = still_running;
+                let colon = if containers.is_empty() { "" } else { ": " };
+                format!("not gone after {}{colon}{}", duration(waited), containers.join(", "))
             }
-            _ => (PodEnd::StillRunning, Vec::new()),
+            KillError::Refused { why, .. } => {
+                if reason == KillReason::Drain {
+                    end = PodEnd::NotDrainable;
+                }
+                why.to_string()
+            }
+            other => other.to_string(),
         };
-        Self { end, error: text, still_running }
+        Self { end, error, still_running: containers }
     }
 }

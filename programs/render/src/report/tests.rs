@@ -115,7 +115,7 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
 
 #[test]
 fn a_pod_that_stays_is_named_with_the_reason_and_is_no_failure() {
-    let why = "pod default/etcd is left as it is: a kubelet would start it again";
+    let why = "a kubelet would start it again";
     let etcd =
         PodReport { error: Some(why.into()), ..pod("etcd", PodEnd::NotDrainable, None, None) };
     let web = pod("web", PodEnd::Exited, Some(0), Some(500));
@@ -156,7 +156,7 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     };
     let hung = PodReport {
         containers: vec!["main".into()],
-        error: Some("pod default/hung still runs after 31s: main".into()),
+        error: Some("not gone after 31s: main".into()),
         ..pod("hung", PodEnd::StillRunning, Some(0), None)
     };
     let unknown = PodReport {

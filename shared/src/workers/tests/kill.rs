@@ -80,6 +80,9 @@ async fn a_kill_past_its_deadline_says_what_runs_and_goes_on() {
         }
     );
     assert_eq!(error.to_string(), "pod default/a still runs after 10s: main");
+    let (pod, waited, still_running) = ("a".into(), Duration::new(11, 721_189), Vec::new());
+    let unseen = KillError::Deadline { pod, waited, still_running };
+    assert_eq!(unseen.to_string(), "pod a still runs after 11s");
     assert!(b.events.events().iter().any(|e| matches!(e, Event::ExceededGracePeriod { .. })));
     tokio::time::sleep(secs(120)).await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
