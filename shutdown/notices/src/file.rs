@@ -167,7 +167,10 @@ impl FileSource {
         if problem != last.reported
             && let Some(problem) = &problem
         {
-            tracing::warn!("{problem}; the previous notice stays in effect");
+            match publisher.published() {
+                Some(_) => tracing::warn!("{problem}; the previous notice stays in effect"),
+                None => tracing::warn!("{problem}"),
+            }
         }
         publisher.problem(problem.as_deref());
         last.reported = problem;

@@ -222,8 +222,13 @@ fn notices(status: &Status, found: &mut Vec<StatusProblem>) {
             "operator" => StatusProblem { text: problem.into_owned(), next: String::new() },
             _ => StatusProblem {
                 text: format!("cannot receive notices from {source}: {problem}"),
-                next: "its previous notice stays in effect; shutdownNotices names the sources"
-                    .to_owned(),
+                next: match notice.deadline {
+                    Some(_) => {
+                        "its previous notice stays in effect; shutdownNotices names the sources"
+                    }
+                    None => "shutdownNotices names the sources",
+                }
+                .to_owned(),
             },
         });
     }

@@ -179,6 +179,11 @@ fn notices_say_when_the_node_goes_away_and_who_says_so() {
         assert!(shown.contains(line), "{line:?} is not in:\n{shown}");
     }
     assert!(!shown.contains("was drained"), "{shown}");
+    let stays = "previous notice stays in effect";
+    assert!(!shown.contains(stays), "gcp has none: {shown}");
+    node.notices[0].problem = Some("it is empty".to_owned());
+    let shown = status(&node, &View { width: None, ..SCREEN });
+    assert_eq!(shown.matches(stays).count(), 1, "{shown}");
 }
 
 #[test]
