@@ -26,6 +26,25 @@ fn a_healthy_node_has_no_finding_but_well() {
     assert_eq!(ids.len(), found.len(), "an id names one check");
 }
 
+#[test]
+fn the_page_marks_the_checks_of_which_a_healthy_node_shows_nothing() {
+    // Of other kinds of nodes.
+    const OTHERS: [&str; 5] = ["guard", "after-nodes", "slice", "limits", "api"];
+    let page = include_str!("../../../../docs/reference/doctor.md");
+    let (_, checks) = page.split_once("## The checks").unwrap();
+    let found = findings(&healthy());
+    let mut wrong = Vec::new();
+    for row in checks.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let (id, rest) = row.split_once('`').unwrap();
+        let marked = rest.split('|').next().unwrap().contains('†');
+        let shown = OTHERS.contains(&id) || found.iter().any(|finding| finding.id == id);
+        if marked == shown {
+            wrong.push(id);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 /// Whether a command or an advice of the finding contains `part`. What may be typed has an id and no placeholder.
 fn says(found: &Finding, part: &str) -> bool {
     assert_eq!(found.fix.is_empty(), found.fix_id.is_none(), "{found:?}");
