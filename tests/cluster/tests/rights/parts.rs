@@ -198,6 +198,14 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     // All requests are to be made, however late the answers are.
     let scene = scene::Scene::with(&pods, Duration::from_secs(600), WithoutApi::Wait).await;
     scene.server.serve_version(37);
+    // Whether it serves eviction requests is to be known in time, however busy the machine is.
+    let what = "the eviction responders are known";
+    let known = scene.eventually(what, async |scene| {
+        let pods = scene.runtime.desired().borrow().clone().unwrap_or_default();
+        let asked = scene.runtime.eviction_constraints(&pods.pods).await.unwrap_or_default();
+        asked.iter().any(|(_, constraints)| !constraints.responders.is_empty())
+    });
+    known.await;
     scene.set_going_down();
     let uid = scene.uid("web");
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(300));
@@ -209,7 +217,7 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     };
     let soon = Grace::fixed(Duration::from_secs(1));
     let job = scene.uid("job");
-    let (moved, a_while) = (scene.uid("moved"), Grace::fixed(Duration::from_secs(6)));
+    let (moved, a_while) = (scene.uid("moved"), Grace::fixed(Duration::from_secs(12)));
     let (stopped, evicted, moved, ()) = tokio::join!(
         scene.runtime.stop_pod(&uid, None, grace),
         scene.runtime.stop_pod(&job, None, soon),
