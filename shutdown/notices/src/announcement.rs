@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::WallTime;
+use winddown_shared::{BootClock, WallClock, WallTime};
 
 /// The most characters kept of a text, which goes into logs, the status and the report.
 const LONGEST_TEXT: usize = 200;
@@ -27,6 +27,35 @@ pub enum When {
     At(WallTime),
     /// This long after it was first published, whatever the wall clock does.
     In(Duration),
+}
+
+/// When the node goes down, and by which clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deadline {
+    /// A wall time, which moves with the wall clock when that is set.
+    At(WallTime),
+    /// This long after the kernel's boot, including sleep, whatever the wall clock does.
+    SinceBoot(Duration),
+}
+
+impl Deadline {
+    /// What is published of it now, and the time of the clock that it refers to. To be published again every few seconds: its
+    /// clock is not the one that waits.
+    pub(crate) fn announcement(
+        self,
+        text: &str,
+        wall: &WallClock,
+        boot: &BootClock,
+    ) -> (Announcement, WallTime) {
+        // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
+        let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
+        let (at, now) = match self {
+            Self::At(at) => (at, wall.now()),
+            Self::SinceBoot(up) => (since_boot(up), since_boot(boot.now())),
+        };
+        (Announcement::new(When::At(at), text), now)
+    }
 }
 
 impl Announcement {

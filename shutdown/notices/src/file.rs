@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{BootClock, LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
-use crate::{Announcement, COMPARE, NoticePublisher, When};
+use crate::{Announcement, COMPARE, Deadline, NoticePublisher, When};
 
 pub use content::ContentError;
 
@@ -74,9 +74,7 @@ struct Last {
     /// is behind.
     is_ahead: bool,
     has_looked: bool,
-    announced: Option<Announcement>,
-    /// When a duration that was announced is over, in time since the boot: the machine's sleep counts.
-    ends: Option<Duration>,
+    announced: Option<(Deadline, String)>,
     /// What is wrong with the content, if anything.
     problem: Option<String>,
     /// The problem that was last reported: the content's, or that of reading it.
@@ -148,18 +146,14 @@ impl FileSource {
                 let is_new = content != last.content;
                 last.is_ahead = is_ahead || last.is_ahead && !is_new;
                 last.content = content;
-                match &last.announced {
-                    // The remaining time of a duration counts from when it was first read.
-                    Some(announced) if !is_new && matches!(announced.when, When::In(_)) => {
-                        self.publish_again(last, now, publisher);
-                    }
-                    // If the wall clock was set, the same text may give another result.
-                    _ => {
-                        last.problem = self.read(last, now, publisher);
-                        if last.problem.is_some() {
-                            self.publish_again(last, now, publisher);
-                        }
-                    }
+                // A duration counts from when it was first read. If the wall clock was set, the same text may give another
+                // time.
+                if is_new || !matches!(last.announced, Some((Deadline::SinceBoot(_), _))) {
+                    last.problem = self.read(last, now, publisher);
+                }
+                if let Some((deadline, message)) = &last.announced {
+                    let (announced, now) = deadline.announcement(message, &self.wall, &self.boot);
+                    publisher.publish(&announced, now);
                 }
                 last.problem.clone()
             }
@@ -176,18 +170,7 @@ impl FileSource {
         last.reported = problem;
     }
 
-    /// Publishes the notice in force as of now, if there is one.
-    fn publish_again(&self, last: &Last, now: WallTime, publisher: &NoticePublisher) {
-        let Some(announced) = &last.announced else { return };
-        let left = last.ends.map(|ends| When::In(ends.saturating_sub(self.boot.now())));
-        let announced = Announcement {
-            when: left.unwrap_or(announced.when),
-            text: Arc::clone(&announced.text),
-        };
-        publisher.publish(&announced, now);
-    }
-
-    /// Parses the content and publishes its notice. Returns what is wrong with it, if anything.
+    /// Parses the content into the notice to announce. Withdraws one of before the boot. Returns what is wrong with it, if anything.
     fn read(&self, last: &mut Last, now: WallTime, publisher: &NoticePublisher) -> Option<String> {
         let (text, written) = last.content.as_ref()?;
         let (when, message) = match content::parse(text) {
@@ -222,11 +205,11 @@ impl FileSource {
                 LONGEST_NOTICE.as_secs() / 86_400
             ));
         }
-        let (when, ends) = match when {
-            When::At(at) => (When::At(at), None),
+        let deadline = match when {
+            When::At(at) => Deadline::At(at),
             When::In(_) => {
                 let left = Announcement::new(When::At(gone), "").left(now);
-                (When::In(left), Some(self.boot.now().saturating_add(left)))
+                Deadline::SinceBoot(self.boot.now().saturating_add(left))
             }
         };
         let message = if message.is_empty() {
@@ -234,9 +217,7 @@ impl FileSource {
         } else {
             message.to_owned()
         };
-        let announced = Announcement::new(when, &message);
-        publisher.publish(&announced, now);
-        (last.announced, last.ends) = (Some(announced), ends);
+        last.announced = Some((deadline, message));
         None
     }
 }

@@ -11,7 +11,7 @@ use winddown_shared::{
 };
 
 use crate::announcement::one_line;
-use crate::{Announcement, COMPARE, NoticePublisher, When};
+use crate::{Announcement, COMPARE, Deadline, NoticePublisher};
 use stored::{Stored, StoredWord, millis};
 
 mod stored;
@@ -25,16 +25,6 @@ const DRAIN: &str = "operator-drain.json";
 /// boot: it survives a restart of the agent, but not a reboot of the node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OperatorSource(Arc<OperatorShared>);
-
-/// When the node goes down, and by which clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Deadline {
-    /// A wall time, which moves with the wall clock when that is set.
-    At(WallTime),
-    /// This long after the kernel's boot, including sleep, whatever the wall clock does.
-    SinceBoot(Duration),
-}
 
 /// A drain by an operator: no pod is admitted until it is called off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -270,15 +260,11 @@ impl OperatorShared {
 
     /// What is published of it, and the time of the clock that it refers to.
     fn announcement(&self, kept: &StoredNotice) -> (Announcement, WallTime) {
-        // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
-        let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
-        let (at, now) = match kept.deadline {
-            KeptDeadline::At(at) => (at, self.wall.now()),
-            KeptDeadline::SinceBoot(millis) => {
-                (since_boot(Duration::from_millis(millis)), since_boot(self.boot.now()))
-            }
+        let deadline = match kept.deadline {
+            KeptDeadline::At(at) => Deadline::At(at),
+            KeptDeadline::SinceBoot(millis) => Deadline::SinceBoot(Duration::from_millis(millis)),
         };
-        (Announcement::new(When::At(at), &kept.text), now)
+        deadline.announcement(&kept.text, &self.wall, &self.boot)
     }
 
     /// Stores `kept`. If no place takes it, the operator is told, and `next`: what to do.

@@ -230,7 +230,7 @@ async fn a_duration_counts_the_machines_sleep_also_after_content_that_says_nothi
     assert_eq!(left_after(0, "2h battery"), 120.0);
     assert_eq!(left_after(30, "2h battery"), 90.0);
     assert_eq!(left_after(30, "soon"), 60.0, "the notice before stays in force");
-    assert_eq!(left_after(30, "2h battery"), 120.0, "it was written anew");
+    assert_eq!(left_after(30, "2h battery"), 120.0, "it was written again");
 }
 
 #[tokio::test]
