@@ -6,7 +6,9 @@ use winddown_shared::display::clean;
 
 use super::doctor::CHECK_TIMEOUT;
 use super::{CommandError, ConfigArgs, ConfigCommand, Exit, GlobalArgs, Output, ask, status};
-use winddown_config::{Config, ConfigError, DEFAULT_FILE, Mode, Origin, Warning, default_yaml};
+use winddown_config::{
+    Config, ConfigError, DEFAULT_FILE, Loaded, Mode, Origin, Warning, default_yaml,
+};
 use winddown_control::Client;
 use winddown_control::api::ConfigView;
 use winddown_host::path_word;
@@ -47,13 +49,17 @@ pub(super) fn run(
     Ok(Exit::Success)
 }
 
-/// Loads the configuration that was named, or else the one at the default path, or the defaults if that does not exist.
-/// Also returns its warnings. If the last configuration in effect stands in for a file that cannot be used, this says so.
+/// The configuration that was named, or else the one at the default path, or what stands in for it.
+pub(super) fn loaded(global: &GlobalArgs) -> Result<Loaded, ConfigError> {
+    winddown_config::load(Path::new("/"), global.config.as_deref())
+}
+
+/// The [`loaded`] configuration and its warnings. If the last configuration in effect stands in for a file that cannot be used, this says so.
 pub(super) fn load_config(
     global: &GlobalArgs,
     out: &mut Output,
 ) -> Result<(Config, Vec<Warning>), CommandError> {
-    let loaded = winddown_config::load(Path::new("/"), global.config.as_deref())?;
+    let loaded = loaded(global)?;
     if loaded.origin == Origin::LastInForce
         && let Some(what) = loaded.stands_in()
     {
@@ -95,7 +101,7 @@ pub(super) fn load_config_for_reports(
     global: &GlobalArgs,
     out: &mut Output,
 ) -> Result<Config, CommandError> {
-    match winddown_config::load(Path::new("/"), global.config.as_deref()) {
+    match loaded(global) {
         Ok(loaded) => Ok(loaded.config),
         Err(ConfigError::Invalid(_)) => {
             let usual = Config::default();

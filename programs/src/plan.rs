@@ -45,7 +45,8 @@ pub(super) fn run(
         return ask::block_on(async {
             let asked = client.shutdown_plan(args.deadline);
             let mut plan = ask::patiently(out, status::WAITING, asked).await?;
-            if let Some((cloud, time)) = notice(global, args) {
+            let config = config::loaded(global).ok().map(|loaded| loaded.config);
+            if let Some((cloud, time)) = config.and_then(|config| notice(&config, args)) {
                 warn(&mut plan, cloud, time, &client.shutdown_plan(Some(time)).await?);
             }
             status::print(&plan, args.output, winddown_render::plan, out)?;
@@ -64,7 +65,7 @@ pub(super) fn run(
         plan.warnings.extend(notes.iter().map(ToString::to_string));
         plan.warnings.push(OFF.to_owned());
     }
-    if let Some((cloud, time)) = notice(global, args) {
+    if let Some((cloud, time)) = notice(&config, args) {
         warn(&mut plan, cloud, time, &planned(&given.pods, &policy, Some(time)));
     }
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
@@ -126,10 +127,9 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
 
 /// Returns the cloud whose notices the configuration enables, and the shortest time that a notice leaves; `None` with
 /// `--deadline`.
-fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
-    let loaded = winddown_config::load(Path::new("/"), global.config.as_deref()).ok();
-    let config = loaded.filter(|_| args.deadline.is_none())?.config;
-    config.shutdown.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
+fn notice(config: &Config, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
+    let cloud = config.shutdown.notices.cloud.filter(|_| args.deadline.is_none());
+    cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 
 /// Adds the warnings of the `short` plan that an ordinary shutdown does not have.

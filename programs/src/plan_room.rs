@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
 use super::plan::{self, pods};
-use super::{CommandError, Exit, GlobalArgs, Output, ask, status};
+use super::{CommandError, Exit, GlobalArgs, Output, ask, config, status};
 use winddown_control::Client;
 use winddown_preemption::Strategy;
 
@@ -31,7 +31,7 @@ fn read(
     global: &GlobalArgs,
     (path, open): (&Path, Box<dyn Read>),
 ) -> Result<Vec<u8>, CommandError> {
-    let config = winddown_config::load(Path::new("/"), global.config.as_deref())?.config;
+    let config = config::loaded(global)?.config;
     let node = pods::node_name(&config, &winddown_host::machine::node_name())?;
     let bytes = pods::bytes(path, open)?;
     pods::checked(path, &bytes, &node)?;
