@@ -75,28 +75,28 @@ pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
 
 impl StopFailure {
     pub(super) fn panicked() -> Self {
-        let error = "the attempt to terminate it panicked, which is a bug: see the agent's log";
+        Self::running("the attempt to terminate it panicked, which is a bug: see the agent's log")
+    }
+
+    fn running(error: impl Into<String>) -> Self {
         Self { end: PodEnd::StillRunning, error: error.into(), still_running: Vec::new() }
     }
 
-    /// The failure of a kill for `reason`, told without the pod, which whoever shows it names. A pod that is refused to a
-    /// drain stays on a node that stays up, as it is meant to: `kubectl drain` passes over mirror pods, too.
+    /// The failure of a kill for `reason`, without the pod's name, which stands beside it. A pod that is refused to a drain
+    /// stays on a node that stays up, as it is meant to: `kubectl drain` passes over mirror pods, too.
     pub(super) fn of(error: KillError, reason: KillReason) -> Self {
-        let (mut end, mut containers) = (PodEnd::StillRunning, Vec::new());
-        let error = match error {
+        match error {
             KillError::Deadline { waited, still_running, .. } => {
-                containers = still_running;
-                let colon = if containers.is_empty() { "" } else { ": " };
-                format!("not gone after {}{colon}{}", duration(waited), containers.join(", "))
+                let colon = if still_running.is_empty() { "" } else { ": " };
+                let names = still_running.join(", ");
+                let error = format!("not gone after {}{colon}{names}", duration(waited));
+                Self { still_running, ..Self::running(error) }
             }
-            KillError::Refused { why, .. } => {
-                if reason == KillReason::Drain {
-                    end = PodEnd::NotDrainable;
-                }
-                why.to_string()
+            KillError::Refused { why, .. } if reason == KillReason::Drain => {
+                Self { end: PodEnd::NotDrainable, ..Self::running(&*why) }
             }
-            other => other.to_string(),
-        };
-        Self { end, error, still_running: containers }
+            KillError::Refused { why, .. } => Self::running(&*why),
+            other => Self::running(other.to_string()),
+        }
     }
 }
