@@ -215,7 +215,11 @@ async fn a_manifests_pod_whose_end_was_called_off_runs_on_and_has_its_whole_grac
     assert_eq!(world.log(), [""; 0]);
 
     world.set_going_down();
-    shut_down(&workers, &core, "etcd", 60).await.unwrap();
+    has_its_whole_grace(&world, &workers, &core).await;
+}
+
+async fn has_its_whole_grace(world: &World, workers: &Workers, core: &Arc<StopCore<World, World>>) {
+    shut_down(workers, core, "etcd", 60).await.unwrap();
     let log = world.log();
     let stop = log.iter().find(|line| line.contains("stop uid-etcd")).unwrap();
     assert!(stop.ends_with("stop uid-etcd 30"), "half of it was waited: {stop}");
@@ -246,10 +250,7 @@ async fn a_manifests_pod_of_a_shutdown_cancelled_without_an_agent_runs_on_and_en
         world.set_going_down();
         sleep(secs(20)).await;
         assert_eq!(world.log(), [""; 0], "its turn has not come");
-        shut_down(&workers, &core, "etcd", 60).await.unwrap();
-        let log = world.log();
-        let stop = log.iter().find(|line| line.contains("stop uid-etcd")).unwrap();
-        assert!(stop.ends_with("stop uid-etcd 30"), "half of it was waited: {stop}");
+        has_its_whole_grace(&world, &workers, &core).await;
     }
 }
 

@@ -200,12 +200,13 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     scene.server.serve_version(37);
     // Whether it serves eviction requests is to be known in time, however busy the machine is.
     let what = "the eviction responders are known";
-    let known = scene.eventually(what, async |scene| {
-        let pods = scene.runtime.desired().borrow().clone().unwrap_or_default();
-        let asked = scene.runtime.eviction_constraints(&pods.pods).await.unwrap_or_default();
-        asked.iter().any(|(_, constraints)| !constraints.responders.is_empty())
-    });
-    known.await;
+    scene
+        .eventually(what, async |scene| {
+            let pods = scene.runtime.desired().borrow().clone().unwrap_or_default();
+            let asked = scene.runtime.eviction_constraints(&pods.pods).await.unwrap_or_default();
+            asked.iter().any(|(_, constraints)| !constraints.responders.is_empty())
+        })
+        .await;
     scene.set_going_down();
     let uid = scene.uid("web");
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(300));
