@@ -53,6 +53,8 @@ struct KnownMirrors {
     node_uid: Option<Arc<str>>,
     /// Whether all mirrors of this node are known.
     complete: bool,
+    /// The static pods whose status is not terminal.
+    living: HashSet<PodUid>,
     /// The last deleted mirrors, so that a late answer does not restore them.
     gone: VecDeque<PodUid>,
 }
@@ -118,14 +120,8 @@ impl Mirrors {
     /// again, so it is replaced.
     pub fn says(&self, static_pod: &Pod, phase: PodPhase) {
         if phase.is_terminal() {
-            return;
-        }
-        let outlived = {
-            let mut known = self.0.known.lock();
-            let seen = known.of(static_pod);
-            seen.is_some_and(|seen| seen.ended && !std::mem::replace(&mut seen.outlived, true))
-        };
-        if outlived {
+            self.0.known.lock().living.remove(static_pod.uid());
+        } else if self.0.known.lock().living.insert(static_pod.uid().clone()) {
             self.0.changed.notify_one();
         }
     }
@@ -208,8 +204,8 @@ impl KnownMirrors {
     }
 
     /// The mirror of a static pod. Others may give a pod any annotations, so that the name counts as well.
-    fn of(&mut self, static_pod: &Pod) -> Option<&mut ObservedMirror> {
-        let seen = self.seen.get_mut(&name_of(static_pod.pod_ref()));
+    fn of(&self, static_pod: &Pod) -> Option<&ObservedMirror> {
+        let seen = self.seen.get(&name_of(static_pod.pod_ref()));
         seen.filter(|seen| seen.shows(static_pod))
     }
 }

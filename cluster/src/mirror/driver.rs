@@ -139,7 +139,8 @@ impl MirrorDriver {
             if !known.complete {
                 return Vec::new();
             }
-            let steps = plan(&statics, known.seen.values(), desired.complete, &*self.is_ending);
+            let seen = known.seen.values();
+            let steps = plan(&statics, seen, &known.living, desired.complete, &*self.is_ending);
             (steps, known.node_uid.is_some())
         };
         let names: std::collections::HashSet<Name> = steps.iter().map(MirrorAction::name).collect();

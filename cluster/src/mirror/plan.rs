@@ -22,8 +22,6 @@ pub struct ObservedMirror {
     pub deleting: bool,
     /// Whether its phase is terminal.
     pub ended: bool,
-    /// Whether its phase is terminal, but the static pod runs.
-    pub outlived: bool,
     /// `metadata.resourceVersion`, if it is a number.
     pub version: Option<u64>,
 }
@@ -46,11 +44,13 @@ pub enum MirrorAction {
 
 /// Decides how to change `seen`, the mirrors in the API, so that they show `statics`.
 ///
-/// If `complete`, `statics` has every static pod, so that a mirror without one has outlived its pod.
+/// A mirror that has terminated cannot show a pod that is `living`. If `complete`, `statics` has every static pod, so that
+/// a mirror without one has outlived its pod.
 /// `is_ending` is whether the static pod of a mirror is still terminating: the mirror stays until then.
 pub fn plan<'a>(
     statics: &[Pod],
     seen: impl IntoIterator<Item = &'a ObservedMirror>,
+    living: &HashSet<PodUid>,
     complete: bool,
     is_ending: impl Fn(&ObservedMirror) -> bool,
 ) -> Vec<MirrorAction> {
@@ -66,7 +66,8 @@ pub fn plan<'a>(
         taken.insert((name.0.clone(), name.1.clone()));
         let of_name = named.get(&name);
         let shown = of_name.and_then(|pods| pods.iter().find(|pod| mirror.shows(pod)));
-        if mirror.deleting || mirror.outlived {
+        let outlived = shown.is_some_and(|pod| mirror.ended && living.contains(pod.uid()));
+        if mirror.deleting || outlived {
             steps.push(MirrorAction::Delete(mirror.pod.clone()));
         } else if let Some(shown) = shown {
             mirrored.insert(shown.uid());
@@ -101,7 +102,6 @@ impl ObservedMirror {
             spec_mark: pod.spec_mark().map(Into::into),
             deleting: pod.metadata.deletion_timestamp.is_some(),
             ended: is_terminal(pod),
-            outlived: false,
             version: pod.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()),
         })
     }

@@ -1,6 +1,8 @@
 //! What to do about mirrors.
 #![allow(clippy::needless_pass_by_value, reason = "JSON reads better where it is used")]
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::status::PodPhase;
@@ -43,7 +45,7 @@ fn seen(pod: &Pod, uid: &str) -> ObservedMirror {
 
 /// The steps in words.
 fn steps(statics: &[Pod], seen: &[ObservedMirror]) -> Vec<String> {
-    told(plan(statics, seen, true, |_| false))
+    told(plan(statics, seen, &HashSet::new(), true, |_| false))
 }
 
 fn told(steps: Vec<MirrorAction>) -> Vec<String> {
@@ -122,9 +124,13 @@ fn a_mirror_goes_with_its_static_pod_and_not_before() {
     let a = static_pod("h1", "a");
     let mirror = [seen(&a, "u1")];
     assert_eq!(steps(&[], &mirror), ["delete u1"]);
-    assert_eq!(told(plan(&[], &mirror, true, |_| true)), [""; 0], "it is still terminating");
     assert_eq!(
-        told(plan(&[], &mirror, false, |_| false)),
+        told(plan(&[], &mirror, &HashSet::new(), true, |_| true)),
+        [""; 0],
+        "it is still terminating"
+    );
+    assert_eq!(
+        told(plan(&[], &mirror, &HashSet::new(), false, |_| false)),
         [""; 0],
         "not all manifests could be read"
     );
@@ -246,12 +252,23 @@ fn a_mirror_that_has_ended_is_made_anew_when_its_pod_lives_again() {
     mirrors.api_saw(&in_api(&a, "u1", ended));
     let plan = || {
         let known = mirrors.0.known.lock();
-        told(plan(std::slice::from_ref(&a), known.seen.values(), true, |_| false))
+        let statics = std::slice::from_ref(&a);
+        told(plan(statics, known.seen.values(), &known.living, true, |_| false))
     };
     mirrors.says(&a, PodPhase::Failed);
     assert_eq!(plan(), [""; 0]);
     mirrors.says(&a, PodPhase::Running);
     assert_eq!(plan(), ["delete u1"]);
+    // It is seen once more before it is deleted.
+    mirrors.api_saw(&in_api(&a, "u1", ended));
+    assert_eq!(plan(), ["delete u1"]);
+    mirrors.gone(&PodUid::new("u1"));
+    mirrors.api_saw(&in_api(&a, "u2", |_| {}));
+    assert_eq!(plan(), [""; 0]);
+    // The watch is slower than the pod.
+    mirrors.says(&a, PodPhase::Running);
+    mirrors.api_saw(&in_api(&a, "u2", ended));
+    assert_eq!(plan(), ["delete u2"]);
 }
 
 #[test]
