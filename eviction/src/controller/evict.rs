@@ -188,8 +188,11 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
                 self.shown.conclude(record, DecisionOutcome::Failed { error: error.to_string() });
             }
             None => {
-                self.victims.terminating.endings.remove(pod.uid());
-                self.victims.readmission.forget(pod.uid());
+                // One that was hurried meanwhile terminates all the same.
+                if self.parts.killer.prior_reason(pod.uid()) != Some(KillReason::Eviction) {
+                    self.victims.terminating.endings.remove(pod.uid());
+                    self.victims.readmission.forget(pod.uid());
+                }
                 self.victims.pending_reclaim.forget(condition);
                 self.shown.conclude(record, DecisionOutcome::Failed { error: PAUSED.to_owned() });
             }

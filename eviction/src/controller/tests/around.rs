@@ -405,6 +405,28 @@ async fn a_static_pod_whose_hook_a_shutdown_cuts_short_is_not_shown_as_evicted()
     assert!(matches!(outcome, DecisionOutcome::Failed { .. }), "{outcome:?}");
 }
 
+/// It was forgotten with the request that the drain cut short, though another one had ended it.
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_was_hurried_while_its_hook_ran_comes_back_when_a_drain_is_called_off() {
+    let world = with_a_manifest();
+    world.is(left("8Gi"), secs(2)).await;
+    let mut soft = policy(json!({"evictionHard": {"memory.available": "1Gi"},
+        "evictionSoft": {"memory.available": "2Gi"},
+        "evictionSoftGracePeriod": {"memory.available": "1s"}}));
+    soft.transition_period = secs(60);
+    soft.hook = Some(Arc::new(HookRule { timeout: secs(60), ..HookRule::default() }));
+    world.policy.send_replace(Arc::new(soft));
+    world.is(left("1500Mi"), secs(15)).await;
+    assert_eq!((world.node.state().hooks.len(), world.killed().len()), (1, 0));
+    world.is(left("500Mi"), Duration::from_millis(300)).await;
+    assert_eq!(world.killed().len(), 1);
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.is(left("8Gi"), secs(20)).await;
+    world.paused_by.send_replace(GateReasons::NONE);
+    tokio::time::sleep(secs(90)).await;
+    assert_eq!(brought_back(&world), ["web"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_come_in_the_kubelets_order_and_say_what_was_decided() {
     let world = World::new(hard(), memory_pods());
