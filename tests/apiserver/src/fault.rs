@@ -63,6 +63,8 @@ pub enum Harm {
     Close,
     /// The request is answered with the object as it is, and not carried out.
     Ignore,
+    /// The request is carried out without this field of the status, which a server of that version does not have.
+    Lack(String),
     /// The request is carried out, and the connection is closed instead of an answer.
     LoseAnswer,
     /// The request is carried out; its answer is not JSON.
@@ -248,6 +250,7 @@ impl fmt::Display for Harm {
             Self::Reset => f.write_str("broken off"),
             Self::Close => f.write_str("connection closed"),
             Self::Ignore => f.write_str("ignored"),
+            Self::Lack(field) => write!(f, "carried out without {field}"),
             Self::LoseAnswer => f.write_str("carried out, answer lost"),
             Self::Garble => f.write_str("garbled"),
             Self::Endless => f.write_str("endless"),

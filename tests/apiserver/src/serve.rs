@@ -90,6 +90,9 @@ where
             }
             Harm::Stale(version) => stale = Some(*version),
             Harm::Ignore => call.right.verb = "get".to_owned(),
+            Harm::Lack(field) => {
+                call.body["status"].as_object_mut().map(|status| status.remove(field));
+            }
             // These apply after the request.
             Harm::DelayAnswerMillis(_)
             | Harm::HangAfter

@@ -139,10 +139,9 @@ impl OutboxEntry {
         }
     }
 
-    /// Sets a new status. What prevented the old one need not prevent this one.
+    /// Sets a new status. What delayed the old one need not delay this one; a field that the server drops stays dropped.
     pub(super) fn says(&mut self, said: LastReported) {
         self.said = Some(said);
-        self.not_taken = None;
         self.complained = false;
         self.backoff = Backoff::EAGER;
         self.reassert = (REASSERT_BACKOFF, None);

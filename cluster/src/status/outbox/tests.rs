@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_apiserver::{ApiServer, Fault, Request};
+use winddown_apiserver::{ApiServer, Fault, Harm, Request};
 use winddown_shared::{Pod, PodRef, PodUid, WallClock, WallTime};
 
 use super::{Outbox, OutboxConfig, OutboxDriver};

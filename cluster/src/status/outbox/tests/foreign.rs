@@ -143,6 +143,27 @@ async fn what_the_server_does_not_take_over_is_not_sent_for_ever() {
     assert_eq!(patched(&server).len(), written);
 }
 
+/// Kubernetes 1.28 knows no `hostIPs`.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_know_a_field_gets_each_status_once() {
+    let server = with(&["a"]);
+    server.fault(Fault::on("patch", "pods/status").harm(Harm::Lack("hostIPs".to_owned())));
+    let agent = Agent::start(&server, None);
+    for message in ["1", "2", "3"] {
+        let said = json!({ "phase": "Running", "message": message, "hostIP": "192.0.2.1",
+            "hostIPs": [{ "ip": "192.0.2.1" }] });
+        agent.outbox.submit(says("a", said));
+        agent.delivered("a").await;
+        let seen = there(&server, "a").status.clone().unwrap().message;
+        assert_eq!(seen.as_deref(), Some(message));
+    }
+    assert_eq!(
+        patched(&server).len(),
+        4,
+        "the first one twice, in case it was made of what was out of date"
+    );
+}
+
 /// virtual-kubelet: TestUpdatePodStatusUsesKubernetesResourceVersion. No version goes with a patch, so that what
 /// another client wrote in between neither fails it nor is undone by it.
 #[tokio::test(start_paused = true)]
