@@ -8,23 +8,20 @@ use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1 as api;
-use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{DesiredPods, Pod, PodRef, PodUid, WallClock};
+use winddown_shared::{DesiredPods, Pod, PodRef, WallClock};
 
 use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
 use crate::pods::MirrorSide;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_api_client::{list_in_pages, within};
+use winddown_api_client::within;
 use winddown_shared::Backoff;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_CONCURRENT_REQUESTS: usize = 4;
-/// How often mirrors are listed, in case a change was not reported.
-const RELIST_INTERVAL: Duration = Duration::from_secs(600);
-
 /// How long a failed attempt is remembered after its last backoff.
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 
@@ -50,12 +47,6 @@ struct Trial {
     said: bool,
 }
 
-/// The result of a request.
-enum Done {
-    MirrorAction(Name, Result<(), String>),
-    Listed(Result<(), String>),
-}
-
 // === impl MirrorDriver ===
 
 impl MirrorDriver {
@@ -71,8 +62,8 @@ impl MirrorDriver {
         self
     }
 
-    /// Maintains the mirrors of the static pods in `desired` until `cancel`led. Nothing is deleted
-    /// before the manifests have been read.
+    /// Maintains the mirrors of the static pods in `desired` until `cancel`led. Nothing is done before the API's pods have
+    /// been listed, and nothing deleted before the manifests have been read.
     pub async fn run(
         mut self,
         client: kube::Client,
@@ -91,40 +82,21 @@ impl MirrorDriver {
         desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>,
     ) {
         let mut under_way = FuturesUnordered::new();
-        let mut list_at = Some(Instant::now());
-        let mut listing = Backoff::PATIENT;
         let mirrors = self.mirrors.clone();
         loop {
             let now = Instant::now();
-            if list_at.is_some_and(|at| at <= now) {
-                list_at = None;
-                let list = list(client.clone(), self.node_name.clone(), mirrors.clone());
-                under_way.push(futures_util::FutureExt::boxed(list));
-            }
             let wanted = desired.borrow_and_update().clone();
             for step in self.due(wanted.as_deref(), now) {
-                if under_way.len() > MAX_CONCURRENT_REQUESTS {
+                if under_way.len() >= MAX_CONCURRENT_REQUESTS {
                     break;
                 }
-                under_way.push(futures_util::FutureExt::boxed(self.take(step, client)));
+                under_way.push(self.take(step, client));
             }
-            let next = self.next_time(now).into_iter().chain(list_at).min();
+            let next = self.next_time(now);
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
                 () = mirrors.0.changed.notified() => {}
-                Some(done) = under_way.next() => match done {
-                    Done::MirrorAction(name, outcome) => self.note(&name, outcome),
-                    Done::Listed(Ok(())) => {
-                        listing.reset();
-                        list_at = Some(Instant::now() + RELIST_INTERVAL);
-                    }
-                    Done::Listed(Err(error)) => {
-                        if listing.failures() == 0 {
-                            tracing::warn!(error, "cannot list the mirror pods of this node; retrying");
-                        }
-                        list_at = Some(Instant::now() + listing.next_delay());
-                    }
-                },
+                Some((name, outcome)) = under_way.next() => self.note(&name, outcome),
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => {}
             }
         }
@@ -185,7 +157,7 @@ impl MirrorDriver {
         &mut self,
         step: MirrorAction,
         client: &kube::Client,
-    ) -> impl Future<Output = Done> + Send + use<> {
+    ) -> impl Future<Output = (Name, Result<(), String>)> + Send + use<> {
         let name = step.name();
         self.trials.entry(name.clone()).or_insert_with(Trial::new).busy = true;
         let (mirrors, node_name) = (self.mirrors.clone(), self.node_name.clone());
@@ -200,7 +172,7 @@ impl MirrorDriver {
                 (MirrorAction::Delete(mirror), _) => delete(&client, &mirror, &mirrors).await,
                 (MirrorAction::Create(_), None) | (MirrorAction::Refuse { .. }, _) => Ok(()),
             };
-            Done::MirrorAction(name, outcome)
+            (name, outcome)
         }
     }
 
@@ -246,24 +218,6 @@ impl MirrorAction {
             MirrorAction::Delete(pod) | MirrorAction::Refuse { pod, .. } => name_of(pod),
         }
     }
-}
-
-async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Done {
-    let pods = Api::<api::Pod>::all(client);
-    let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
-    Done::Listed(match in_time(list_in_pages(&pods, of_node)).await {
-        Err(error) => Err(refusal::text(&error)),
-        Ok(list) => {
-            let found: Vec<Pod> = list.into_iter().filter_map(|pod| Pod::new(pod).ok()).collect();
-            let found: Vec<&Pod> = found.iter().filter(|pod| pod.is_mirror()).collect();
-            for pod in &found {
-                mirrors.api_saw(pod);
-            }
-            let uids: Vec<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
-            mirrors.relisted(&uids);
-            Ok(())
-        }
-    })
 }
 
 async fn create(

@@ -16,6 +16,7 @@ use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
+use winddown_cluster::pods::MirrorSide as _;
 use winddown_companion::WithoutApi;
 use winddown_shared::{DesiredPods, Grace, Pod, Reviews, Runtime, WallClock, WallTime};
 
@@ -136,6 +137,7 @@ pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
     let node = server.apply(node).unwrap();
     mirrors.set_node_uid(Some(node["metadata"]["uid"].as_str().unwrap().into()));
+    mirrors.relisted(&[]);
     let (desired, wanted) = watch::channel(None);
     tokio::spawn(driver.run(status::client(&server).await, wanted, stop.clone()));
     let object = json!({

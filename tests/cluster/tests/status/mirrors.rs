@@ -33,6 +33,7 @@ impl Node {
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let (mirrors, driver) = Mirrors::new("node-1", agent.outbox.clone(), wall);
         mirrors.set_node_uid(Some(node["metadata"]["uid"].as_str().unwrap().into()));
+        mirrors.relisted(&[]);
         let store = StatusStore::default();
         let (desired, wanted) = watch::channel(None);
         let cancel = CancellationToken::new();
