@@ -41,7 +41,8 @@ use terminating::Terminating;
 use view::Shown;
 pub use view::{EvictionView, ExplainError, Explanation};
 
-const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The timeout of a measurement, of the node or of its pods.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The loop's dependencies and settings.
 #[non_exhaustive]
@@ -307,7 +308,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         let started = Instant::now();
         let apart = self.sampling.last.map_or(Duration::ZERO, |last| started - last);
         self.sampling.last = Some(started);
-        let stats = match timeout(NODE_MEASURE_TIMEOUT, self.parts.signals.node()).await {
+        let stats = match timeout(MEASURE_TIMEOUT, self.parts.signals.node()).await {
             Ok(Ok(stats)) => stats,
             Ok(Err(error)) => return self.not_measured(&error_chain(&error)),
             Err(_) => return self.not_measured("no answer within 2s"),

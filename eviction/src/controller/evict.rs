@@ -11,7 +11,7 @@ use winddown_shared::{
     PressureCondition, StatusOverride, doubled, instant_after,
 };
 
-use super::{Completion, EvictionController, Hold, paused};
+use super::{Completion, EvictionController, Hold, MEASURE_TIMEOUT, paused};
 use crate::cause::Cause;
 use crate::choose::{CandidateEnding, Choice, choose, comes_in_time, why_none};
 use crate::conditions::Conditions;
@@ -28,8 +28,6 @@ use crate::seams::{
 use crate::signal::Signal;
 use crate::usage::left_behind;
 
-/// The timeout of a pod measurement.
-const MEASURE_PODS: Duration = Duration::from_secs(2);
 /// How long to wait for the files of a stopped pod to be removed.
 const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first pause when no pod qualifies; it doubles each time.
@@ -83,7 +81,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         let active = self.parts.killer.running().pods;
         let wanted = WantedFigures::of(shortage.signal);
         let measured = self.parts.signals.pods(&active, wanted);
-        let figures = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
+        let figures = timeout(MEASURE_TIMEOUT, measured).await.unwrap_or_else(|_| {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
             PodFigures::UNKNOWN
         });

@@ -1,12 +1,12 @@
 //! A view of the loop's state.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{Mutex, PodKiller, PodRef, PodStateProvider, SwapStats};
 
+use super::MEASURE_TIMEOUT;
 use super::terminating::Terminating;
 use crate::admit::PressureGate;
 use crate::choose::choose;
@@ -20,8 +20,6 @@ use crate::seams::{PodFigures, Signals, WantedFigures};
 use crate::signal::Signal;
 use crate::state::EvictionState;
 use crate::status::{PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
-
-const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The measurements and decisions of the loop. Clones share one view.
 #[derive(Clone, Debug)]
@@ -185,7 +183,7 @@ impl EvictionView {
         };
         let pods = killer.running().pods;
         let measured = signals.pods(&pods, WantedFigures::of(shortage.signal));
-        let figures = timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or(PodFigures::UNKNOWN);
+        let figures = timeout(MEASURE_TIMEOUT, measured).await.unwrap_or(PodFigures::UNKNOWN);
         let (mut terminating, now) = (self.shown.0.lock().terminating.clone(), Instant::now());
         let candidates = terminating.candidates(killer, &pods, &figures, now);
         let choice = choose(&shortage, &candidates, &policy, now);
