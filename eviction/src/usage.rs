@@ -58,8 +58,8 @@ pub(crate) fn is_partial(signal: Signal, pod: &Pod, stats: &PodStats, layout: Fs
 }
 
 /// The amounts that the pod leaves behind, by signal, and that may be freed after it has stopped: on disks its
-/// containers' layers and logs and its `emptyDir` volumes; and tasks that were not reaped. Not memory, which a process
-/// frees as it exits.
+/// containers' layers and logs and its `emptyDir` volumes; and tasks that were not reaped. Not memory: a process frees it as
+/// it exits, and a volume as it is unmounted, which is waited for.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
     Signal::ALL.map(|signal| {
         let used = match (signal.resource().row().freed_by, signal.usage()) {
@@ -91,6 +91,13 @@ pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
 fn empty_dirs(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter(|volume| is_empty_dir(volume)).map(|volume| volume.name.as_str())
+}
+
+/// Whether one of the pod's volumes is an `emptyDir` in memory, which its exit does not free.
+pub(crate) fn has_volume_in_memory(pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut directories = volumes.filter_map(|volume| volume.empty_dir.as_ref());
+    directories.any(|directory| directory.medium.as_deref() == Some("Memory"))
 }
 
 /// Whether a volume is an `emptyDir` on disk.

@@ -161,7 +161,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
                 self.victims.terminating.endings.remove(pod.uid());
                 self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
-                if is_freed_by_file_removal(condition) {
+                if is_freed_by_file_removal(condition, &pod) {
                     self.reclaims.last.fill(None);
                 }
                 let now = Instant::now();
@@ -235,8 +235,10 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             .with_evict(true)
             .with_status(Some(status))
             .with_deadline(Some(due));
-        let files =
-            if is_freed_by_file_removal(condition) { POD_FILES_TIMEOUT } else { Duration::ZERO };
+        let files = match is_freed_by_file_removal(condition, &pod) {
+            true => POD_FILES_TIMEOUT,
+            false => Duration::ZERO,
+        };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
         let evicted_for = hurried_for.unwrap_or_default().union(condition.into());
@@ -290,7 +292,7 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
                 Ok(_) => {}
                 Err(error) => recorder.record(&eviction_failed(&pod, cause, error)),
             }
-            if outcome.is_ok() && is_freed_by_file_removal(condition) {
+            if outcome.is_ok() && is_freed_by_file_removal(condition, &pod) {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
             Completion::Ended(EvictionEnd { pod, condition, record, outcome: Some(outcome) })

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::Observation;
 use winddown_shared::PressureCondition;
@@ -57,10 +59,23 @@ async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
 }
 
 #[test]
-fn only_for_a_disk_are_the_files_of_a_stopped_pod_waited_for() {
-    let disk_alone = |condition| condition == PressureCondition::Disk;
-    for condition in PressureCondition::ALL {
-        assert_eq!(is_freed_by_file_removal(condition), disk_alone(condition), "{condition:?}");
+fn the_files_of_a_stopped_pod_are_waited_for_on_a_disk_and_in_memory() {
+    let with = |volume: serde_json::Value| {
+        crate::tests::changed("p", 0, &[], |object| {
+            object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
+        })
+    };
+    let (disk, memory) = (PressureCondition::Disk, PressureCondition::Memory);
+    for (volumes, expected) in [
+        (json!([]), &[disk][..]),
+        (json!([{"name": "v", "emptyDir": {}}]), &[disk]),
+        (json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]), &[memory, disk]),
+    ] {
+        let pod = with(volumes);
+        for condition in PressureCondition::ALL {
+            let waits = is_freed_by_file_removal(condition, &pod);
+            assert_eq!(waits, expected.contains(&condition), "{condition:?}");
+        }
     }
 }
 

@@ -110,6 +110,27 @@ async fn one_pod_at_a_time_and_no_more_once_enough_has_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_victims_volumes_in_memory_are_waited_for_until_they_are_unmounted() {
+    for mounted in [Some(secs(3)), None] {
+        let mut pods = memory_pods();
+        let victim = changed(LOWEST, -1, &[], |object| {
+            let volume = json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]);
+            object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
+        });
+        pods[4].0 = victim.clone();
+        let world = World::new(hard(), pods);
+        world.killer.stays_mounted(victim.uid(), ["/run/x"], mounted);
+        world.is(left("500Mi"), Duration::from_millis(2900)).await;
+        assert_eq!(names(&world), [LOWEST], "its memory is still used");
+        let then = if mounted.is_some() { "4Gi" } else { "500Mi" };
+        world.is(left(then), secs(27)).await;
+        assert_eq!(names(&world), [LOWEST], "{mounted:?}");
+        world.is(left(then), secs(1)).await;
+        assert_eq!(names(&world).len() > 1, mounted.is_none(), "30 s are enough");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_give_memory_back_within_the_soft_grace_are_not_ended() {
     let world = World::new(soft(), memory_pods());
     world.is(left("1500Mi"), secs(9)).await;
