@@ -152,6 +152,9 @@ pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     object.metadata.managed_fields = None;
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
         spec.priority = Some(spec.priority.unwrap_or(0).max(NODE_CRITICAL));
+        // It is its copy that is deleted.
+        object.metadata.deletion_timestamp = None;
+        object.metadata.deletion_grace_period_seconds = None;
     }
     object
 }

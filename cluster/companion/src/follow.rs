@@ -293,7 +293,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Asks the container runtime which pods it has.
-    async fn find(&self) {
+    pub(super) async fn find(&self) {
         let is_first = self.known.desired().borrow().is_none();
         match self.node.pods().await {
             Ok(found) => {

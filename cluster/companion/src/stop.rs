@@ -306,14 +306,19 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
     }
 
-    /// Whether the node stays up and the pod is a mirror pod that the API server no longer has and that stands for
-    /// nothing any more: another one has taken its place, or the container runtime runs nothing of its pod. A kubelet
-    /// replaces a mirror pod that is deleted, or whose manifest changes.
+    /// Whether the pod is a mirror pod that the API server no longer has and that stands for nothing any more: another one
+    /// has taken its place, or what the container runtime has of its pod, or, while the node stays up, nothing of that
+    /// runs. A kubelet replaces a mirror pod that is deleted, or whose manifest changes.
     async fn is_replaced(&self, pod: &Pod, runtime_uid: &PodUid) -> bool {
-        pod.is_mirror()
-            && !self.is_going_down()
-            && self.known.look(pod.uid()).is_none_or(|view| view.gone)
-            && (self.known.has_mirror_of(runtime_uid) || self.runs_nothing(runtime_uid).await)
+        if !pod.is_mirror() || self.known.look(pod.uid()).is_some_and(|view| !view.gone) {
+            return false;
+        }
+        let stays_up = !self.is_going_down();
+        if !stays_up {
+            // It has its turn as what the runtime has.
+            self.find().await;
+        }
+        self.known.has_mirror_of(runtime_uid) || (stays_up && self.runs_nothing(runtime_uid).await)
     }
 
     /// Whether the node goes down. If a shutdown asks just before that is known, or an earlier agent's may resume, the next

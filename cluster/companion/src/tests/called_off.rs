@@ -266,3 +266,53 @@ async fn a_manifests_pod_that_is_asked_just_before_the_node_goes_down_is_stopped
     stopped.unwrap();
     assert_eq!(world.log()[..2], ["1: stop the kubelet", "1: stop uid-etcd 30"]);
 }
+
+/// Without the node's object no kubelet creates another one.
+#[tokio::test(start_paused = true)]
+async fn a_manifests_pod_whose_mirror_pod_is_deleted_as_the_node_goes_down_keeps_its_turn_and_grace()
+ {
+    let of = |more: Value| {
+        let mut metadata = json!({"annotations": {
+            "kubernetes.io/config.mirror": "uid-static", "kubernetes.io/config.hash": "uid-static",
+        }});
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pod("etcd", json!({"metadata": metadata}))
+    };
+    let marked =
+        json!({"deletionTimestamp": "2033-05-18T03:33:20Z", "deletionGracePeriodSeconds": 30});
+    for (is_gone, is_before, known_as) in
+        [(false, false, "etcd"), (true, false, "static"), (true, true, "static")]
+    {
+        let (world, core) = World::new([of(json!({})), pod("web", json!({}))]).await;
+        let workers = agent(&core).await;
+        world.state().takes = secs(40);
+        let delete = async || {
+            world.apply(of(marked.clone()));
+            if is_gone {
+                world.remove("etcd");
+            }
+            sleep(secs(1)).await;
+        };
+        if is_before {
+            delete().await;
+        }
+        world.set_going_down();
+        let web = tokio::spawn({
+            let (workers, core) = (workers.clone(), Arc::clone(&core));
+            async move { shut_down(&workers, &core, "web", 60).await }
+        });
+        sleep(secs(1)).await;
+        if !is_before {
+            delete().await;
+        }
+        web.await.unwrap().unwrap();
+        let log = world.log();
+        assert!(
+            log.iter().all(|line| !line.contains("kubelet") && !line.contains("static")),
+            "{log:?}"
+        );
+        shut_down(&workers, &core, known_as, 60).await.unwrap();
+        let log = world.log();
+        assert!(log.iter().any(|line| line.ends_with("stop uid-static 60")), "{log:?}");
+    }
+}
