@@ -239,8 +239,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// asked to end. A container runtime that stops many sandboxes reports them seconds later.
     async fn exited(&self, runtime_uid: &PodUid, request: &StopRequest) {
         request.until(StopProgress::is_asked).await;
-        let mut snapshots = self.poller.subscribe();
-        while self.is_going_down() {
+        let (mut snapshots, mut going_down) =
+            (self.poller.subscribe(), self.config.going_down.clone());
+        // If the sender is gone, the agent is ending.
+        while going_down.wait_for(|is_down| *is_down).await.is_ok() {
             let mut ends = self.node.ends(runtime_uid);
             // Containers that had already exited may have been restarted since.
             ends.retain_mut(|end| end.now_or_never().is_none());

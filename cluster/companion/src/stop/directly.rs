@@ -20,16 +20,15 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     ) {
         let mut retries = Retry::KUBELET_POD.backoff();
         loop {
-            let mut step = tokio::select! {
-                step = self.step_after(StopStep::Wait, pod, request) => step,
-                never = self.leave_to_kubelet(pod, runtime_uid, request) => match never {},
-            };
+            let mut step = StopStep::Wait;
             let is_done = loop {
+                let may_change = matches!(step, StopStep::Wait | StopStep::BesideKubelet);
                 tokio::select! {
                     is_done = self.carry_out(step, pod, runtime_uid, grace, request) => break is_done,
                     // The kubelet may turn out to be no help. What winddown does in its place, it does to the end.
-                    next = self.step_after(step, pod, request), if step == StopStep::BesideKubelet => {
-                        step = next;
+                    next = self.step_after(step, pod, request), if may_change => step = next,
+                    never = self.leave_to_kubelet(pod, runtime_uid, request), if step == StopStep::Wait => {
+                        match never {}
                     }
                 }
             };

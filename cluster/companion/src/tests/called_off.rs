@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, BootClock, EarlierKill, Grace, Intake, KillError, KillReason, KillRequest,
@@ -314,5 +314,27 @@ async fn a_manifests_pod_whose_mirror_pod_is_deleted_as_the_node_goes_down_keeps
         shut_down(&workers, &core, known_as, 60).await.unwrap();
         let log = world.log();
         assert!(log.iter().any(|line| line.ends_with("stop uid-static 60")), "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_during_which_a_shutdown_is_called_off_goes_on_with_the_next_one() {
+    for kernel_tells in [false, true] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        world.state().takes = secs(600);
+        world.state().kernel_tells = kernel_tells;
+        world.state().lags = secs(if kernel_tells { 600 } else { 0 });
+        world.set_going_down();
+        let (sender, grace) = Grace::until(Instant::now() + secs(600));
+        let stopping = tokio::spawn(async move { core.stop(&uid("web"), None, grace).await });
+        sleep(secs(5)).await;
+        world.set_staying_up();
+        sleep(secs(20)).await;
+        world.state().kubelet_dead = true;
+        world.set_going_down();
+        sender.shorten_to(Instant::now() + secs(10));
+        let stopped = timeout(secs(60), stopping).await;
+        assert!(stopped.is_ok(), "{kernel_tells} {:?}", world.log());
+        assert_eq!(world.elapsed_ms() / 1000, 35, "{kernel_tells} {:?}", world.log());
     }
 }
