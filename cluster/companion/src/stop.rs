@@ -190,7 +190,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         Ok(stopped)
     }
 
-    /// Records when the API server tells the pod's end: from then on it tells the kubelet as well. Never returns.
+    /// Records when the API server tells the pod's end: from then on it tells the kubelet as well. It has accepted a request
+    /// then, if another's. Never returns.
     async fn hear_end(&self, uid: &PodUid, request: &StopRequest) -> Infallible {
         let mut news = self.known.news(uid);
         let known_at = loop {
@@ -200,6 +201,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
         };
         sleep_until(known_at).await;
+        request.accepted();
         request.told();
         pending().await
     }

@@ -310,3 +310,25 @@ async fn a_hook_of_a_manifests_pod_that_did_not_run_is_named() {
     let remark = stop(&core, "etcd", 30).await.1.unwrap().remark;
     assert_eq!(remark.as_deref(), Some("the preStop hook of a did not run"), "{:?}", world.log());
 }
+
+/// A policy refuses winddown's own deletion, or its answer is lost, and the API server shows another's.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_learnt_of_a_pods_end_by_anothers_request_runs_its_hook_to_the_end() {
+    let (world, core) = World::new([with_hook("told"), pod("web", json!({}))]).await;
+    world.set_budgets(json!([]));
+    world.state().takes = secs(20);
+    world.state().forbids_deletions = Some("admission webhook \"db\" denied the request: wait");
+    world.set_going_down();
+    tokio::spawn({
+        let core = Arc::clone(&core);
+        async move { stop(&core, "told", 60).await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    world.delete_by_others("told", secs(60));
+    sleep(secs(1)).await;
+    world.set_api_away(true);
+    stop(&core, "web", 60).await.1.unwrap();
+    let log = world.log();
+    assert!(world.first_ms("stop the kubelet").is_some_and(|at| at >= 20_000), "{log:?}");
+    assert!(!log.iter().any(|line| line.contains("run the hooks of uid-told")), "{log:?}");
+}
