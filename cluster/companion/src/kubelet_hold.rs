@@ -131,6 +131,8 @@ impl KubeletHold {
                     match is_wanted {
                         // The stop that wants it may have waited while the shutdown was cancelled.
                         true if !*going_down.borrow() => drop(self.wanted.send_replace(false)),
+                        // It has exited, or an earlier agent has stopped it.
+                        true if state.held_at().is_some() => {}
                         true if may => self.hold_back(node, Instant::now()).await,
                         true => self.must_not_hold(),
                         false => {}

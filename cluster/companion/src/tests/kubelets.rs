@@ -193,3 +193,17 @@ async fn what_a_kubelet_starts_that_somebody_else_started_is_ended_again() {
     let said = "the kubelet restarted it, and it was stopped again";
     assert_eq!(stopped.afterwards.get().as_deref(), Some(said));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_is_held_since_it_exited_is_not_stopped_once_more() {
+    let (world, core) = World::new([]).await;
+    world.kill_kubelet();
+    world.set_going_down();
+    sleep(secs(1)).await;
+    assert!(core.kubelet.is_held());
+    world.state().stop_fails = 1;
+    core.kubelet.hold().await;
+    sleep(Duration::from_millis(1)).await;
+    assert!(core.kubelet.is_held(), "{:?}", world.log());
+    assert_eq!(world.log(), ["0: stop the kubelet"]);
+}
