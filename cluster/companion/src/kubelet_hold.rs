@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Backoff, Mutex};
@@ -153,10 +152,12 @@ impl KubeletHold {
                     true => self.hold_gone(node, down_since).await,
                     false => drop(self.state.send_replace(KubeletHoldState::Seen)),
                 },
-                has_exited = exits(node, state), if is_needed => match has_exited {
-                    true => self.hold_gone(node, Instant::now()).await,
-                    false => self.hold_back(node, Instant::now()).await,
-                },
+                () = sleep(HOLD_AGAIN), if is_needed && state == KubeletHoldState::Impossible => {
+                    self.hold_back(node, Instant::now()).await;
+                }
+                () = node.kubelet_ended(), if is_needed && state != KubeletHoldState::Impossible => {
+                    self.hold_gone(node, Instant::now()).await;
+                }
                 // The sender of `going_down` is gone: the kubelet stays stopped.
                 else => return,
             }
@@ -220,15 +221,4 @@ impl KubeletHold {
         *self.obstacle.lock() = None;
         self.state.send_replace(KubeletHoldState::Free);
     }
-}
-
-/// Resolves when the kubelet has exited, or when one that cannot be held is to be held again. Returns whether it has
-/// exited, such as one that took too long to be held. Cancel-safe.
-async fn exits<N: KubeletHost>(node: &N, state: KubeletHoldState) -> bool {
-    if state != KubeletHoldState::Impossible {
-        node.kubelet_ended().await;
-        return true;
-    }
-    sleep(HOLD_AGAIN).await;
-    node.kubelet_ended().now_or_never().is_some()
 }
