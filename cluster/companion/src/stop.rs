@@ -246,11 +246,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         // If the sender is gone, the agent is ending.
         while going_down.wait_for(|is_down| *is_down).await.is_ok() {
             let mut ends = self.node.ends(runtime_uid);
+            let listed = ends.len();
             // Containers that had already exited may have been restarted since.
             ends.retain_mut(|end| end.now_or_never().is_none());
+            let all_ran = ends.len() == listed;
             if !ends.is_empty() {
                 join_all(ends).await;
-                if self.stay_ended(runtime_uid, request).await {
+                if self.stay_ended(runtime_uid, request, all_ran).await {
                     return;
                 }
             }
@@ -262,9 +264,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Waits until the kubelet starts nothing of the pod again, whose containers have exited: the API server has accepted
-    /// the pod's end, or the kubelet is held. Returns whether nothing runs then.
-    async fn stay_ended(&self, runtime_uid: &PodUid, request: &StopRequest) -> bool {
-        if request.now().accepted.is_some() || self.kubelet.is_held() {
+    /// the pod's end, or the kubelet is held. Returns whether nothing runs then. `all_ran`: whether none had exited before.
+    async fn stay_ended(&self, runtime_uid: &PodUid, request: &StopRequest, all_ran: bool) -> bool {
+        if all_ran && (request.now().accepted.is_some() || self.kubelet.is_held()) {
             return true;
         }
         tokio::select! {

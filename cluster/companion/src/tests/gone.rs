@@ -229,3 +229,15 @@ async fn a_look_is_taken_when_containers_start_and_none_for_nothing() {
     sleep(secs(60)).await;
     assert_eq!(world.state().looks, 2);
 }
+
+/// The one that has exited may have been started again since the runtime listed them.
+#[tokio::test(start_paused = true)]
+async fn the_kernel_does_not_tell_the_end_of_a_pod_of_which_a_container_had_exited_when_it_was_asked()
+ {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().lags = secs(3);
+    world.state().kernel_tells = true;
+    world.state().one_had_exited = true;
+    world.set_going_down();
+    assert_eq!(stop(&core, "web", 30).await.0, 5);
+}

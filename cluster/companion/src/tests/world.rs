@@ -107,6 +107,8 @@ pub(super) struct State {
     pub(super) held_takes: Duration,
     /// Whether the kernel reports the exits of containers.
     pub(super) kernel_tells: bool,
+    /// Whether it does so of another one of each pod, which has exited.
+    pub(super) one_had_exited: bool,
     pub(super) unused_volumes: Vec<String>,
     /// How long a look at those takes.
     pub(super) unused_take: Duration,
@@ -615,7 +617,9 @@ impl LocalContainers for World {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        self.state().kernel_tells.then(|| end.boxed()).into_iter().collect()
+        let state = self.state();
+        let had_exited = state.one_had_exited.then(|| std::future::ready(()).boxed());
+        state.kernel_tells.then(|| end.boxed()).into_iter().chain(had_exited).collect()
     }
 
     async fn stop(
