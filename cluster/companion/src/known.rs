@@ -338,7 +338,7 @@ impl PodIndex {
         // No caller knows of these, so none will call `forget` for them.
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
-        let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
+        let here = pods.values().filter(|one| self.counts(one)).map(|one| one.planned.clone());
         // The container runtime does not say which pods the API server wants besides.
         let complete = self.is_listed();
         let desired = DesiredPods { complete, ..DesiredPods::all(here.collect()) };
@@ -531,9 +531,14 @@ impl PodIndex {
 
     pub(super) fn list(&self) -> Vec<RuntimePod> {
         let pods = self.pods.lock();
-        let here = pods.values().filter(|entry| !entry.gone);
+        let here = pods.values().filter(|entry| self.counts(entry));
         let runs = |entry: &KnownEntry| entry.stopped.is_none() && facts::runs(&entry.newest);
         here.map(|entry| RuntimePod::of(&entry.newest, runs(entry))).collect()
+    }
+
+    /// Whether it is a pod of this node, and none that mirrors the agent's own.
+    fn counts(&self, entry: &KnownEntry) -> bool {
+        !entry.gone && self.own.as_ref() != Some(&facts::runtime_uid(&entry.newest))
     }
 
     /// Removes a pod that is gone.

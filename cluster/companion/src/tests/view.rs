@@ -91,6 +91,23 @@ async fn the_pod_of_this_agent_is_none_of_its_business() {
     assert_eq!(stop(&core, "winddown", 30).await.1.unwrap(), Default::default());
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_mirror_pod_of_an_agent_that_a_manifest_runs_is_none_of_its_business_either() {
+    let own = |more: &str| {
+        let marks = json!({
+            "kubernetes.io/config.mirror": "uid-own", "kubernetes.io/config.hash": "uid-own",
+            "more": more,
+        });
+        pod("winddown", json!({"metadata": {"annotations": marks}}))
+    };
+    let pods = [own("a"), pod("web", json!({}))];
+    let (world, core) = World::with(pods, |config| config.own_pod = Some(uid("own"))).await;
+    world.apply(own("b"));
+    settled().await;
+    assert_eq!(core.known.list().len(), 1);
+    assert_eq!(core.known.desired().borrow().as_ref().unwrap().pods.len(), 1);
+}
+
 #[test]
 fn pods_of_manifests_are_planned_last() {
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "h"}});
