@@ -94,7 +94,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.follow_api(),
             self.follow_runtime(),
             self.follow_claims(),
-            self.poller.keep_polling(&self.node, &self.known.started),
+            self.poller.keep_polling(&self.node, &self.known.started, &self.config.going_down),
             self.outage.keep_probing(&self.api),
             self.kubelet.keep(
                 &self.node,

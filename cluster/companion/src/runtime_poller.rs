@@ -14,6 +14,8 @@ use super::local_node::{KubeletHost, NodeError, RuntimePodState};
 /// delay the pods. Container runtimes from before 2023 provide no events, and a poll costs two requests for any number
 /// of pods. A slow poll waits for CPU time and does not use it: it is no reason to notice exits later.
 const POLL_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
+/// What is added while the node stays up, where a pod may terminate for hours, unless another begins to wait.
+const RELAXED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The newest poll, shared by all that wait.
 #[derive(Debug, Default)]
@@ -51,14 +53,20 @@ impl RuntimePoller {
         &self,
         node: &N,
         started: &Notify,
+        going_down: &watch::Receiver<bool>,
     ) -> Infallible {
+        let mut going_down = going_down.clone();
         loop {
-            if self.newest.receiver_count() == 0 {
+            let is_wanted = self.newest.receiver_count() > 0;
+            if !is_wanted {
                 self.newest.send_replace(None);
-                tokio::select! {
-                    () = self.wanted.notified() => {}
-                    () = started.notified() => {}
-                }
+            }
+            let is_down = *going_down.borrow_and_update();
+            tokio::select! {
+                () = sleep(if is_down { Duration::ZERO } else { RELAXED_INTERVAL }), if is_wanted => {}
+                Ok(()) = going_down.changed(), if is_wanted => {}
+                () = self.wanted.notified() => {}
+                () = started.notified() => {}
             }
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);

@@ -230,6 +230,18 @@ async fn a_look_is_taken_when_containers_start_and_none_for_nothing() {
     assert_eq!(world.state().looks, 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_terminates_for_hours_on_a_node_that_stays_up_is_looked_at_once_a_second() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().takes = secs(6000);
+    tokio::spawn(async move { stop(&core, "web", 6000).await });
+    sleep(secs(60)).await;
+    assert!((60..=65).contains(&world.state().looks), "{}", world.state().looks);
+    world.set_going_down();
+    sleep(secs(1)).await;
+    assert!(world.state().looks >= 70, "{}", world.state().looks);
+}
+
 /// The one that has exited may have been started again since the runtime listed them.
 #[tokio::test(start_paused = true)]
 async fn the_kernel_does_not_tell_the_end_of_a_pod_of_which_a_container_had_exited_when_it_was_asked()
