@@ -3,8 +3,7 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use winddown_shared::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FoundContainer, FoundPod,
-    SYSTEM_CRITICAL_PRIORITY,
+    CONFIG_MIRROR_ANNOTATION, FoundContainer, FoundPod, SYSTEM_CRITICAL_PRIORITY,
 };
 
 /// The annotation of a kubelet's containers with their pod's grace period, in seconds.
@@ -17,15 +16,12 @@ const OF_KUBELET: &str = "io.kubernetes.";
 const DAEMON_SET: &str = "pod-template-generation";
 /// The namespace whose pods serve all others.
 const SYSTEM_NAMESPACE: &str = "kube-system";
-/// The source of the API server's pods. The kubelet writes it over whatever the pod says.
-const OF_API: &str = "api";
 
 /// What is known of the pod, as an object of the API server. What the runtime does not record is absent: volumes,
 /// claims, the host's network. Its priority is not recorded either, and follows from its namespace.
 pub(super) fn object(found: FoundPod, node: &str) -> api::Pod {
+    let is_static = super::mirror::is_of_manifest(&found);
     let FoundPod { uid, name, namespace, mut labels, mut annotations, containers } = found;
-    let is_static =
-        annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| *source != OF_API);
     // The pod may say anything of itself; only the kubelet says where it is from.
     annotations.remove(CONFIG_MIRROR_ANNOTATION);
     if is_static {

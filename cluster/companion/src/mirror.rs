@@ -92,7 +92,8 @@ fn is_same(found: &FoundPod, pod: &Pod) -> bool {
     *found.namespace == **pod.namespace() && *found.name == **pod.name()
 }
 
-fn is_of_manifest(found: &FoundPod) -> bool {
+/// Whether the kubelet recorded that it runs the pod from a manifest: it writes that over whatever the pod says.
+pub(super) fn is_of_manifest(found: &FoundPod) -> bool {
     found.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != OF_API)
 }
 
