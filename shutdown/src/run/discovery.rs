@@ -145,6 +145,8 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             }
             self.look_again();
             if let Some(group) = self.next_group(self.groups.len()) {
+                // Those of other groups that are still awaited are none of its round's.
+                self.kills.overdue.extend(self.kills.asked.keys());
                 let batch = self.due(group);
                 self.round(group, batch).await?;
             }

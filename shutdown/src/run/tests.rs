@@ -733,6 +733,12 @@ async fn a_pod_that_comes_while_the_end_of_the_run_waits_is_ended_or_at_least_re
         let next = of(&report, "next");
         assert_eq!(next.end, wanted, "{next:?}");
         assert_eq!(next.asked.is_some(), wanted == PodEnd::Exited, "{next:?}");
+        // The pod of another group that is stuck is none of its own.
+        let finished = scene.recorder.events().into_iter().rev().find_map(|event| match event {
+            Event::GroupFinished { took, left, .. } => Some((took, left)),
+            _ => None,
+        });
+        assert!(finished.is_some_and(|(took, left)| took < secs(3) && left == 0), "{finished:?}");
     }
 }
 
