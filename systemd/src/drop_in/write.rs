@@ -56,8 +56,8 @@ pub enum WriteError {
         /// The system's error.
         source: io::Error,
     },
-    /// Neither directory can be written to.
-    #[error("cannot write {} (nor the same name in /etc); make one of them writable", file.display())]
+    /// Neither directory can be written to, or the drop-in in /etc cannot be replaced: it hides one in /run.
+    #[error("cannot write {}; it has to be writable in /etc or, where /etc has none, in /run", file.display())]
     Failed {
         /// The path tried last (on the node).
         file: PathBuf,
@@ -77,7 +77,7 @@ fn one_line(owner: &str) -> String {
     owner.split(char::is_control).collect()
 }
 
-/// Writes the drop-in of the agent `owner` for `delay` below `root`, in /etc or, if that fails, in /run.
+/// Writes the drop-in of the agent `owner` for `delay` below `root`, in /etc or, if that fails and /etc has none, in /run.
 ///
 /// The change is atomic, and on disk when this returns: logind sees the old file or the new one,
 /// also after a loss of power. Blocks on the file system.
@@ -88,7 +88,9 @@ pub fn write(root: &Path, owner: &str, delay: Duration) -> Result<Written, Write
     let text = content(owner, delay);
     let [first, second] = PLACES;
     match write_in(root, first, owner, &text) {
-        Err(WriteError::Failed { file, source }) => {
+        Err(WriteError::Failed { file, source })
+            if fs::symlink_metadata(link_in_root(root, &file)).is_err() =>
+        {
             tracing::debug!(file = %file.display(), error = error_chain(&source), "trying /run instead");
             write_in(root, second, owner, &text)
         }

@@ -91,10 +91,20 @@ fn when_no_place_can_be_written_the_error_names_the_file_and_says_what_to_do() {
         write(root.path(), "winddown", Duration::from_secs(60)).expect_err("nowhere to write");
     assert_eq!(
         error.to_string(),
-        "cannot write /run/systemd/logind.conf.d/zz-winddown.conf (nor the same name in /etc); \
-         make one of them writable"
+        "cannot write /run/systemd/logind.conf.d/zz-winddown.conf; it has to be writable in /etc or, \
+         where /etc has none, in /run"
     );
     assert!(std::error::Error::source(&error).is_some());
+}
+
+#[test]
+fn what_cannot_be_replaced_in_etc_is_an_error_because_it_hides_the_one_in_run() {
+    let root = tempfile::tempdir().expect("a directory");
+    fs::create_dir_all(root.path().join(FILE.trim_start_matches('/')).join("x"))
+        .expect("directories");
+    let error = write(root.path(), "winddown", Duration::from_secs(60)).expect_err("it stays");
+    assert!(matches!(&error, WriteError::Failed { file, .. } if file == FILE), "{error}");
+    assert!(!root.path().join("run").exists());
 }
 
 #[test]
