@@ -12,7 +12,6 @@ mod views;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
 use zbus::Connection;
 use zbus::fdo::PropertiesProxy;
 use zbus::names::InterfaceName;
@@ -29,12 +28,8 @@ use crate::bus::Bus;
 use crate::logind::proxies::LoginProxy;
 use crate::logind::read_scheduled;
 use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT, job_timeout};
+use crate::system_state::{ANSWER_TIMEOUT, asked_again};
 use proxies::TimeDateProxy;
-
-/// How long one attempt waits for an answer where it is asked again.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two attempts.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A connection for queries. Dropping it closes the connection.
 #[derive(Clone, Debug)]
@@ -299,18 +294,10 @@ async fn soft_rebooted_within(
     timeout: Duration,
     patience: Duration,
 ) -> Result<Option<Duration>, InspectError> {
-    let begun = Instant::now();
-    loop {
-        let asked = async {
-            Inspector::connect_to_systemd(bus, timeout).await?.user_space_restarted().await
-        };
-        match asked.await {
-            Err(error) if error.may_pass() && begun.elapsed() < patience => {
-                sleep(ASK_AGAIN_AFTER).await;
-            }
-            answer => return answer,
-        }
-    }
+    let ask = || async {
+        Inspector::connect_to_systemd(bus, timeout).await?.user_space_restarted().await
+    };
+    asked_again(patience, ask, InspectError::may_pass).await
 }
 
 async fn within<T>(

@@ -15,7 +15,7 @@ use crate::trouble::trouble;
 const STOPPING: &str = "stopping";
 
 /// How long one attempt waits for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -54,11 +54,22 @@ async fn in_progress_within(
     bus: &Bus,
     patience: Duration,
 ) -> Result<Option<WayDown>, SystemStateError> {
+    let ask = || in_progress_on(bus, ANSWER_TIMEOUT);
+    asked_again(patience, ask, |error| !error.is_absent()).await
+}
+
+/// Asks until there is an answer, for as long as `patience` while the error is one that may pass.
+pub(crate) async fn asked_again<T, E, A: Future<Output = Result<T, E>>>(
+    patience: Duration,
+    ask: impl Fn() -> A,
+    may_pass: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     let begun = Instant::now();
     loop {
-        match in_progress_on(bus, ANSWER_TIMEOUT).await {
-            Err(error) if error.is_absent() || begun.elapsed() >= patience => return Err(error),
-            Err(_) => sleep(ASK_AGAIN_AFTER).await,
+        match ask().await {
+            Err(error) if may_pass(&error) && begun.elapsed() < patience => {
+                sleep(ASK_AGAIN_AFTER).await;
+            }
             answer => return answer,
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
+use tokio::time::Instant;
 use zbus::OwnedObjectPath;
 use zbus::connection::Builder;
 use zbus::{Guid, fdo, interface};
