@@ -183,7 +183,6 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
     }
 }
 
-/// Builds the view of a service's sandbox.
 /// What `ProtectHome=` hides.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 /// What `PrivateTmp=` hides.
@@ -199,6 +198,7 @@ pub fn setting_that_shows(path: &Path) -> Option<&'static str> {
     }
 }
 
+/// Builds the view of a service's sandbox.
 fn sandbox(service: &Properties) -> SandboxView {
     if has_any(service, "BindPaths") || has_any(service, "BindReadOnlyPaths") {
         return SandboxView::default();

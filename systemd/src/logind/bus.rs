@@ -19,6 +19,7 @@ use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::{kind_in, kind_named};
 use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, Session};
 use crate::bus::Bus;
+use crate::inspect::LockView;
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -235,13 +236,10 @@ fn scheduled_time(micros: u64) -> Option<WallTime> {
 /// Looks for a lock of this name that delays a shutdown and belongs to this user. The name alone proves nothing: polkit
 /// lets every user take a delay lock under any name.
 fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
-    let ours = list.iter().filter(|(what, by, _, mode, owner, _)| {
-        let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");
-        delays && by == who && *owner == uid
-    });
+    let locks = list.iter().cloned().map(LockView::from);
     let mut found = Listed::No;
-    for (.., of) in ours {
-        if *of == pid {
+    for lock in locks.filter(|lock| lock.delays_shutdown() && lock.who == who && lock.uid == uid) {
+        if lock.pid == pid {
             return Listed::Ours;
         }
         found = Listed::UnderAnotherPid;
