@@ -58,6 +58,7 @@ use tree::{FoundPath, Tree};
 
 use winddown_config::{Config, ENABLE_AND_RESTART, Mode, ShutdownSettings, default_yaml};
 use winddown_host::{Trusted, if_exists, path_word, regular};
+use winddown_systemd::inspect::setting_that_shows;
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
 /// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.
@@ -306,9 +307,6 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     Ok(Program { name, from: CopySource { path: from, file }, sha256 })
 }
 
-/// What the unit's `ProtectHome=` and `PrivateTmp=` hide from its programs.
-const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-
 /// Returns the directory of the programs, if the unit can start them there. For the process runtime, the unit hides nothing.
 fn bin_dir(
     tree: &Tree,
@@ -319,7 +317,7 @@ fn bin_dir(
     let directory = unit_path(chosen.unwrap_or(Path::new(PACKAGED_PROGRAMS)))?;
     let resolved = tree.resolve_whole(&directory)?;
     let leads_to = Path::new("/").join(resolved.strip_prefix(tree.root()).unwrap_or(&resolved));
-    let is_hidden = |path: &Path| HIDDEN.iter().any(|hidden| path.starts_with(hidden));
+    let is_hidden = |path: &Path| setting_that_shows(path).is_some();
     let sandboxed = options.runtime != Runtime::Process && !tree.is_packaged()?;
     if sandboxed && (is_hidden(Path::new(&directory)) || is_hidden(&leads_to)) {
         return Err(InstallError::HiddenPrograms { path: PathBuf::from(directory) });
