@@ -156,9 +156,7 @@ pub fn install_on(
     let look = |path: &String| Ok((path.clone(), tree.look(path)?));
     let found = paths.map(look).collect::<Result<BTreeMap<_, _>, InstallError>>()?;
     let plan = plan::plan(items, &found, &record, options.force);
-    if !plan.conflicts.is_empty() {
-        return Err(InstallError::Conflicts(plan.conflicts));
-    }
+    refuse_conflicts(&tree, &found, &plan)?;
     refuse_read_only(&tree, &choices, &plan)?;
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
@@ -455,6 +453,24 @@ fn unusable(
     InstallError::Config { path: path.to_owned(), source: source.into() }
 }
 
+/// Refuses what is in the way of the plan, or in the place where it would keep what it replaces.
+fn refuse_conflicts(
+    tree: &Tree,
+    found: &BTreeMap<String, FoundPath>,
+    plan: &InstallPlan,
+) -> Result<(), InstallError> {
+    let mut conflicts = plan.conflicts.clone();
+    for step in plan.steps.iter().filter(|step| step.change.action == ChangeAction::Replaced) {
+        let path = &step.change.path;
+        let kept = tree.look(&tree::before_winddown(Path::new(path)).to_string_lossy())?;
+        if kept != FoundPath::Nothing && found.get(path) != Some(&kept) {
+            let why = "its place, NAME.before-winddown, is taken; move that away";
+            conflicts.push(Conflict { path: path.clone(), why });
+        }
+    }
+    if conflicts.is_empty() { Ok(()) } else { Err(InstallError::Conflicts(conflicts)) }
+}
+
 /// Looks for read-only file systems before anything is changed.
 fn refuse_read_only(
     tree: &Tree,
@@ -497,7 +513,9 @@ fn carry_out(tree: &Tree, plan: &InstallPlan, old: &InstallRecord) -> Result<(),
                 tree.write(path, *mode, &mut file, *keep_old)?;
             }
             InstallWork::SetMode { mode } => tree.set_mode(path, *mode)?,
-            InstallWork::Link { target } => tree.link(path, target)?,
+            InstallWork::Link { target } => {
+                tree.link(path, target, step.change.action == ChangeAction::Replaced)?;
+            }
             InstallWork::Remove => tree.remove(path)?,
             InstallWork::RemoveDirectory => {
                 tree.remove_if_empty(path)?;

@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// Writes a file atomically, replacing any old one. With `keep_old`, the old file is kept as
-    /// `NAME.before-winddown`, unless that exists already.
+    /// `NAME.before-winddown`; what is there already is the same.
     pub(super) fn write(
         &self,
         path: &str,
@@ -147,14 +147,7 @@ impl Tree {
             io::copy(content, &mut file)?;
             file.set_permissions(Permissions::from_mode(mode))?;
             file.sync_all()?;
-            if keep_old {
-                match fs::hard_link(&path, before_winddown(&path)) {
-                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-                    _ => {}
-                }
-            }
-            fs::rename(&new, &path)?;
-            sync_parent(&path)
+            put_in_place(&new, &path, keep_old)
         };
         put().map_err(|error| {
             // Only we use this name. If the removal fails too, nothing more can be done.
@@ -187,14 +180,19 @@ impl Tree {
         make().map_err(InstallError::file("create directory", &path))
     }
 
-    pub(super) fn link(&self, path: &str, target: &str) -> Result<(), InstallError> {
+    /// Makes a symbolic link as [`write`](Self::write) makes a file.
+    pub(super) fn link(
+        &self,
+        path: &str,
+        target: &str,
+        keep_old: bool,
+    ) -> Result<(), InstallError> {
         let path = self.resolve(path)?;
         let new = beside(&path, ".", ".winddown-new");
         let make = || -> io::Result<()> {
             if_exists(fs::remove_file(&new))?;
             symlink(target, &new)?;
-            fs::rename(&new, &path)?;
-            sync_parent(&path)
+            put_in_place(&new, &path, keep_old)
         };
         make().map_err(InstallError::file("link", &path))
     }
@@ -302,6 +300,17 @@ fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(after);
     path.with_file_name(name)
+}
+
+fn put_in_place(new: &Path, path: &Path, keep_old: bool) -> io::Result<()> {
+    if keep_old {
+        match fs::hard_link(path, before_winddown(path)) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+    }
+    fs::rename(new, path)?;
+    sync_parent(path)
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

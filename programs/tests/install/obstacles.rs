@@ -44,6 +44,36 @@ fn an_edited_unit_is_replaced_only_by_force_and_kept_beside_it() {
     assert!(report.to_string().contains("replaced  /etc/systemd/system/winddown.service"));
     assert_eq!(image.read(&format!("{UNIT}.before-winddown")), edited);
     assert!(!image.read(UNIT).contains("# mine"));
+
+    // What was kept is not lost to the next one, and that one is not either.
+    let again = image.read(UNIT) + "# mine, again\n";
+    fs::write(image.path(UNIT), &again).unwrap();
+    let force = InstallOptions { force: true, ..image.options() };
+    let error = install_on(&force, None).unwrap_err().to_string();
+    assert!(
+        error.contains("/winddown.service: its place, NAME.before-winddown, is taken"),
+        "{error}"
+    );
+    assert_eq!(image.read(UNIT), again);
+    fs::remove_file(image.path(&format!("{UNIT}.before-winddown"))).unwrap();
+    install_on(&force, None).unwrap();
+    assert_eq!(image.read(&format!("{UNIT}.before-winddown")), again);
+}
+
+/// A package's drop-in is hidden by a link.
+#[test]
+fn a_file_that_makes_way_for_a_link_is_kept_beside_it() {
+    let image = Image::new();
+    image.package();
+    let drop_in = "etc/systemd/system/winddown.service.d/10-process-runtime.conf";
+    fs::create_dir_all(image.path(drop_in).parent().unwrap()).unwrap();
+    fs::write(image.path(drop_in), "mine").unwrap();
+    let systemd = InstallOptions { runtime: Runtime::Systemd, ..image.options() };
+    let error = install_on(&systemd, None).unwrap_err().to_string();
+    assert!(error.contains("it is not a link; --force replaces it"), "{error}");
+    install_on(&InstallOptions { force: true, ..systemd }, None).unwrap();
+    assert_eq!(fs::read_link(image.path(drop_in)).unwrap(), Path::new("/dev/null"));
+    assert_eq!(image.read(&format!("{drop_in}.before-winddown")), "mine");
 }
 
 #[test]
