@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use winddown_companion::kubelet::service;
-use winddown_config::{AccessSettings, Config, LAST_IN_FORCE};
+use winddown_config::{AccessSettings, Config, LAST_IN_FORCE, Mode};
 use winddown_host::{machine, path_word, regular};
 use winddown_notices::drain_of_boot;
 
 use super::assets::{
-    CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,
-    VOLATILE_LOGIND_DROP_IN, WANTS,
+    CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, STATE, SYSUSERS, UNIT, VOLATILE_LOGIND_DROP_IN, WANTS,
 };
 
 use super::companion::{self, SwitchedOff};
@@ -46,7 +45,7 @@ impl Default for UninstallOptions {
 }
 
 /// Stops the agent, also one of a package, and removes what was installed, and the link that starts the agent at
-/// boot. Pods of the process runtime keep running; use `winddown drain` first to stop them.
+/// boot. Pods keep running; use `winddown drain` first to stop them.
 ///
 /// # Errors
 /// See [`InstallError`]. After [`InstallError::Unfinished`] the agent is stopped. The same command can be run again and
@@ -74,6 +73,7 @@ pub fn uninstall_on(
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
     let config = config(&tree);
+    let is_beside = config.as_ref().is_some_and(|config| config.node.mode == Mode::Companion);
     let kubelets = switch_on(&tree, host, config.as_ref())?;
     let access = config.map(|config| config.access).unwrap_or_default();
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
@@ -84,7 +84,6 @@ pub fn uninstall_on(
     }
     let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
-    let pods_outlive = has_pods_below_agent(&tree)?;
     refuse_read_only(&tree, &record, options, &steps)?;
     let stopped = stop(&tree, host, options, &mut report)?;
     let removed = remove(&tree, &record, options, (steps, unit_stays), &access, &mut report);
@@ -106,7 +105,7 @@ pub fn uninstall_on(
     if stopped {
         let group_stays = record.entries.contains_key(SYSUSERS) && !unit_stays;
         let is_drained = is_drained(&tree, options, &access);
-        let notes = [(pods_outlive, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
+        let notes = [(!is_beside, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
         report.notes.extend(stopped_kubelet(&tree, &access));
     }
@@ -226,15 +225,6 @@ fn store_again(tree: &Tree, record: &InstallRecord) -> Result<(), InstallError> 
         tree.make_directory(STATE, 0o711)?;
     }
     record.store(tree)
-}
-
-/// Whether the unit is set up for pods that are the agent's children. A package's is, unless its drop-in is masked.
-fn has_pods_below_agent(tree: &Tree) -> Result<bool, InstallError> {
-    Ok(match tree.look(PROCESS_DROP_IN)? {
-        FoundPath::File { .. } => true,
-        FoundPath::Nothing => tree.is_packaged()?,
-        FoundPath::Link(_) | FoundPath::Directory | FoundPath::Other => false,
-    })
 }
 
 /// Whether a unit stays that an installation wrote and an operator edited.
