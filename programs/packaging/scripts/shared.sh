@@ -48,14 +48,14 @@ remove_installs_drop_ins() {
     if [ "$(readlink "$directory/10-process-runtime.conf")" = /dev/null ]; then
         rm -f "$directory/10-process-runtime.conf"
     fi
-    if grep -qs '^#.*winddown install' "$directory/20-stop-time.conf"; then
-        rm -f "$directory/20-stop-time.conf"
-    fi
+    order=${DPKG_ROOT:-}/etc/systemd/system/winddown-order.target.d
     needrestarts=${DPKG_ROOT:-}/etc/needrestart/conf.d
-    if grep -qs '^#.*winddown install' "$needrestarts/winddown.conf"; then
-        rm -f "$needrestarts/winddown.conf"
-    fi
-    rmdir "$directory" "$needrestarts" "${needrestarts%/*}" 2>/dev/null || true
+    for file in "$directory/20-stop-time.conf" "$order/50-kubelet.conf" "$needrestarts/winddown.conf"; do
+        if grep -qs '^#.*winddown install' "$file"; then
+            rm -f "$file"
+        fi
+    done
+    rmdir "$directory" "$order" "$needrestarts" "${needrestarts%/*}" 2>/dev/null || true
 }
 
 # Pods outlive their agent on purpose. Removing the agent names those that are left. In the process runtime every

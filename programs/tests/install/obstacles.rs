@@ -411,22 +411,43 @@ fn an_erased_rpm_names_what_is_mounted_where_somebody_may_now_delete() {
     let image = Image::new();
     let volume = image.path("var/lib/winddown/cri/pods/u/subpaths/db/0");
     let Some(mount) = Mount::over(test, &volume, "size=512k") else { return };
+    let (done, said) = scriptlet(&image, "rpm/post_uninstall.sh", "0");
+    assert!(done && said.contains(&format!("umount {}", volume.display())), "{said}");
+    drop(mount);
+    assert_eq!(scriptlet(&image, "rpm/post_uninstall.sh", "0"), (true, String::new()));
+}
+
+/// Runs a package's script, and returns whether it succeeded and what it said.
+fn scriptlet(image: &Image, name: &str, argument: &str) -> (bool, String) {
     let scripts =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/scripts").canonicalize().unwrap();
     let of = |name: &str| fs::read_to_string(scripts.join(name)).unwrap();
-    let script =
-        format!("journalctl() {{ :; }}\n{}{}", of("shared.sh"), of("rpm/post_uninstall.sh"));
-    let erase = || {
-        let mut sh = Command::new("sh");
-        sh.args(["-ec", &script, "sh", "0"]).env("DPKG_ROOT", image.path(""));
-        let done = sh.output().unwrap();
-        assert!(done.status.success(), "{done:?}");
-        String::from_utf8(done.stdout).unwrap()
+    let script = format!("exec 2>&1\njournalctl() {{ :; }}\n{}{}", of("shared.sh"), of(name));
+    let mut sh = Command::new("sh");
+    sh.args(["-ec", &script, "sh", argument]).env("DPKG_ROOT", image.root.path());
+    let done = sh.output().unwrap();
+    (done.status.success(), String::from_utf8(done.stdout).unwrap())
+}
+
+#[test]
+fn a_purge_of_the_package_takes_all_that_an_installation_wrote_for_it_and_no_more() {
+    let image = Image::new();
+    let units = "etc/systemd/system";
+    let put = |name: &str, first: &str| {
+        let path = image.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{first}\n[Unit]\n")).unwrap();
     };
-    let said = erase();
-    assert!(said.contains(&format!("umount {}", volume.display())), "{said}");
-    drop(mount);
-    assert_eq!(erase(), "");
+    for name in ["winddown.service.d/20-stop-time.conf", "winddown-order.target.d/50-kubelet.conf"]
+    {
+        put(&format!("{units}/{name}"), "# Installed by \"winddown install --companion\".");
+    }
+    put("etc/needrestart/conf.d/winddown.conf", "# Installed by \"winddown install\".");
+    put(&format!("{units}/winddown-order.target.d/60-mine.conf"), "# mine");
+    assert!(scriptlet(&image, "deb/postrm", "purge").0);
+    let files: Vec<String> =
+        image.tree().into_iter().filter(|line| line.contains(".conf ")).collect();
+    assert_eq!(files, [format!("{units}/winddown-order.target.d/60-mine.conf 644")]);
 }
 
 /// A tmpfs over a directory, for as long as it lives.
