@@ -345,7 +345,7 @@ fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
         (STATE, false, "b0", false, false),
         (STATE, false, "b1", true, false),
         (RUN, false, "b1", false, true),
-        (RUN, false, "b1", true, true),
+        (RUN, false, "b1", true, false),
     ] {
         let image = Image::new();
         image.install().unwrap();
@@ -363,6 +363,7 @@ fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
         let report = uninstall_on(&image.removal(purge), Some(&Recorder::default())).unwrap();
         let drained = report.notes.iter().any(|note| note.contains("until `winddown undrain`"));
         assert_eq!(drained, said, "{place} {withdrawn} {boot_id} {purge} {report}");
+        assert_eq!(image.path(place).exists(), !purge, "{place} {report}");
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
 pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
 pub(super) const STATE: &str = "/var/lib/winddown";
 pub(super) const LOGS: &str = "/var/log/winddown";
+pub(super) const VOLATILE: &str = "/run/winddown";
 
 /// needrestart's settings for the services of pods.
 const NEEDRESTART: &str = "/etc/needrestart/conf.d/winddown.conf";

@@ -8,7 +8,8 @@ use winddown_host::{machine, path_word, regular};
 use winddown_notices::drain_of_boot;
 
 use super::assets::{
-    CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, STATE, SYSUSERS, UNIT, VOLATILE_LOGIND_DROP_IN, WANTS,
+    CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, STATE, SYSUSERS, UNIT, VOLATILE,
+    VOLATILE_LOGIND_DROP_IN, WANTS,
 };
 
 use super::companion::{self, SwitchedOff};
@@ -22,6 +23,9 @@ use super::tree::{FoundPath, Tree};
 
 /// The agent's drop-ins for logind.
 const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
+
+/// What a purge removes whole.
+const PURGED: [&str; 3] = [STATE, LOGS, VOLATILE];
 
 /// The options of [`uninstall`].
 #[derive(Clone, Debug)]
@@ -68,7 +72,7 @@ pub fn uninstall_on(
     let record = InstallRecord::load(&tree)?;
     if options.purge {
         // Check this before removing anything: if the uninstall stopped half-way, there would be no agent to unmount.
-        [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
+        PURGED.into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
     }
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
@@ -86,6 +90,7 @@ pub fn uninstall_on(
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
     refuse_read_only(&tree, &record, options, &steps)?;
     let stopped = stop(&tree, host, options, &mut report)?;
+    let stopped_kubelet = stopped_kubelet(&tree, &access);
     let removed = remove(&tree, &record, options, (steps, unit_stays), &access, &mut report);
     removed.map_err(|error| match stopped && !options.dry_run {
         true => InstallError::Unfinished { source: Box::new(error) },
@@ -107,7 +112,7 @@ pub fn uninstall_on(
         let is_drained = is_drained(&tree, options, &access);
         let notes = [(!is_beside, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
-        report.notes.extend(stopped_kubelet(&tree, &access));
+        report.notes.extend(stopped_kubelet);
     }
     report.next = kubelets.steps;
     Ok(report)
@@ -121,7 +126,7 @@ fn refuse_read_only(
     steps: &[PlannedStep],
 ) -> Result<(), InstallError> {
     let steps = steps.iter().filter(|step| step.work == InstallWork::Remove);
-    let purged = [CONFIG, STATE, LOGS].into_iter().filter(|_| options.purge);
+    let purged = std::iter::once(CONFIG).chain(PURGED).filter(|_| options.purge);
     let directories = record.entries.iter();
     let directories = directories.filter(|(_, entry)| **entry == InstalledEntry::Directory);
     let paths = steps.map(|step| &*step.change.path).chain(purged);
@@ -252,11 +257,10 @@ const DRAINED: &str = "the node stays drained: an agent that is installed before
 
 /// Whether what stays has a drain of this boot, which the next agent continues.
 fn is_drained(tree: &Tree, options: &UninstallOptions, access: &AccessSettings) -> bool {
-    let state =
-        Some(&*access.state_directory).filter(|path| !options.purge || *path != Path::new(STATE));
-    let places = access.control_socket.parent().into_iter().chain(state);
+    let stays = |path: &&Path| !options.purge || !PURGED.iter().any(|one| *path == Path::new(one));
+    let places = access.control_socket.parent().into_iter().chain([&*access.state_directory]);
     let places: Vec<PathBuf> =
-        places.filter_map(|path| tree.resolve(path.to_str()?).ok()).collect();
+        places.filter(stays).filter_map(|path| tree.resolve(path.to_str()?).ok()).collect();
     let boot_id = tree
         .resolve("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -351,6 +355,11 @@ fn remove_directories(
         if *entry != InstalledEntry::Directory || tree.look(path)? != FoundPath::Directory {
             continue;
         }
+        // A purge has said so of it, and has made it again for a unit that stays.
+        if options.dry_run && report.changes.iter().any(|change| change.path == *path) {
+            continue;
+        }
+        report.changes.retain(|change| change.path != *path);
         let (action, why) = if options.dry_run {
             (ChangeAction::Removed, Some("if empty"))
         } else if tree.remove_if_empty(path)? {
@@ -382,7 +391,7 @@ fn purge(
         }
         removed(CONFIG);
     }
-    for path in [STATE, LOGS] {
+    for path in PURGED {
         if tree.look(path)? == FoundPath::Directory && (options.dry_run || tree.remove_all(path)?) {
             removed(path);
         }

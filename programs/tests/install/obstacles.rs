@@ -134,6 +134,8 @@ fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_starte
         image.install().unwrap();
         fs::write(image.path(UNIT), "# winddown, mine\n").unwrap();
         let host = Recorder::default();
+        let dry = UninstallOptions { dry_run: true, ..image.removal(purge) };
+        let planned = uninstall_on(&dry, Some(&host)).unwrap().to_string();
         let report = uninstall_on(&image.removal(purge), Some(&host)).unwrap().to_string();
         let done = host.0.take();
         let stop = "systemctl stop winddown.service";
@@ -152,6 +154,12 @@ fn an_edited_unit_that_is_kept_keeps_what_it_needs_but_is_stopped_and_not_starte
         }
         assert!(image.path(WANTS).symlink_metadata().is_err(), "{report}");
         assert!(!report.contains("groupdel"), "{report}");
+        let of_state = |report: &str| -> Vec<String> {
+            let is_its = |line: &&str| line.split_whitespace().nth(1) == Some("/var/lib/winddown");
+            report.lines().filter(is_its).map(|line| line.trim().to_owned()).collect()
+        };
+        assert_eq!(of_state(&planned).len(), 1, "{planned}");
+        assert_eq!(of_state(&report), ["kept      /var/lib/winddown  (not empty)"], "{report}");
         // What is kept is still known to be winddown's.
         uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
         assert_eq!(image.tree(), [""; 0]);
