@@ -184,6 +184,14 @@ pub enum InstallError {
         /// The mount point.
         mount: PathBuf,
     },
+    /// Processes use files below a directory to be removed, as those of pods that run do. Nothing was changed.
+    #[error("{} is in use by {}, nothing was changed", .directory.display(), clean(.processes))]
+    InUse {
+        /// The directory to be removed.
+        directory: PathBuf,
+        /// The processes.
+        processes: String,
+    },
     /// A path has too many symbolic links, probably a loop.
     #[error("{} leads through too many symbolic links", .path.display())]
     LinkLoop {
@@ -346,6 +354,7 @@ impl InstallError {
                 "correct it, or name another with --kubeconfig or --container-runtime-endpoint"
             }
             Self::Mounted { mount, .. } => return unmount(mount),
+            Self::InUse { .. } => "`winddown drain` first; --force deletes what running pods use",
             Self::LinkLoop { .. } => "`namei -l` shows them; remove the one that leads back",
             Self::NotRoot { .. } => "run it again with sudo",
             Self::Systemd { .. } => "run the same command again",

@@ -8,6 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use winddown_host::mount_table::holders;
 use winddown_host::{if_exists, regular};
 
 use super::assets::{PACKAGED_UNIT, UNIT};
@@ -232,6 +233,16 @@ impl Tree {
     pub(super) fn refuse_mounts(&self, path: &str) -> Result<(), InstallError> {
         match self.mount_below(path)? {
             Some(mount) => Err(InstallError::Mounted { directory: self.resolve(path)?, mount }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns an error if a process uses what is in the directory.
+    pub(super) fn refuse_use(&self, path: &str) -> Result<(), InstallError> {
+        let directory = self.resolve(path)?;
+        let there = directory.canonicalize().ok();
+        match there.and_then(|there| holders(Path::new("/proc"), &there)) {
+            Some(processes) => Err(InstallError::InUse { directory, processes }),
             None => Ok(()),
         }
     }

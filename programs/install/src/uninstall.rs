@@ -35,8 +35,8 @@ pub struct UninstallOptions {
     /// Whether to also remove the configuration, the state with its reports, and the logs. Pod
     /// manifests always stay, and so do directories that the configuration chose for state and logs.
     pub purge: bool,
-    /// Whether to also remove our files that were edited, and a companion whose kubelet does not terminate its pods
-    /// itself.
+    /// Whether to also remove our files that were edited, a companion whose kubelet does not terminate its pods itself,
+    /// and, with `purge`, what pods use that run.
     pub force: bool,
     /// Whether to only report what would be done.
     pub dry_run: bool,
@@ -70,16 +70,20 @@ pub fn uninstall_on(
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
     let record = InstallRecord::load(&tree)?;
+    let config = config(&tree);
+    let is_beside = config.as_ref().is_some_and(|config| config.node.mode == Mode::Companion);
+    let access = config.as_ref().map(|config| config.access.clone()).unwrap_or_default();
     if options.purge {
         // Check this before removing anything: if the uninstall stopped half-way, there would be no agent to unmount.
         PURGED.into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
+        // With every runtime, a process has the log of each container open that runs.
+        if let Some(logs) = access.pod_logs_dir.to_str().filter(|_| !options.force) {
+            tree.refuse_use(logs)?;
+        }
     }
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
-    let config = config(&tree);
-    let is_beside = config.as_ref().is_some_and(|config| config.node.mode == Mode::Companion);
     let kubelets = switch_on(&tree, host, config.as_ref())?;
-    let access = config.map(|config| config.access).unwrap_or_default();
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     if host.is_some() && !options.force && !kubelets.steps.is_empty() {
         let last = NextStepKind::Uninstall.typed("winddown uninstall");

@@ -72,8 +72,8 @@ pub struct UninstallArgs {
     /// Remove configuration, state and logs as well
     #[arg(long)]
     pub purge: bool,
-    /// Also remove files that were edited after they were installed, and a companion whose kubelet does not terminate its
-    /// pods itself
+    /// Also remove files that were edited after they were installed, a companion whose kubelet does not terminate its
+    /// pods itself, and with --purge what running pods use
     #[arg(long)]
     pub force: bool,
     /// Only print what would be done

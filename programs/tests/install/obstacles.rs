@@ -437,6 +437,46 @@ fn scriptlet(image: &Image, name: &str, argument: &str) -> (bool, String) {
     (done.status.success(), String::from_utf8(done.stdout).unwrap())
 }
 
+/// Their volumes and their records would go. Whatever the runtime is, a process has the log of each open.
+#[test]
+fn a_purge_is_refused_while_pods_run_and_nothing_is_touched() {
+    let image = Image::new();
+    image.install().unwrap();
+    let log = image.path("var/log/winddown/default_web_u/web/0.log");
+    for file in [log.as_path(), &image.path("var/lib/winddown/cri/pods/u/volumes/data/x")] {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "x").unwrap();
+    }
+    let writes = fs::File::open(&log).unwrap();
+    let before = image.tree();
+    let host = Recorder::default();
+    let error = uninstall_on(&image.removal(true), Some(&host)).unwrap_err();
+    let said = format!("/var/log/winddown is in use by process {} (", std::process::id());
+    assert!(error.to_string().contains(&said), "{error}");
+    assert!(error.hint().starts_with("`winddown drain` first"), "{}", error.hint());
+    assert_eq!((host.0.borrow().len(), image.tree()), (0, before));
+
+    // Nor does a package's purge go on.
+    uninstall_on(&image.removal(false), Some(&host)).unwrap();
+    let before = image.tree();
+    let (done, said) = scriptlet(&image, "deb/postrm", "purge");
+    assert!(!done && said.contains("pods run"), "{said}");
+    assert_eq!(image.tree(), before);
+    drop(writes);
+    let (done, said) = scriptlet(&image, "deb/postrm", "purge");
+    assert!(done, "{said}");
+    assert_eq!(image.tree(), ["etc/ 755", "var/ 755", "var/lib/ 755", "var/log/ 755"], "{said}");
+}
+
+#[test]
+fn a_purge_that_is_forced_deletes_the_data_of_pods_that_run() {
+    let image = Image::new();
+    image.install().unwrap();
+    let _writes = fs::File::create(image.path("var/log/winddown/0.log")).unwrap();
+    uninstall_on(&UninstallOptions { force: true, ..image.removal(true) }, None).unwrap();
+    assert_eq!(image.tree(), [""; 0]);
+}
+
 #[test]
 fn a_purge_of_the_package_takes_all_that_an_installation_wrote_for_it_and_no_more() {
     let image = Image::new();

@@ -90,6 +90,7 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
             Err(Errno::BUSY) => {
                 let holders = holders(proc_root, &point);
+                let holders = holders.unwrap_or_else(|| "no visible process".to_owned());
                 return Err(UnmountError::Busy { point, holders });
             }
             Err(errno) => {
@@ -100,8 +101,9 @@ pub fn unmount_below(proc_root: &Path, path: &Path) -> Result<(), UnmountError> 
     Ok(())
 }
 
-/// Describes the processes that use a mount or have one of its files open, for a message.
-fn holders(proc_root: &Path, point: &Path) -> String {
+/// Describes the processes that use a mount or directory or have one of its files open, for a message; `None` if none is
+/// seen. `proc_root` is the path of `/proc`, whose paths have no symbolic links. Blocking.
+pub fn holders(proc_root: &Path, point: &Path) -> Option<String> {
     let entries = fs::read_dir(proc_root).into_iter().flatten().flatten();
     let mut named = Vec::new();
     let mut more = 0;
@@ -116,9 +118,9 @@ fn holders(proc_root: &Path, point: &Path) -> String {
         }
     }
     match (named.is_empty(), more) {
-        (true, _) => "no visible process".to_owned(),
-        (false, 0) => named.join(", "),
-        (false, more) => format!("{} and {more} more", named.join(", ")),
+        (true, _) => None,
+        (false, 0) => Some(named.join(", ")),
+        (false, more) => Some(format!("{} and {more} more", named.join(", "))),
     }
 }
 

@@ -8,5 +8,6 @@ mod failing_starts;
 mod fixes;
 mod logs;
 mod notice;
+mod purge;
 mod reload;
 mod unprivileged;
