@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use winddown_config::ConfigError;
 use winddown_cri::host_mount;
 
 use crate::service::{ServiceOptions, StartError};
@@ -77,7 +78,9 @@ pub fn main() -> ExitCode {
     let Err(error) = crate::run(ServiceOptions { config, socket, root }) else {
         return ExitCode::SUCCESS;
     };
-    let exit = if matches!(error, StartError::Config(_)) { CONFIG_INVALID } else { FAILED };
+    // What cannot be read now may be read later.
+    let is_invalid = matches!(error, StartError::Config(ConfigError::Invalid(_)));
+    let exit = if is_invalid { CONFIG_INVALID } else { FAILED };
     let hint = error.hint();
     eprintln!("{}", winddown_render::error(&error.into(), &hint, false));
     ExitCode::from(exit)
