@@ -587,19 +587,70 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
 
 #[cfg(test)]
 mod tests {
+    use super::reload::FileReading;
     use super::*;
+
+    fn put(root: &Path, path: &str, fields: &str) {
+        let file = root.join(&path[1..]);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
+        std::fs::write(file, format!("{head}{fields}")).unwrap();
+    }
+
+    fn options(root: &Path) -> ServiceOptions {
+        ServiceOptions { config: None, socket: None, root: root.to_owned() }
+    }
+
+    async fn reloaded(options: &ServiceOptions) -> Result<Configuration, StartError> {
+        reload::end_of(&mut Some(FileReading::start(options, true))).await.unwrap()
+    }
+
+    /// It destroyed what the next agent would have started with.
+    #[tokio::test]
+    async fn a_reload_with_which_no_agent_can_start_leaves_the_copy_of_the_last_one() {
+        let root = tempfile::tempdir().unwrap();
+        let options = options(root.path());
+        std::fs::write(root.path().join("file"), "").unwrap();
+        put(root.path(), winddown_config::LAST_IN_FORCE, "mode: companion\n");
+        put(root.path(), winddown_config::DEFAULT_FILE, "stateDirectory: /file/state\n");
+        let error = reloaded(&options).await.unwrap_err();
+        assert!(matches!(&error, StartError::Directory { .. }), "{error:?}");
+        let (read, loaded, _) = load_usable(&options, wall_clock().now()).unwrap();
+        assert_eq!((loaded.origin, read.config.node.mode), (Origin::LastInForce, Mode::Companion));
+    }
+
+    #[tokio::test]
+    async fn a_reload_still_says_that_pods_of_another_runtime_run() {
+        let root = tempfile::tempdir().unwrap();
+        let pods = root.path().join("var/lib/winddown/process/pods");
+        std::fs::create_dir_all(&pods).unwrap();
+        put(root.path(), winddown_config::DEFAULT_FILE, "runtime: systemd\n");
+        let mut supervisor = std::process::Command::new("/bin/sh")
+            .args(["-c", "read line", "run"])
+            .arg(pods.join("u1"))
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let read = reloaded(&options(root.path())).await;
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        let Configuration { config, warnings, at_restart, .. } = read.unwrap();
+        assert_eq!(
+            (config.node.runtime, &*at_restart),
+            (RuntimeKind::Process, &["runtime".into()][..])
+        );
+        assert!(
+            warnings.iter().any(|said| said.starts_with("runtime was changed")),
+            "{warnings:?}"
+        );
+    }
 
     /// It cost the node its lock, and every pod its grace at the next shutdown.
     #[test]
     fn a_configuration_that_this_machine_refuses_leaves_the_last_one_in_effect() {
         let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, fields: &str| {
-            let file = root.path().join(&path[1..]);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
-            std::fs::write(file, format!("{head}{fields}")).unwrap();
-        };
-        let options = ServiceOptions { config: None, socket: None, root: root.path().to_owned() };
+        let put = |path: &str, fields: &str| put(root.path(), path, fields);
+        let options = options(root.path());
         let load = || load_usable(&options, wall_clock().now());
         std::fs::write(root.path().join("file"), "").unwrap();
         for wrong in ["controlSocketGroup: no-such-group\n", "stateDirectory: /file/state\n"] {

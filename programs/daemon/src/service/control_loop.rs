@@ -12,6 +12,7 @@ use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
+use super::former_runtime::at_restart;
 use super::reload::{self, FileReading, Loaded};
 use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
@@ -157,15 +158,3 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 /// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
     "the configuration was read again and cannot be used, so the one before it is in effect: ";
-
-/// Says when the change of a field takes effect that a reload does not apply.
-pub(super) fn at_restart(field: &str) -> String {
-    let then = match field {
-        // Runtimes have different units, and a restart would leave the pods of the old runtime to the new one.
-        "runtime" => {
-            "`winddown drain`, `winddown install --runtime …`, `systemctl restart winddown`, `winddown undrain`"
-        }
-        _ => "`systemctl restart winddown`",
-    };
-    format!("{field} was changed, which takes effect after {then}")
-}

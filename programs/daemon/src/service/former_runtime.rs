@@ -13,7 +13,6 @@ use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_node::Configuration;
 
 use super::StartError;
-use super::control_loop::at_restart;
 
 const RUNTIMES: [RuntimeKind; 3] = [RuntimeKind::Process, RuntimeKind::Systemd, RuntimeKind::Cri];
 
@@ -116,6 +115,18 @@ fn beside(configured: RuntimeKind, former: RuntimeKind) -> String {
          `systemctl restart winddown`, `winddown drain`, then set `runtime: {configured}` again, \
          `systemctl restart winddown`, `winddown undrain`"
     )
+}
+
+/// Says when the change of a field takes effect that a reload does not apply.
+pub(super) fn at_restart(field: &str) -> String {
+    let then = match field {
+        // Runtimes have different units, and a restart would leave the pods of the old runtime to the new one.
+        "runtime" => {
+            "`winddown drain`, `winddown install --runtime …`, `systemctl restart winddown`, `winddown undrain`"
+        }
+        _ => "`systemctl restart winddown`",
+    };
+    format!("{field} was changed, which takes effect after {then}")
 }
 
 #[cfg(test)]

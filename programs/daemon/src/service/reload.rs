@@ -10,7 +10,7 @@ use tokio::time::{Sleep, sleep};
 use winddown_doctor::obstacles;
 use winddown_host::machine::wall_clock;
 
-use super::{ServiceOptions, StartError, keep, load};
+use super::{ServiceOptions, StartError, former_runtime, keep, load, prepare};
 use winddown_node::Configuration;
 
 /// A read that takes longer is logged; it continues.
@@ -43,6 +43,9 @@ impl FileReading {
                         return Err(StartError::Obstacles(found));
                     }
                 }
+                // As a start does: what no agent can start with is not kept.
+                prepare(&configuration.config)?;
+                let configuration = former_runtime::kept(configuration, &wall_clock())?;
                 keep(&options.root, loaded);
                 Ok(configuration)
             }),
