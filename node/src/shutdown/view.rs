@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use winddown_control::api::{self, Check, DrainRequest, NoticeBody, ReportList, WithdrawAnswer};
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{
-    Grace, InhibitorState, LockState, Pod, PodKiller, PodSnapshot, RequestReport, Runtime,
-    WallTime, error_chain,
+    GateReason, Grace, InhibitorState, LockState, Pod, PodKiller, PodSnapshot, RequestReport,
+    Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
     Budget, Plan, PlanWarning, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger,
@@ -155,7 +155,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
         );
         // A shutdown that an earlier agent began continues until it is cancelled.
-        let carried = !known && self.shutdown.core.gate.is_shut();
+        let carried = !known && self.shutdown.core.gate.reasons().contains(GateReason::Startup);
         let last = self.shutdown.kept.last_boot.status();
         NodeEnd {
             is_near: announced || runs || carried,

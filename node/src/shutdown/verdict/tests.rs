@@ -1,11 +1,13 @@
 use tokio::sync::watch;
 use tokio::time::sleep;
+use winddown_control::ActApi as _;
+use winddown_control::api::DrainRequest;
 use winddown_control::protection::{KubeletFacts, KubeletPresence};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shutdown::Policy;
 
 use super::*;
-use crate::links::{NodeEnd, Observe};
+use crate::links::{Draining, NodeEnd, Observe};
 use crate::plugin::{NodePlugin, PluginRegistry};
 use crate::shutdown::Shutdown;
 use crate::{Node, NodeBuilder};
@@ -81,6 +83,22 @@ async fn the_cluster_is_told_of_a_kubelet_that_terminates_its_pods_again_althoug
     let (after, reason) = told.next().await;
     assert_eq!(reason, Some(ProtectionReason::LockHeld));
     assert!(after <= 60, "{after}");
+    node.shut_down().await;
+}
+
+/// The cluster was told that the node is shutting down, and its lease was not renewed.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_on_a_drained_node_does_not_say_that_the_node_goes_down() {
+    let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
+    let wants = watch::Sender::new(Duration::ZERO);
+    let (node, _) = beside(&login, &wants, state.path());
+    node.pods_are_known().await;
+    let mut drain = node.drain(DrainRequest::default()).await.unwrap();
+    while drain.recv().await.is_some() {}
+    node.shut_down().await;
+    let (node, told) = beside(&login, &wants, state.path());
+    let end = told.0.lock().as_mut().unwrap().now();
+    assert_eq!((end.is_near, end.draining), (false, Draining::Done));
     node.shut_down().await;
 }
 
