@@ -55,7 +55,7 @@ pub(super) fn look_at_kubelet(
 }
 
 /// For how long the agent's start asks systemd, which answers within milliseconds unless the machine is busy.
-const SYSTEMD_PATIENCE: Duration = Duration::from_secs(8);
+pub(super) const SYSTEMD_PATIENCE: Duration = Duration::from_secs(8);
 
 /// The boot clock, with the time when user space was last started, which a soft reboot does again. Where the kind
 /// of a shutdown is unknown, this distinguishes a soft reboot from the others.

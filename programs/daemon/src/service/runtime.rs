@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EnvironmentFacts, RuntimeEndpointError};
 use winddown_runtimes::process::{
@@ -20,6 +19,7 @@ use winddown_host::machine::is_in_memory;
 use winddown_host::{Capacity, Roots};
 use winddown_node::{Configured, NodeIdentity};
 
+use super::host::SYSTEMD_PATIENCE;
 use super::slices::{SlicesOfPods, units_of_pods};
 use super::{cluster, former_runtime};
 
@@ -33,8 +33,6 @@ const LOG_LINKS: &str = "/var/log/containers";
 const LEAVES_SERVICES: u32 = 257;
 /// The slices that have to survive a soft-reboot for that; both have unit files.
 const SLICES: [&str; 2] = ["winddown.slice", "winddown-survivors.slice"];
-/// How long systemd may take to answer.
-const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +120,7 @@ async fn survivors(config: &Config) -> Survivors {
 /// The reason why no service survives a soft-reboot; `None` if services do.
 async fn impossible() -> Option<String> {
     let seen = async {
-        let inspector = Inspector::connect_to_systemd(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?;
+        let inspector = Inspector::connect_to_systemd(&Bus::System, SYSTEMD_PATIENCE).await?;
         let version = inspector.system().await?.major().unwrap_or(0);
         let mut stopped = None;
         for slice in SLICES {
