@@ -19,14 +19,13 @@ pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(proc)? {
         let process = entry?.file_name();
         let Some(pid) = process.to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may have exited since. Any user can start one by such a name.
-        let is_holder = name_of(&proc.join(&process)).is_ok_and(|name| holds_containers(&name));
-        if !is_holder {
-            continue;
-        }
-        match outsider(proc, pid) {
-            Ok(None) => return Ok(true),
-            Ok(Some(_)) => {}
+        // Any user can start one by such a name.
+        let is_holder =
+            |name: Vec<u8>| Ok(holds_containers(&name) && outsider(proc, pid)?.is_none());
+        match name_of(&proc.join(&process)).and_then(is_holder) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            // It has exited since.
             Err(_) if !proc.join(&process).exists() => {}
             Err(error) => return Err(error),
         }
@@ -63,6 +62,7 @@ mod tests {
             (&["systemd", "sshd", "containerd-shim"], Some(true)),
             (&["systemd", "conmonrs"], Some(true)),
             (&["winddownd", "containerd-shim"], None),
+            (&["systemd", "cannot be read"], None),
             (&[], None),
         ] {
             let proc = tempfile::tempdir().unwrap();
@@ -70,7 +70,10 @@ mod tests {
             for (pid, name) in (1..).zip(processes) {
                 let process = proc.path().join(pid.to_string());
                 fs::create_dir(&process).unwrap();
-                fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+                match *name {
+                    "cannot be read" => fs::create_dir(process.join("comm")).unwrap(),
+                    name => fs::write(process.join("comm"), format!("{name}\n")).unwrap(),
+                }
                 fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
             }
             assert_eq!(may_run_containers(proc.path()).ok(), wanted, "{processes:?}");
