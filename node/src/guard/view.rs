@@ -127,18 +127,16 @@ impl<R: Runtime> GuardedNode<R> {
         if pods.len() == 1 {
             let mut lock = self.means.lock.clone();
             let given_back = lock.wait_for(|lock| *lock != LockState::Held);
-            // Releasing takes at most a call to the login manager.
-            let _ = tokio::time::timeout(Duration::from_secs(10), given_back).await;
+            // At most a call to the login manager, and less than the caller waits.
+            let _ = tokio::time::timeout(Duration::from_secs(8), given_back).await;
         }
+        let left = self.shown().map(|status| status.pods).unwrap_or_default();
+        let name = |other: &BlockingPod| format!("{}/{}", other.namespace, other.name);
         Ok(ReleaseAnswer {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
-            still_blocked_by: pods
-                .iter()
-                .filter(|other| other.uid != pod.uid)
-                .map(|other| format!("{}/{}", other.namespace, other.name))
-                .collect(),
+            still_blocked_by: left.iter().map(name).collect(),
         })
     }
 }

@@ -177,6 +177,17 @@ async fn a_hold_goes_on_under_the_next_agent_with_the_rest_of_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_names_the_pod_that_asked_while_it_waited_for_the_lock() {
+    let (b, logind) = first();
+    let (backup, other) = (asking("backup"), asking("other"));
+    b.want(&[&backup]).await;
+    logind.follow().await;
+    let pods = [&backup, &other];
+    let (answer, ()) = tokio::join!(b.node.release("default", "backup"), b.want(&pods));
+    assert_eq!(answer.unwrap().still_blocked_by, ["default/other"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_ends_under_the_next_agent_if_its_configuration_allows_none() {
     let (b, _) = first();
     b.want(&[&asking("backup")]).await;
