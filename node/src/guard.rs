@@ -72,10 +72,9 @@ impl ShutdownGuard {
 
     /// What an earlier agent of this boot left. Blocks on the disk.
     fn of_boot<R: Runtime>(&self, core: &Core<R>) -> Guard {
-        let kept = self
-            .file()
-            .and_then(|file| kept_file::read::<StoredHold>(&file, kept_file::MOST_BYTES).ok());
-        let kept = kept.filter(|kept| *kept.boot_id == *core.identity.boot_id);
+        let problem = "cannot read which pods block shutdowns, and give each its full time again";
+        let kept = self.file().and_then(|file| kept_file::read_if_there(&file, problem));
+        let kept = kept.filter(|kept: &StoredHold| *kept.boot_id == *core.identity.boot_id);
         kept.map(|kept| kept.guard.since(core.boot_clock.system_start())).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub(crate) use winddown_host::regular::MAX_OBJECT_BYTES as MOST_BYTES;
 use winddown_host::{Durability, regular, replace_private};
-use winddown_shared::PodUid;
+use winddown_shared::{PodUid, error_chain};
 
 /// The files' extension.
 pub(crate) const ENDING: &str = "json";
@@ -33,6 +33,17 @@ pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
 /// Reads a file that [`write`] wrote, of at most so many bytes.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, most: u64) -> io::Result<T> {
     Ok(serde_json::from_slice(&regular::read(path, most)?)?)
+}
+
+/// Reads a file that [`write`] wrote, if it is there. One that cannot be read is set aside, and `problem` logged.
+pub(crate) fn read_if_there<T: DeserializeOwned>(path: &Path, problem: &str) -> Option<T> {
+    let kept = read(path, MOST_BYTES).inspect_err(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(file = %path.display(), error = error_chain(error), "{problem}; setting it aside");
+            set_aside(path);
+        }
+    });
+    kept.ok()
 }
 
 /// Renames a file that cannot be read, so that it is kept and no later agent takes it for true.

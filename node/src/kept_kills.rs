@@ -85,17 +85,9 @@ impl KeptKills {
         let mut found = PodUidMap::default();
         let mut ending = PodUidMap::default();
         for path in records(&directory) {
-            let mut kept = match kept_file::read::<KeptKill>(&path, kept_file::MOST_BYTES) {
-                Ok(kept) => kept,
-                Err(error) => {
-                    tracing::warn!(
-                        file = %path.display(), error = error_chain(&error),
-                        "cannot read the record of a terminating pod, which may start again; setting it aside"
-                    );
-                    kept_file::set_aside(&path);
-                    continue;
-                }
-            };
+            let problem = "cannot read the record of a terminating pod, which may start again";
+            let kept = kept_file::read_if_there::<KeptKill>(&path, problem);
+            let Some(mut kept) = kept else { continue };
             let is_ours = kept.is_of(boot_id, clock.system_start());
             match reason(&kept.by, plugins).filter(|_| is_ours) {
                 Some(by) => {

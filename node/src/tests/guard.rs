@@ -214,6 +214,18 @@ async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held
     assert_eq!(report.outcome, Outcome::Clean);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_of_the_holds_is_set_aside() {
+    let state = tempfile::tempdir().unwrap();
+    let run = state.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::write(run.join("guard.json"), "{").unwrap();
+    let (b, logind) = guarded(state, boot_clock(), FakeRuntime::default());
+    b.want(&[&asking("backup")]).await;
+    assert!(logind.told().is_some());
+    assert_eq!(std::fs::read(run.join("guard.bad")).unwrap(), b"{");
+}
+
 /// A status change of a pod that holds nothing does not cause a check of all pods: a boot has many of both.
 #[tokio::test(start_paused = true)]
 async fn pods_that_do_not_ask_do_not_have_all_pods_looked_at() {
