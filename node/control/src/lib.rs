@@ -48,7 +48,6 @@ pub mod protection;
 mod respond;
 mod route;
 mod server;
-mod shared;
 mod slots;
 mod socket;
 #[cfg(test)]

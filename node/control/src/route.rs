@@ -16,14 +16,22 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::LONGEST_NOTICE;
 
 use super::respond::{self, Body};
-use super::shared::ServerShared;
-use super::{AgentApi, ApiError, Peer};
+use super::slots::Slots;
+use super::{AgentApi, ApiError, Limits, Peer};
 use crate::api::{
     DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, LogQuery, NoticeBody, Status,
 };
 
 /// The minimum interval between two status lines for one watcher, so that a burst of changes causes one line.
 const WATCH_PACE: Duration = Duration::from_millis(100);
+
+/// State that all connections of a server share.
+pub(super) struct ServerShared<A> {
+    pub(super) api: Arc<A>,
+    pub(super) limits: Limits,
+    pub(super) slots: Arc<Slots>,
+    pub(super) stop: CancellationToken,
+}
 
 type Answer = Result<Response<Body>, ApiError>;
 

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use winddown_shared::error_chain;
 
 use super::connection::WriteDeadline;
-use super::shared::ServerShared;
+use super::route::ServerShared;
 use super::slots::{Slot, Slots};
 use super::{AgentApi, ControlSocket, Limits, Peer, respond, route};
 use crate::api::ErrorCode;
