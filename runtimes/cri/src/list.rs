@@ -143,19 +143,24 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
     let running = listed.containers.iter().filter(|c| is_running(c.state()));
     let running: HashSet<String> = running.map(|c| c.id.clone()).collect();
     let ended = noted_ends(context, &entry).await;
-    let (news, lost, has_lost_sandbox) = {
+    let (news, lost, has_lost_sandbox, has_unknown) = {
         let mut state = entry.lock();
         if state.starting > 0 || state.starts != starts {
             return;
         }
-        state.own.unsure = false;
         let had_sandbox = state.own.sandbox().is_some();
         take_sandboxes(&mut state, &listed.sandboxes);
         let (news, lost) = take_containers(&mut state, listed.containers);
         for (name, note) in ended {
             end_note::enter(context, &mut state, &name, note);
         }
-        (news, lost, had_sandbox && state.own.sandbox().is_none())
+        let runs = |(name, id): &(Arc<str>, Arc<str>)| {
+            state.run(name, id).is_some_and(|run| run.is_running())
+        };
+        // Until the runtime has said whether they run, also to whoever is dropped meanwhile: a stop would leave them out.
+        let has_unknown = !news.iter().all(runs);
+        state.own.unsure = has_unknown;
+        (news, lost, had_sandbox && state.own.sandbox().is_none(), has_unknown)
     };
     if has_lost_sandbox {
         entry.announce();
@@ -163,9 +168,16 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
     for (name, id) in lost {
         observe::enter_lost(context, &entry, &name, &id);
     }
+    let mut is_learnt = true;
     for (name, id) in news {
         let is_listed_running = running.contains(&*id);
-        learn(context, &entry, (name, id), is_listed_running).await;
+        is_learnt &= learn(context, &entry, (name, id), is_listed_running).await;
+    }
+    {
+        let mut state = entry.lock();
+        if !is_learnt || (has_unknown && state.starts == starts) {
+            state.own.unsure = !is_learnt;
+        }
     }
     ask_last_exits(context, &entry).await;
     // A start that needs them asks again.
@@ -183,13 +195,13 @@ async fn noted_ends(context: &Arc<CriContext>, entry: &PodEntry) -> Vec<(String,
     blocking(move || Ok(end_note::read(&config, &uid))).await.unwrap_or_default()
 }
 
-/// Asks the runtime about a run.
+/// Asks the runtime about a run. Returns whether it answered.
 async fn learn(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     (name, id): (Arc<str>, Arc<str>),
     is_listed_running: bool,
-) {
+) -> bool {
     let noted = recall(context, entry, &name, &id);
     match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
@@ -207,15 +219,16 @@ async fn learn(
                 pod = %pod::title(entry), container = %name, error = error_chain(&error),
                 "cannot inspect a container"
             );
-            entry.lock().own.unsure = true;
             // Otherwise a stop would leave it out, and it would be killed with its sandbox.
             if is_listed_running {
                 adopt(context, entry, (&name, &id), noted);
             }
             // This task asks again.
             exits::settle_apart(context, entry, &name, &id);
+            return false;
         }
     }
+    true
 }
 
 fn is_running(state: api::ContainerState) -> bool {

@@ -9,7 +9,7 @@ use winddown_shared::{RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::pod::{self, Dead, PodEntry};
-use super::{CriContext, garbage, list, observe};
+use super::{CriContext, exits, garbage, list, observe};
 
 mod container;
 
@@ -37,7 +37,7 @@ pub(super) async fn settle(
 /// Removes the containers that were created and not started. CRI-O's have a process each, and one of crun's waits for
 /// its start through SIGTERM: systemd would wait for it at the end of a power-off. What is not removed in time is left to
 /// the runtime.
-async fn remove_created(context: &CriContext, entry: &PodEntry) {
+async fn remove_created(context: &Arc<CriContext>, entry: &Arc<PodEntry>) {
     let created: Vec<(Arc<str>, Dead)> = {
         let state = entry.lock();
         let created = state.containers.iter().filter_map(|container| {
@@ -56,15 +56,15 @@ async fn remove_created(context: &CriContext, entry: &PodEntry) {
 }
 
 async fn remove_one_created(
-    context: &CriContext,
-    entry: &PodEntry,
+    context: &Arc<CriContext>,
+    entry: &Arc<PodEntry>,
     name: &str,
     dead: &Dead,
 ) -> Result<(), CallError> {
-    // An abandoned start may have been carried out meanwhile.
-    if observe::ask(context, entry, &dead.id, false).await?.stage()
-        != observe::ContainerStage::Created
-    {
+    let seen = observe::ask(context, entry, &dead.id, true).await?;
+    if seen.stage() != observe::ContainerStage::Created {
+        // An abandoned start was carried out meanwhile: what runs has its grace period.
+        exits::enter(context, entry, &seen);
         return Ok(());
     }
     // CRI-O's RemoveContainer would wait 10 s for an exit after SIGTERM.
@@ -111,4 +111,39 @@ async fn end_strays(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use winddown_runtimes_tests::FakeCri;
+    use winddown_shared::{Grace, Pod, Runtime as _, WallClock, WallTime};
+
+    use crate::{CriConfig, CriRuntime};
+
+    #[tokio::test]
+    async fn a_start_that_is_carried_out_after_it_was_abandoned_is_ended_with_its_grace() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = CriConfig::below(dir.path());
+        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        cri.set_image("app:1", true);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let main =
+            json!({"name": "main", "image": "app:1", "command": ["act", "never", "0", "0", "3"]});
+        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [main]}});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        runtime.sync_pod(&pod).await.unwrap();
+        {
+            // As a listing from before the start has it.
+            let entry = runtime.context.pods.get(pod.uid()).unwrap();
+            let mut state = entry.lock();
+            let run = state.containers[0].run.as_mut().unwrap();
+            (run.started_at, run.own.watched) = (None, false);
+        }
+        let stopped = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(Grace::DEFAULT)).await;
+        let exits: Vec<i32> = stopped.unwrap().containers.iter().map(|c| c.exit_code).collect();
+        assert_eq!((exits, cri.running()), (vec![3], Vec::<String>::new()));
+    }
 }

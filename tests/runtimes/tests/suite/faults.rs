@@ -103,6 +103,26 @@ async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started(
     }
 }
 
+/// It was said that nothing had run, and the end of the sandbox killed what did.
+#[tokio::test]
+async fn a_stop_after_a_sync_that_was_dropped_while_it_asked_what_runs_ends_what_does() {
+    let stage = Fake::set().await;
+    let runtime = open_impatiently(&stage).await;
+    let pod = polite("web");
+    stage.cri.script("StartContainer", 1, Fault::Lost);
+    stage.cri.script("ContainerStatus", 2, Fault::Hang);
+    runtime.sync_pod(&pod).await.unwrap_err();
+    let asked = || calls(&stage, "ContainerStatus").len() == 2;
+    tokio::select! {
+        synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),
+        () = eventually("it is asked what runs", asked) => {}
+    }
+    stage.cri.heal();
+    let stopped = stop(&runtime, &pod, 5).await;
+    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
+    assert_eq!(stage.cri.running(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_hung_stop_delays_its_own_pod_only_and_works_when_it_is_asked_again() {
     let stage = Fake::set().await;
