@@ -147,24 +147,29 @@ async fn take_end(
     tracing::trace!(pod = %pod::title(entry), container = name, "its first process has ended");
     // First of all: the runtime removes the control group.
     let cgroup = entry.lock().run(name, id).and_then(|run| run.own.cgroup.take());
-    let is_out_of_memory = cgroup.is_some_and(|cgroup| cgroup.ran_out_of_memory());
-    match code::exit_code(ended, pid).await {
-        Some(code) => {
-            let end = observe::EarlyEnd { code, is_out_of_memory };
-            if observe::enter_early(context, entry, (name, id), end).await {
-                // The runtime is busy with other containers; the details that it adds can wait.
-                sleep(MAX_QUERY_INTERVAL).await;
-            }
-        }
-        None => {
-            let patience = entry.lock().exit_report_timeout();
-            let settled = timeout(patience, settle(context, entry, name, id)).await;
-            if settled.is_err() && entry.lock().stopping {
-                // It has exited, and a stop does not have to wait for a hung runtime.
-                observe::enter_lost(context, entry, name, id);
-            }
-        }
+    let is_out_of_memory = cgroup.as_ref().is_some_and(|cgroup| cgroup.ran_out_of_memory());
+    let code = code::exit_code(ended, pid).await;
+    let enter_early = async || {
+        let Some(code) = code else { return false };
+        let has_left = cgroup.as_ref().is_some_and(|cgroup| has_left(cgroup));
+        let end = observe::EarlyEnd { code, is_out_of_memory, has_left };
+        observe::enter_early(context, entry, (name, id), end).await
+    };
+    if enter_early().await {
+        // The runtime is busy with other containers; the details that it adds can wait.
+        return sleep(MAX_QUERY_INTERVAL).await;
     }
+    let patience = entry.lock().exit_report_timeout();
+    let settled = timeout(patience, settle(context, entry, name, id)).await;
+    // It has exited, and a stop does not have to wait for a hung runtime.
+    if settled.is_err() && !enter_early().await && code.is_none() && entry.lock().stopping {
+        observe::enter_lost(context, entry, name, id);
+    }
+}
+
+/// Whether nothing is left in a container's cgroup, which may be removed by now.
+fn has_left(cgroup: &CgroupDirs) -> bool {
+    !cgroup.path().is_dir() || pod_groups::have_left(&[cgroup.path().to_owned()])
 }
 
 /// Records the exit of a container in whose cgroup nothing is left although the kernel does not report that its first
@@ -178,11 +183,12 @@ pub(super) async fn take_unreaped(
 ) -> bool {
     let cgroup = entry.lock().run(name, id).and_then(|run| run.own.cgroup.clone());
     let Some(cgroup) = cgroup.filter(|_| !ended.is_readable()) else { return false };
-    if !pod_groups::have_left(&[cgroup.path().to_owned()]) {
+    if !has_left(&cgroup) {
         return false;
     }
     let Some(code) = code::exit_code(ended, pid).await else { return false };
-    let end = observe::EarlyEnd { code, is_out_of_memory: cgroup.ran_out_of_memory() };
+    let is_out_of_memory = cgroup.ran_out_of_memory();
+    let end = observe::EarlyEnd { code, is_out_of_memory, has_left: true };
     observe::enter_early(context, entry, (name, id), end).await
 }
 
@@ -248,14 +254,14 @@ mod tests {
     use std::process::Command;
 
     use serde_json::json;
-    use winddown_runtimes_tests::FakeCri;
+    use winddown_runtimes_tests::{FakeCri, Fault};
     use winddown_shared::{ContainerExit, Pod, Runtime as _, WallClock, WallTime};
 
     use super::*;
     use crate::{CriConfig, CriRuntime, dirs};
 
     /// The exit of a container, in a stop, whose first process exits with this code after one was killed for its memory.
-    async fn exit_in_a_stop(code: i32) -> ContainerExit {
+    async fn exit_in_a_stop(code: i32, shares_processes: bool) -> ContainerExit {
         let dir = tempfile::tempdir().unwrap();
         let mut config = CriConfig::below(dir.path());
         config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
@@ -263,12 +269,20 @@ mod tests {
         cri.set_image("app:1", true);
         let runtime = CriRuntime::open(config.clone()).await.unwrap();
         let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
-            "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
+            "spec": {"shareProcessNamespace": shares_processes,
+                "containers": [{"name": "main", "image": "app:1"}]}});
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         runtime.sync_pod(&pod).await.unwrap();
         fs::write(dirs::termination_log(&config, pod.uid(), "main", 0), "bye").unwrap();
-        for (file, text) in [("memory.current", "0"), ("memory.events", "oom 1\noom_kill 1\n")] {
-            fs::write(dir.path().join(file), text).unwrap();
+        let group = dir.path().join("group");
+        fs::create_dir(&group).unwrap();
+        let files = [
+            ("memory.current", "0"),
+            ("memory.events", "oom 1\noom_kill 1\n"),
+            ("cgroup.procs", ""),
+        ];
+        for (file, text) in files {
+            fs::write(group.join(file), text).unwrap();
         }
 
         let entry = runtime.context.pods.get(pod.uid()).unwrap();
@@ -276,7 +290,7 @@ mod tests {
             let mut state = entry.lock();
             state.stopping = true;
             let run = state.containers[0].run.as_mut().unwrap();
-            let cgroup = CgroupDirs::among(&[dir.path().to_owned()]).unwrap();
+            let cgroup = CgroupDirs::among(&[group]).unwrap();
             run.own.cgroup = Some(Box::new(cgroup));
             Arc::clone(&run.id)
         };
@@ -285,6 +299,7 @@ mod tests {
         let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         let ended = Ready::new(process).unwrap();
         ended.readable().await.unwrap();
+        cri.script("ContainerStatus", 1000, Fault::Hang);
         // The time that the message has does not go by while a thread reads it.
         tokio::time::pause();
         take_end(&runtime.context, &entry, ("main", &id), (&ended, pid)).await;
@@ -298,9 +313,12 @@ mod tests {
     #[tokio::test]
     async fn an_exit_in_a_stop_has_its_message_and_names_a_lack_of_memory() {
         for (code, reason) in [(3, "OOMKilled"), (0, "Completed")] {
-            let exit = exit_in_a_stop(code).await;
-            let said = (exit.exit_code, &*exit.reason, exit.message.as_str());
-            assert_eq!(said, (code, reason, "bye"));
+            // With containers that share one, nothing may be left in its control group.
+            for shares_processes in [false, true] {
+                let exit = exit_in_a_stop(code, shares_processes).await;
+                let said = (exit.exit_code, &*exit.reason, exit.message.as_str());
+                assert_eq!(said, (code, reason, "bye"));
+            }
         }
     }
 }

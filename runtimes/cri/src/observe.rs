@@ -172,20 +172,22 @@ pub(super) struct EarlyEnd {
     pub(super) code: i32,
     /// Whether the kernel killed a process of the container because it ran out of memory.
     pub(super) is_out_of_memory: bool,
+    /// Whether nothing is left in the container's cgroup.
+    pub(super) has_left: bool,
 }
 
 /// Records the exit of a container that was asked to stop, as the kernel shows it, with its termination message. Returns
 /// false if the pod is not being stopped: then there is time to ask the runtime, which knows more.
 ///
 /// When the first process of a PID namespace exits, everything in the namespace is killed. Containers that share one
-/// may leave processes behind, which the runtime kills; their exits are not recorded here.
+/// may leave processes behind, which the runtime kills: also false while there are any.
 pub(super) async fn enter_early(
     context: &CriContext,
     entry: &PodEntry,
     (name, id): (&str, &str),
     end: EarlyEnd,
 ) -> bool {
-    let Some((file, log)) = message_of_early(context, entry, (name, id), end.code) else {
+    let Some((file, log)) = message_of_early(context, entry, (name, id), end) else {
         return false;
     };
     let finished_at = Some(context.config.wall.now());
@@ -211,14 +213,14 @@ fn message_of_early(
     context: &CriContext,
     entry: &PodEntry,
     (name, id): (&str, &str),
-    exit_code: i32,
+    end: EarlyEnd,
 ) -> Option<(PathBuf, Option<PathBuf>)> {
     let mut state = entry.lock();
     let shares = state.pod.as_ref().is_none_or(|pod| {
         let spec = pod.spec.as_ref();
         spec.is_none_or(|s| s.host_pid == Some(true) || s.share_process_namespace == Some(true))
     });
-    if shares || !state.stopping {
+    if (shares && !end.has_left) || !state.stopping {
         return None;
     }
     let attempt = state.run(name, id).filter(|run| run.end.is_none())?.attempt;
@@ -228,7 +230,7 @@ fn message_of_early(
     let logs = files::pod_logs(&context.config.logs.dir, &pod.namespace, &pod.name, &pod.uid);
     let log = logs.join(files::run_log(name, attempt));
     let file = dirs::termination_log(&context.config, entry.uid(), name, attempt);
-    Some((file, falls_back(policy.as_deref(), exit_code).then_some(log)))
+    Some((file, falls_back(policy.as_deref(), end.code).then_some(log)))
 }
 
 /// Whether the end of the log stands in for an empty termination message.
