@@ -1,5 +1,5 @@
-//! Signals containers through the service manager, which knows the processes of a unit. If it does not answer, the main
-//! process is signalled directly.
+//! Signals the main process of a container directly, and the others through the service manager, which knows the
+//! processes of a unit.
 
 use std::path::Path;
 
@@ -48,27 +48,33 @@ fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &StopTarget) -> Un
     UnitAttempt::new(&context.config, entry.uid(), &target.name, target.attempt)
 }
 
-/// Sends a signal through the service manager; if that fails, to the main process alone.
+/// Sends a signal to the main process at once: the service manager may be busy for as long as the grace period. All others
+/// are signalled through it.
 async fn send<U: ServiceUnits>(
     context: &Context<U>,
     attempt: &UnitAttempt,
     whom: KillWhom,
     signal: Signal,
 ) {
-    let Err(error) = context.driver.units.signal(&attempt.unit, whom, signal.as_raw()).await else {
+    if signal_main(context, attempt, signal) && whom == KillWhom::Main {
         return;
-    };
-    if matches!(error, UnitError::Silent { .. }) {
+    }
+    let sent = context.driver.units.signal(&attempt.unit, whom, signal.as_raw()).await;
+    if let Err(error @ UnitError::Silent { .. }) = sent {
         tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "the container's main process is signalled without the service manager");
     }
+}
+
+/// Returns whether the main process is known and was signalled.
+fn signal_main<U>(context: &Context<U>, attempt: &UnitAttempt, signal: Signal) -> bool {
     let pid = context.driver.unit_cache.view(&attempt.unit).and_then(|view| view.main_pid);
-    let proc_root = &context.config.proc_root;
-    let Some(process) = pid.and_then(|pid| Process::open_any(pid).ok().flatten()) else { return };
+    let Some(process) = pid.and_then(|pid| Process::open_any(pid).ok().flatten()) else {
+        return false;
+    };
     // Read after opening: a pid that was reused belongs to a process outside this unit.
-    if is_of_unit(proc_root, process.pid(), &attempt.unit) {
-        let _ = process.signal(signal);
-    }
+    is_of_unit(&context.config.proc_root, process.pid(), &attempt.unit)
+        && process.signal(signal).is_ok_and(|is_there| is_there)
 }
 
 fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {

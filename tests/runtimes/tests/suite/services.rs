@@ -8,8 +8,8 @@ use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{Grace, ON_REBOOT_ANNOTATION, Pod, Runtime as _, RuntimeError};
 
 use crate::bed::{
-    Act, PATIENCE, POLITE, eventually, exit_of, is_running, pod, run, secs, status_until, stop,
-    sync_until, watched,
+    Act, PATIENCE, POLITE, STUBBORN, eventually, exit_of, is_running, pod, run, secs, status_until,
+    stop, sync_until, watched,
 };
 use crate::stage::Stage as _;
 use crate::stages::Services;
@@ -83,6 +83,38 @@ async fn a_service_manager_that_hangs_fails_the_stop_and_the_next_one_succeeds()
     stop(&runtime, &pod, 5).await;
     assert!(!runtime.list_pods().await.unwrap()[0].running);
     nothing_loaded(&stage.units).await;
+}
+
+#[tokio::test]
+async fn a_service_manager_that_is_busy_delays_neither_the_stop_signal_nor_sigkill() {
+    let stage = Services::set().await;
+    let mut config = stage.config();
+    config.proc_root = stage.dir().join("proc");
+    std::fs::create_dir(&config.proc_root).unwrap();
+    std::os::unix::fs::symlink("/proc/sys", config.proc_root.join("sys")).unwrap();
+    let runtime = SystemdRuntime::open(config.clone(), stage.units.clone()).await.unwrap();
+    let polite = pod("polite", &one(&stage.container("main", Act { stop_code: 3, ..POLITE })));
+    let stubborn = pod("stubborn", &one(&stage.container("main", STUBBORN)));
+    for pod in [&polite, &stubborn] {
+        stage.up(&runtime, pod).await;
+    }
+    for unit in mains(&stage.units) {
+        // As systemd places its processes.
+        let process = config.proc_root.join(stage.units.pid(&unit).to_string());
+        std::fs::create_dir_all(&process).unwrap();
+        std::fs::write(process.join("cgroup"), format!("0::/winddown.slice/{unit}\n")).unwrap();
+    }
+    stage.units.signal_late();
+    let stopped = stop(&runtime, &polite, 2).await;
+    assert_eq!((stopped.containers[0].exit_code, stopped.forced()), (3, false));
+    let asked = Instant::now();
+    let stopping = runtime.stop_pod(stubborn.uid(), Some(&stubborn), Grace::fixed(secs(1)));
+    let ends = eventually("it is killed", || mains_ended(&stage));
+    let (stopped, ()) = tokio::join!(stopping, async {
+        ends.await;
+        assert!(asked.elapsed() < secs(3), "{:?}", asked.elapsed());
+    });
+    assert!(stopped.unwrap().forced());
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ struct Inner {
     changes: broadcast::Sender<UnitChange>,
     hangs: AtomicBool,
     loses_answers: AtomicBool,
+    signals_late: AtomicBool,
     is_mute: AtomicBool,
 }
 
@@ -49,6 +50,7 @@ impl LocalUnits {
             changes: broadcast::Sender::new(64),
             hangs: AtomicBool::new(false),
             loses_answers: AtomicBool::new(false),
+            signals_late: AtomicBool::new(false),
             is_mute: AtomicBool::new(false),
         }))
     }
@@ -61,6 +63,11 @@ impl LocalUnits {
     /// From now on it does what it is asked to start and does not say so, or says so again.
     pub(crate) fn lose_answers(&self, loses: bool) {
         self.0.loses_answers.store(loses, Ordering::SeqCst);
+    }
+
+    /// From now on it takes three seconds to send a signal, as during a reload.
+    pub(crate) fn signal_late(&self) {
+        self.0.signals_late.store(true, Ordering::SeqCst);
     }
 
     /// From now on nobody hears of changes; when they are told again, that some were missed.
@@ -95,6 +102,11 @@ impl LocalUnits {
     /// The weight of a slice.
     pub(crate) fn weight(&self, slice: &str) -> Option<u64> {
         self.0.slices.lock().unwrap().get(slice).copied()
+    }
+
+    /// The main process of a unit.
+    pub(crate) fn pid(&self, unit: &str) -> i32 {
+        self.0.units.lock().unwrap()[unit].pid
     }
 
     /// Whether a unit's main process has ended.
@@ -243,6 +255,9 @@ impl ServiceUnits for LocalUnits {
 
     async fn signal(&self, unit: &str, whom: KillWhom, signal: i32) -> Result<(), UnitError> {
         self.answer("KillUnit")?;
+        if self.0.signals_late.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
         let found = self.0.units.lock().unwrap().get(unit).map(|u| (u.pid, u.view.main_pid));
         let Some((group, main)) = found else { return Ok(()) };
         let signal = Signal::try_from(signal).unwrap();
