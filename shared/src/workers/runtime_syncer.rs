@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1 as k8s;
-
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -228,7 +228,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
                 }
                 self.statuses.set(pod.clone(), status);
             }
-            changes.next().await;
+            changes.changed.notified().await;
         }
     }
 
@@ -397,6 +397,10 @@ impl<R: Runtime> RuntimeStateProvider for RuntimeSyncer<R> {
     }
 
     fn last_seen_running(&self, uid: &PodUid) -> Vec<String> {
+        // Of a pod that terminates, the status goes on showing what ran when that began.
+        if let Some(Ok(now)) = self.runtime.pod_status(uid).now_or_never() {
+            return now.running().map(ToString::to_string).collect();
+        }
         let Some(status) = self.statuses.get(uid) else { return Vec::new() };
         let lists = [&status.init_container_statuses, &status.container_statuses];
         let all = lists.into_iter().flatten().flatten();
@@ -461,16 +465,16 @@ mod tests {
         assert_eq!(shown(), is("True", "", 3));
         runtime.exit_one(uid, "side", 0);
         settle().await;
-        assert_eq!(shown(), is("True", "", 3), "no probe found anything");
+        assert_eq!(shown(), is("True", "", 2), "no probe found anything");
         runtime.set_ready(uid, "main", false);
         settle().await;
-        assert_eq!(shown(), is("False", "containers with unready status: [main]", 3));
+        assert_eq!(shown(), is("False", "containers with unready status: [main]", 2));
         runtime.set_ready(uid, "main", true);
         settle().await;
-        assert_eq!(shown(), is("True", "", 3));
+        assert_eq!(shown(), is("True", "", 2));
         runtime.exit_one(uid, "probed", 0);
         settle().await;
-        assert_eq!(shown(), is("False", "containers with unready status: [probed]", 3));
+        assert_eq!(shown(), is("False", "containers with unready status: [probed]", 1));
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(shown(), is("False", "", 0));
         workers.shut_down().await;

@@ -14,7 +14,8 @@ pub(super) struct Stops(Mutex<PodUidMap<Arc<Notify>>>);
 pub(super) struct PodChanges<'a> {
     of: &'a Stops,
     uid: PodUid,
-    changed: Arc<Notify>,
+    /// Notified when the pod has changed.
+    pub(super) changed: Arc<Notify>,
 }
 
 // === impl Stops ===
@@ -37,15 +38,6 @@ impl Stops {
     /// Tells all stops that their pods may have changed.
     pub(super) fn all_changed(&self) {
         self.0.lock().values().for_each(|changed| changed.notify_one());
-    }
-}
-
-// === impl PodChanges ===
-
-impl PodChanges<'_> {
-    /// Resolves when the pod has changed since the last call. Cancel-safe.
-    pub(super) async fn next(&self) {
-        self.changed.notified().await;
     }
 }
 
