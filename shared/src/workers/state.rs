@@ -251,8 +251,10 @@ impl WorkersState {
         if let Some(record) = self.records.get_mut(&uid) {
             record.observed.in_runtime = true;
             match record.lifecycle {
-                // Nothing ran when it became `Terminated`; its resources are being freed.
-                Lifecycle::Terminated => return (nothing_ran(), None),
+                // Its resources are being freed.
+                Lifecycle::Terminated => {
+                    return (already_stopped(record).unwrap_or_else(nothing_ran), None);
+                }
                 Lifecycle::Finished => {
                     if !record.has_leftover() {
                         record.stop_leftovers(pod, now);

@@ -7,8 +7,8 @@ use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
 use crate::testing::{FakeRecorder, Script, SyncCall, SyncStep};
 use crate::workers::grace::effective;
 use crate::{
-    Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, PodStateProvider, RuntimePod,
-    StatusOverride, UpdateKind,
+    Event, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodStateProvider,
+    RuntimePod, StatusOverride, UpdateKind,
 };
 
 fn secs(s: u64) -> Duration {
@@ -62,6 +62,17 @@ async fn who_asks_after_the_end_is_told_how_the_pod_was_stopped() {
     assert!(first.forced());
     let again = b.workers.kill_pod(pod("a"), request()).await.unwrap();
     assert_eq!(again, first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_pod_that_exited_and_is_still_cleaned_up_nobody_is_told_that_nothing_ran() {
+    let b = bench();
+    b.syncer.script(&uid("a"), Script { finish_fails: 8, ..Script::default() });
+    b.workers.update(UpdateKind::Create, pod("a"), None);
+    let stopped = b.workers.kill_pod(pod("a"), request()).await.unwrap();
+    assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminated));
+    let left = Pod::of_runtime(&RuntimePod::of(&pod("a"), true));
+    assert_eq!(b.workers.kill_pod(left, request()).await.unwrap(), stopped);
 }
 
 #[tokio::test(start_paused = true)]
