@@ -10,7 +10,7 @@ use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
-use super::super::pod::PodEntry;
+use super::super::pod::{PodEntry, Run};
 use super::super::{CriContext, dirs, exits, health, observe, volumes};
 use crate::pod;
 
@@ -47,6 +47,8 @@ struct ContainerEnding<'a> {
     grace: Grace,
     /// The first process, if it may be signalled without the runtime.
     direct: Option<Arc<Direct>>,
+    /// Whether an earlier stop has asked it.
+    was_asked: bool,
     /// The calls that have not failed, in the order in which they were made.
     calls: Vec<StopCall>,
     retries: Retries,
@@ -116,7 +118,8 @@ impl<'a> ContainerEnding<'a> {
         id: &'a str,
         grace: Grace,
     ) -> Self {
-        let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
+        let known = |run: &mut Run| (run.own.direct.clone(), run.stop_request.is_some());
+        let (direct, was_asked) = entry.lock().run(name, id).map(known).unwrap_or_default();
         let retries = Retry::RUNTIME_CALL.delays();
         Self {
             context,
@@ -125,6 +128,7 @@ impl<'a> ContainerEnding<'a> {
             id,
             grace,
             direct,
+            was_asked,
             calls: Vec::new(),
             retries,
             last_error: None,
@@ -206,12 +210,7 @@ impl<'a> ContainerEnding<'a> {
     /// Sends the stop signal, at most once per run. Returns false if the runtime has to be asked.
     fn ask_directly(&mut self) -> bool {
         let Some(direct) = &self.direct else { return false };
-        let was_asked = {
-            let mut state = self.entry.lock();
-            let Some(run) = state.run(self.name, self.id) else { return false };
-            run.stop_request.is_some()
-        };
-        if was_asked {
+        if self.was_asked {
             self.note_asked(false);
             self.record_asked();
             return true;
@@ -232,7 +231,10 @@ impl<'a> ContainerEnding<'a> {
 
     /// Makes one `StopContainer` call with the time that is left. Returns when it was made, with its outcome.
     fn ask(&mut self) -> impl Future<Output = (Instant, Result<(), CallError>)> + use<'a> {
-        let left = self.grace.remaining();
+        let mut left = self.grace.remaining();
+        if self.is_unheard() {
+            left = left.max(Grace::SHORTEST);
+        }
         self.note_asked(left.is_zero());
         // Otherwise the call may send nothing, and the next agent has to.
         if self.context.health.borrow().reachable {
@@ -242,6 +244,12 @@ impl<'a> ContainerEnding<'a> {
         self.calls.push(StopCall { made_at, wall, is_answered: false });
         let (context, id) = (self.context, self.id);
         async move { (made_at, context.client.stop_container(id, left).await) }
+    }
+
+    /// Whether all calls have failed, and nothing else has sent the stop signal.
+    fn is_unheard(&self) -> bool {
+        let has_failed = self.last_error.is_some() && self.calls.is_empty();
+        has_failed && self.direct.is_none() && !self.was_asked
     }
 
     /// Records that the container is asked to stop. Whether the request reaches it is another matter.
@@ -317,9 +325,9 @@ impl<'a> ContainerEnding<'a> {
         }
     }
 
-    fn error(&mut self) -> RuntimeError {
+    fn error(&self) -> RuntimeError {
         let what = format!("stopping container {} of pod {}", self.name, self.entry.uid());
-        match self.last_error.take() {
+        match self.last_error.clone() {
             Some(error) => error.during(what),
             None => RuntimeError::Timeout {
                 what: format!("{what}: it still runs after SIGKILL"),
@@ -334,6 +342,13 @@ impl Drop for ContainerEnding<'_> {
     fn drop(&mut self) {
         if let Some(call) = self.first_heard() {
             self.note_signalled(call.made_at);
+        }
+        if self.is_unheard()
+            && let Some(run) = self.entry.lock().run(self.name, self.id)
+            && run.end.is_none()
+        {
+            // The next stop has it for the first time.
+            run.stop_request = None;
         }
     }
 }

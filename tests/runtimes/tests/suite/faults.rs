@@ -212,6 +212,33 @@ async fn a_runtime_that_comes_back_during_a_stop_still_ends_the_pod_in_its_grace
 }
 
 #[tokio::test]
+async fn a_runtime_that_comes_back_after_the_grace_sends_the_stop_signal_before_sigkill() {
+    for is_tried_again in [false, true] {
+        let mut stage = Fake::set().await;
+        let mut config = stage.config();
+        config.times.kill = if is_tried_again { secs(1) } else { secs(20) };
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let pod = polite("web");
+        run(&runtime, &pod).await;
+        let stop = |grace| runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(grace));
+        stage.cri.kill();
+        let stopped = if is_tried_again {
+            stop(secs(1)).await.unwrap_err();
+            stage.cri.resume();
+            stop(Duration::ZERO).await
+        } else {
+            let restart = async {
+                tokio::time::sleep(secs(2)).await;
+                stage.cri.resume();
+            };
+            tokio::join!(stop(secs(1)), restart).0
+        };
+        stopped.unwrap();
+        assert_eq!(calls(&stage, "StopContainer")[0], "StopContainer main 1", "{is_tried_again}");
+    }
+}
+
+#[tokio::test]
 async fn a_stop_signal_has_the_time_when_the_runtime_was_there_to_send_it() {
     let mut stage = Fake::set().await;
     let runtime = stage.open_now().await;
