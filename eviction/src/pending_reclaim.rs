@@ -6,13 +6,12 @@
 //! which count until their parent, or PID 1, has reaped the last of them.
 
 use std::time::Duration;
-use winddown_shared::{Pod, PressureCondition};
+use winddown_shared::PressureCondition;
 
 use tokio::time::Instant;
 
 use crate::observations::Observations;
-use crate::signal::{FreedBy, Signal};
-use crate::usage::has_volume_in_memory;
+use crate::signal::Signal;
 
 #[cfg(test)]
 mod tests;
@@ -55,15 +54,6 @@ struct Ended {
 
 fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
-}
-
-/// Whether the pod frees the resource only as its files are removed: those on a disk, and those of a volume in memory.
-pub(crate) fn is_freed_by_file_removal(condition: PressureCondition, pod: &Pod) -> bool {
-    of(condition).any(|signal| match signal.resource().row().freed_by {
-        FreedBy::FileRemoval => true,
-        FreedBy::Exit => has_volume_in_memory(pod),
-        FreedBy::Reaping => false,
-    })
 }
 
 // === impl PendingReclaim ===

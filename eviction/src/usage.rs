@@ -1,7 +1,7 @@
 //! A pod's usage of the short resource.
 
 use k8s_openapi::api::core::v1::Volume;
-use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
+use winddown_shared::{DiskUse, FsLayout, Pod, PodStats, PressureCondition};
 
 use crate::observation::signed;
 use crate::pending_reclaim::Amounts;
@@ -75,6 +75,16 @@ pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amou
     })
 }
 
+/// Whether the pod frees the resource only as its files are removed: those on a disk, and those of a volume in memory.
+pub(crate) fn is_freed_by_file_removal(condition: PressureCondition, pod: &Pod) -> bool {
+    let mut signals = Signal::ALL.into_iter().filter(|signal| signal.condition() == condition);
+    signals.any(|signal| match signal.resource().row().freed_by {
+        FreedBy::FileRemoval => true,
+        FreedBy::Exit => has_volume_in_memory(pod),
+        FreedBy::Reaping => false,
+    })
+}
+
 /// The pod's volumes that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap` and `gitRepo`.
 pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -94,7 +104,7 @@ fn empty_dirs(pod: &Pod) -> impl Iterator<Item = &str> {
 }
 
 /// Whether one of the pod's volumes is an `emptyDir` in memory, which its exit does not free.
-pub(crate) fn has_volume_in_memory(pod: &Pod) -> bool {
+fn has_volume_in_memory(pod: &Pod) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let mut directories = volumes.filter_map(|volume| volume.empty_dir.as_ref());
     directories.any(|directory| directory.medium.as_deref() == Some("Memory"))

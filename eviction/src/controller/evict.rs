@@ -19,14 +19,14 @@ use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
 use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
-use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
+use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::seams::{
     AlternativeWork, EarlierEviction, EarlierEvictions, PlannedEviction, PodFigures, Reclaim,
     Signals, WantedFigures,
 };
 use crate::signal::Signal;
-use crate::usage::left_behind;
+use crate::usage::{is_freed_by_file_removal, left_behind};
 
 /// How long to wait for the files of a stopped pod to be removed.
 const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
@@ -235,10 +235,8 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             .with_evict(true)
             .with_status(Some(status))
             .with_deadline(Some(due));
-        let files = match is_freed_by_file_removal(condition, &pod) {
-            true => POD_FILES_TIMEOUT,
-            false => Duration::ZERO,
-        };
+        let has_files = is_freed_by_file_removal(condition, &pod);
+        let files = if has_files { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
         let evicted_for = hurried_for.unwrap_or_default().union(condition.into());

@@ -1,5 +1,3 @@
-use serde_json::json;
-
 use super::*;
 use crate::Observation;
 use winddown_shared::PressureCondition;
@@ -56,27 +54,6 @@ async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
     let mut pending_reclaim = after(240, now);
     pending_reclaim.ask(PressureCondition::Disk, &leaves(0), now, &left(100));
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(1.0)));
-}
-
-#[test]
-fn the_files_of_a_stopped_pod_are_waited_for_on_a_disk_and_in_memory() {
-    let with = |volume: serde_json::Value| {
-        crate::tests::changed("p", 0, &[], |object| {
-            object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
-        })
-    };
-    let (disk, memory) = (PressureCondition::Disk, PressureCondition::Memory);
-    for (volumes, expected) in [
-        (json!([]), &[disk][..]),
-        (json!([{"name": "v", "emptyDir": {}}]), &[disk]),
-        (json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]), &[memory, disk]),
-    ] {
-        let pod = with(volumes);
-        for condition in PressureCondition::ALL {
-            let waits = is_freed_by_file_removal(condition, &pod);
-            assert_eq!(waits, expected.contains(&condition), "{condition:?}");
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, SecretVolumeSource, Volume,
 };
+use serde_json::json;
 use winddown_shared::VolumeStats;
 
 use super::*;
@@ -95,6 +96,27 @@ fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes(
         assert_eq!(of(Signal::NodeFsAvailable, Signal::NodeFsInodesFree), node, "{layout:?}");
         assert_eq!(of(Signal::ImageFsAvailable, Signal::ImageFsInodesFree), image, "{layout:?}");
         assert_eq!(left(layout, Signal::MemoryAvailable), 0, "its memory is not on a disk");
+    }
+}
+
+#[test]
+fn the_files_of_a_stopped_pod_are_waited_for_on_a_disk_and_in_memory() {
+    let with = |volume: serde_json::Value| {
+        changed("p", 0, &[], |object| {
+            object.spec.as_mut().unwrap().volumes = serde_json::from_value(volume).unwrap();
+        })
+    };
+    let (disk, memory) = (PressureCondition::Disk, PressureCondition::Memory);
+    for (volumes, expected) in [
+        (json!([]), &[disk][..]),
+        (json!([{"name": "v", "emptyDir": {}}]), &[disk]),
+        (json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]), &[memory, disk]),
+    ] {
+        let pod = with(volumes);
+        for condition in PressureCondition::ALL {
+            let waits = is_freed_by_file_removal(condition, &pod);
+            assert_eq!(waits, expected.contains(&condition), "{condition:?}");
+        }
     }
 }
 

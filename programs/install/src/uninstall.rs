@@ -114,7 +114,9 @@ pub fn uninstall_on(
     if stopped {
         let group_stays = record.entries.contains_key(SYSUSERS) && !unit_stays;
         let is_drained = is_drained(&tree, options, &access);
-        let notes = [(!is_beside, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
+        // A purge has seen that none runs.
+        let may_run = !is_beside && (!options.purge || options.force);
+        let notes = [(may_run, OUTLIVE), (group_stays, GROUP), (is_drained, DRAINED)];
         report.notes.extend(notes.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
         report.notes.extend(stopped_kubelet);
     }

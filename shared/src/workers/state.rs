@@ -298,8 +298,7 @@ impl WorkersState {
         }
         record.observed.runtime_pod = Some(Box::new(pod));
         record.replay();
-        let wait = ending_wait(record, grace, began, tightened);
-        (wait, record.wake(&uid))
+        (ending_wait(record, grace, began, tightened), record.wake(&uid))
     }
 }
 
