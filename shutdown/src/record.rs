@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
     BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, NoticeState,
-    PodUid, ShutdownKind,
+    PodUid, ShutdownKind, WallClock,
 };
 
 use crate::controller::status_of_ended;
@@ -14,7 +14,7 @@ use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
 use crate::report::units::millis;
 use crate::run_context::RunContext;
-use crate::{Budget, FileError, PodReport, ShutdownReport, Trigger};
+use crate::{Budget, FileError, Outcome, PodReport, ShutdownReport, Trigger};
 
 mod file;
 #[cfg(test)]
@@ -153,6 +153,22 @@ impl RunRecord {
         let since = now.saturating_sub(self.suspended_ms.unwrap_or(now));
         let started_boot_ms = self.started_boot_ms.saturating_add(since);
         Self { started_boot_ms, suspended_ms: Some(now), ..self }
+    }
+
+    /// The report of the run, as if it had lasted until now.
+    pub(crate) fn until_now(&self, boot: &BootClock, wall: &WallClock) -> ShutdownReport {
+        let begun = Duration::from_millis(self.started_boot_ms);
+        let (took, finished_at) = (boot.now().saturating_sub(begun), wall.now());
+        ShutdownReport { took, finished_at, ..self.report.clone() }
+    }
+
+    /// The report of the run, which was called off before another agent continued it: it is assumed to have lasted until
+    /// now.
+    pub fn called_off(&self, boot: &BootClock, wall: &WallClock) -> ShutdownReport {
+        let mut report = self.until_now(boot, wall);
+        report.outcome = Outcome::Cancelled;
+        report.warnings.push("the run was cancelled before an agent continued it".into());
+        report
     }
 
     /// The record of the run when nothing of it is left to do, because it was called off or a report says the rest.

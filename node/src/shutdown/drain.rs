@@ -129,7 +129,13 @@ impl<R: Runtime> Joined<R> {
             return;
         };
         if self.core.gate.reasons().contains(GateReason::Drain) {
+            // Of a drain that this agent has not continued yet.
+            let carried = self.drain.carried.lock().take();
             self.lift_drain().await;
+            if let Some(record) = carried {
+                let report = record.called_off(&self.core.boot_clock, &self.core.wall);
+                let _ = timeout(REPORT_WITHIN, self.keep(report)).await;
+            }
         } else {
             // The disk may not have taken the end of an earlier one.
             self.operator.store_drain(None).await;

@@ -229,6 +229,25 @@ async fn the_report_of_a_drain_has_the_pods_that_had_terminated_before_a_restart
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_that_is_ended_before_the_next_agent_continues_it_is_reported() {
+    let (b, web, dns) = two_pods().await;
+    let _events = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(2)).await;
+    let (state, clock, runtime, login) = b.stop();
+    tokio::time::sleep(secs(1)).await;
+    let b = bench_in(state, clock, runtime, login);
+    assert!(b.node.withdraw_notice().await.opened);
+    let report = b.report();
+    assert_eq!((report.trigger, report.outcome), (Trigger::Drain, Outcome::Cancelled));
+    assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
+    assert!(report.took >= secs(3), "{report:?}");
+    b.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert!(both_are_back(&b));
+    assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_that_the_end_of_the_agent_interrupts_is_not_over() {
     let clock = boot_clock();
     let (b, web, dns) = two_pods().await;

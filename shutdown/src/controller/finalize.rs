@@ -13,7 +13,7 @@ use super::release::FOR_REPORT;
 use crate::EndingPods;
 use crate::run::outcome_of;
 use crate::run_context::RunContext;
-use crate::{Budget, Outcome, RunRecord, RunReport, ShutdownReport, StateFile, StateTimes};
+use crate::{Budget, RunRecord, RunReport, ShutdownReport, StateFile, StateTimes};
 
 /// The shortest time that the disk gets.
 const LEAST_FOR_REPORT: Duration = Duration::from_millis(100);
@@ -115,38 +115,25 @@ impl<K: EndingPods> ShutdownController<K> {
         }
     }
 
-    /// Reports a run that was called off while no agent was running. If it was not complete, it is assumed to
-    /// have lasted until now.
+    /// Reports a run that was called off while no agent was running.
     pub(super) async fn report_called_off(&self, record: &RunRecord) {
         if record.phase.is_over() {
             let mut report = record.report.clone();
             report.outcome = outcome_of(&report.groups, report.pods_unknown);
             return self.report_stayed_up(report).await;
         }
-        let mut report = self.until_now(record);
-        report.outcome = Outcome::Cancelled;
-        report.warnings.push("the run was cancelled while no agent was running".into());
-        self.report_again(report).await;
+        self.report_again(record.called_off(&self.parts.boot_clock, &self.parts.clock)).await;
     }
 
     /// Reports an incomplete run of which it is not known whether it was called off, and that it is over.
     pub(super) async fn report_unknown(&self, record: &RunRecord) {
-        let mut report = self.until_now(record);
+        let mut report = record.until_now(&self.parts.boot_clock, &self.parts.clock);
         let why = "no agent completed the run, and whether the shutdown was cancelled is unknown";
         report.warnings.push(why.into());
         let took = report.took;
         self.report_again(report).await;
         let ended = Event::ShutdownFinished { took, left: 0, unknown: true, released: false };
         self.parts.recorder.record(&ended);
-    }
-
-    /// The report of an incomplete run, as if it had lasted until now.
-    fn until_now(&self, record: &RunRecord) -> ShutdownReport {
-        let mut report = record.report.clone();
-        let begun = Duration::from_millis(record.started_boot_ms);
-        report.took = self.parts.boot_clock.now().saturating_sub(begun);
-        report.finished_at = self.parts.clock.now();
-        report
     }
 
     /// Replaces the report of a run that was called off after its end: what became of its pods stays true, but the report

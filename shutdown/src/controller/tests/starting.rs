@@ -55,7 +55,7 @@ async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_i
     let reports = site.reports.all();
     assert_eq!((reports.len(), reports[0].outcome), (1, Outcome::Cancelled));
     assert_eq!(reports[0].took.as_secs(), 2, "as long as it was under way");
-    assert_eq!(reports[0].warnings, ["the run was cancelled while no agent was running"]);
+    assert_eq!(reports[0].warnings, ["the run was cancelled before an agent continued it"]);
     assert!(site.recorder.events().contains(&Event::ShutdownCancelled { spared_groups: 1 }));
     assert_eq!(phase(&site), RunPhase::Cancelled);
     // The next agent has nothing to resume.
