@@ -50,7 +50,7 @@ pub struct DrainOrder {
     pub boot_id: String,
     /// The places for the record, as in [`ShutdownParts`](crate::ShutdownParts).
     pub records: Vec<Arc<dyn RecordStore>>,
-    /// The record of an earlier agent that had begun this drain, whose clock has stood since.
+    /// The record of an earlier agent that had begun this drain. The time since it was written is added to the drain's.
     pub carried: Option<RunRecord>,
 }
 
@@ -64,15 +64,19 @@ pub struct DrainOrder {
 /// knows when the drain is over.
 pub async fn drain<K: EndingPods>(
     killer: &Arc<K>,
-    order: DrainOrder,
+    mut order: DrainOrder,
     cancel: &CancellationToken,
 ) -> ShutdownReport {
-    let gone = order.gone();
-    let started = before_now(gone);
+    order.carried = order.carried_until_now();
+    let carried = order.carried.as_ref();
+    let started = before_now(carried.map_or(Duration::ZERO, |record| record.report.took));
     let plan = order.plan(&killer.running().into_pods());
     let budget = Budget::of_drain(&order.policy, plan.deadline);
     let header = order.header(&plan, budget);
-    let start = RunStart::new(started, &order.boot_clock);
+    let start = match carried {
+        Some(record) => RunStart::of(record, started),
+        None => RunStart::new(started, &order.boot_clock),
+    };
     let (clock, requested_by) = (order.clock.clone(), header.requested_by.clone());
     let mut journal = Journal::new(header, clock, start, &order.records);
     let mut params = RunParams::default();
@@ -118,20 +122,21 @@ impl DrainOrder {
         if policy.is_enabled() { policy.requested() } else { DEFAULT_DRAIN_TIME }
     }
 
-    /// How much of its time the drain has used under earlier agents.
-    fn gone(&self) -> Duration {
-        self.carried.as_ref().map_or(Duration::ZERO, |record| record.report.took)
+    fn carried_until_now(&self) -> Option<RunRecord> {
+        let now = self.boot_clock.now();
+        self.carried.clone().map(|record| record.paused_until(now))
     }
 
     /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
         let time =
             self.time.map_or_else(|| Self::default_time(&self.policy), |t| t.min(MAX_GROUPS_TOTAL));
-        let (time, groups) = match &self.carried {
-            Some(record) => (record.budget().pods, &*record.report.groups),
-            None => (time, &[][..]),
+        let carried = self.carried_until_now();
+        let (time, gone, groups) = match &carried {
+            Some(record) => (record.budget().pods, record.report.took, &*record.report.groups),
+            None => (time, Duration::ZERO, &[][..]),
         };
-        let left = time.saturating_sub(self.gone());
+        let left = time.saturating_sub(gone);
         let halved;
         let policy = if self.policy.is_enabled() {
             &*self.policy
@@ -140,14 +145,14 @@ impl DrainOrder {
             &halved
         };
         let priorities = GroupReport::priorities_of_ordinary_pods(groups);
-        let mut plan = plan_on(pods, policy, &[], Some(left), &priorities).begun_after(self.gone());
+        let mut plan = plan_on(pods, policy, &[], Some(left), &priorities).begun_after(gone);
         plan.extend_to(time);
         plan
     }
 
     fn header(&self, plan: &Plan, budget: Budget) -> ReportHeader {
         if let Some(record) = &self.carried {
-            return record.header(self.gone());
+            return record.header(record.report.took);
         }
         ReportHeader {
             trigger: Trigger::Drain,

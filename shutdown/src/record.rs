@@ -155,6 +155,22 @@ impl RunRecord {
         Self { started_boot_ms, suspended_ms: Some(now), ..self }
     }
 
+    /// The record of a drain, for which the time until `now`, by the record's clock, is added to what it had when this was
+    /// written: the node stays up, so nothing is gained by cutting its pods short. A time that is over stays as it is.
+    pub(crate) fn paused_until(mut self, now: Duration) -> Self {
+        let (report, started) = (&mut self.report, Duration::from_millis(self.started_boot_ms));
+        let pause = now.saturating_sub(started).saturating_sub(report.took);
+        if self.first_group_ms > millis(report.took) {
+            self.first_group_ms += millis(pause);
+        }
+        report.took += pause;
+        report.budget.pods += pause;
+        for group in report.groups.iter_mut().filter(|group| group.ended.is_none()) {
+            group.latest_end += pause;
+        }
+        self
+    }
+
     /// The report of the run, as if it had lasted until now.
     pub(crate) fn until_now(&self, boot: &BootClock, wall: &WallClock) -> ShutdownReport {
         let begun = Duration::from_millis(self.started_boot_ms);

@@ -229,6 +229,36 @@ async fn the_report_of_a_drain_has_the_pods_that_had_terminated_before_a_restart
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_report_of_a_drain_counts_the_time_for_which_no_agent_ran() {
+    let runtime = FakeRuntime::default();
+    let (web, dns) = (pod("web", 0, 300), pod("dns", 2_000_000_000, 300));
+    runtime.stop_takes(web.uid(), secs(600));
+    runtime.stop_takes(dns.uid(), secs(4));
+    let mut b = bench(runtime, held());
+    b.want(&[&web, &dns]).await;
+    let begun = Instant::now();
+    let request = DrainRequest { timeout_seconds: Some(60), ..DrainRequest::default() };
+    let _events = b.node.drain(request).await.unwrap();
+    for _ in 0..2 {
+        tokio::time::sleep(secs(5)).await;
+        let (state, clock, runtime, login) = b.stop();
+        tokio::time::sleep(secs(5)).await;
+        b = bench_in(state, clock, runtime, login);
+        b.want(&[&web, &dns]).await;
+    }
+    while b.runtime.runs(dns.uid()) {
+        tokio::time::sleep(secs(1)).await;
+    }
+    let took = begun.elapsed();
+    tokio::time::sleep(secs(30)).await;
+    let report = b.report();
+    let about = |is: Duration, wanted: Duration| is.abs_diff(wanted) <= secs(2);
+    let exit = report.pods().last().unwrap().1.exit.unwrap();
+    assert!(about(report.took, took) && about(exit, took), "{took:?}: {report:?}");
+    assert!(about(report.resumed[0], secs(10)) && about(report.resumed[1], secs(20)), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_that_is_ended_before_the_next_agent_continues_it_is_reported() {
     let (b, web, dns) = two_pods().await;
     let _events = b.node.drain(DrainRequest::default()).await.unwrap();
