@@ -52,6 +52,10 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 }
             }
         }
+        // Of a group that the earlier agent did not have.
+        for group in self.groups.iter_mut().filter(|group| group.started.is_none()) {
+            group.started = group.pods.iter().filter_map(|pod| pod.asked).min();
+        }
         if self.discovery.known {
             self.settle_missing();
         }
@@ -140,7 +144,8 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let is_open = group.started.is_some() && group.ended.is_none();
             let misses = self.discovery.missing.values().any(|place| place.group == index);
             if is_open && waiting.is_empty() && !misses {
-                group.ended = Some(now);
+                let exits: Option<Vec<_>> = group.pods.iter().map(|pod| pod.exit).collect();
+                group.ended = exits.and_then(|exits| exits.into_iter().max()).or(Some(now));
             }
         }
     }

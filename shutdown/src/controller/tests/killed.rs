@@ -11,7 +11,7 @@ use super::agents::{Agent, Arrivals, Site};
 use super::two_fields;
 use super::world::{Fault, World};
 use crate::tests::{pod, secs};
-use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, Policy, ProgressPhase, RunPhase};
+use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, PodReport, Policy, ProgressPhase, RunPhase};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 const NEVER: Duration = Duration::from_secs(100_000);
@@ -454,7 +454,13 @@ async fn a_configuration_that_changed_meanwhile_keeps_what_was_promised() {
     let took = site.reach(&second, ProgressPhase::Released).await;
     assert!(took <= secs(30), "{took:?}");
     site.assert_no_grace_grew();
-    assert_eq!(site.reports.all()[0].pods().count(), 5);
+    let report = &site.reports.all()[0];
+    assert_eq!(report.pods().count(), 5);
+    for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
+        let (asked, exits) = (|pod: &PodReport| pod.asked, |pod: &PodReport| pod.exit);
+        let (asked, exits) = (group.pods.iter().filter_map(asked), group.pods.iter().map(exits));
+        assert_eq!((group.started, group.ended), (asked.min(), exits.max().flatten()), "{group:?}");
+    }
 }
 
 /// A site whose run was begun by `policy` when its agent is replaced, in the middle, by one without graceful shutdown.
