@@ -92,6 +92,34 @@ async fn a_pod_whose_manifest_went_in_a_shutdown_has_its_turn_under_a_successor(
     assert_eq!((report.outcome, of("dns").end), (Outcome::Clean, PodEnd::Exited));
 }
 
+/// The request of the drain is kept, because the pod must not start again.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_drain_had_ended_for_good_is_not_in_the_report_of_a_resumed_shutdown() {
+    let runtime = FakeRuntime::default();
+    let (web, mut once) = (pod("web", 0, 20), (*pod("once", 0, 20)).clone());
+    once.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
+    let once = Pod::new(once).unwrap();
+    runtime.stop_takes(web.uid(), secs(10));
+    let b = bench(runtime, held());
+    b.want(&[&once, &web]).await;
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    while events.recv().await.is_some() {}
+    assert!(b.node.withdraw_notice().await.opened);
+    tokio::time::sleep(secs(60)).await;
+    assert!(b.runtime.runs(web.uid()) && !b.runtime.runs(once.uid()));
+    b.login.prepare();
+    tokio::time::sleep(secs(2)).await;
+    let (state, clock, runtime, login) = b.stop();
+    // It is a moment before the agent sees that nothing of it is left.
+    runtime.stop_fails(once.uid(), 1);
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&once, &web]).await;
+    b.released().await;
+    let report = b.shutdown.reports().list().unwrap().reports.remove(0);
+    let names: Vec<_> = report.pods().map(|(_, pod)| &*pod.name).collect();
+    assert_eq!((report.trigger, &names[..]), (Trigger::LoginManager, &["web"][..]));
+}
+
 /// A pod of its own for each way in which the node goes on without it: a shutdown, and a drain.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_had_ended_before_the_agent_died_is_shown_as_ended_and_not_as_rejected() {

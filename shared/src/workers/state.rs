@@ -441,17 +441,19 @@ impl WorkersState {
     /// The running pods, and whether the list is complete.
     pub(super) fn running(&self) -> RunningPods {
         let (mut pods, mut runtime_only) = (Vec::new(), Vec::new());
-        for record in self.records.values().filter(|r| r.may_run()) {
+        // An earlier agent recorded that it had terminated; this one has yet to make sure of it.
+        let is_recorded = |r: &Record| r.ending.as_ref().is_some_and(|ending| ending.is_recorded);
+        let had_terminated = |r: &Record| is_recorded(r) && !r.observed.in_runtime;
+        for record in self.records.values().filter(|r| r.may_run() && !had_terminated(r)) {
             match record.pod() {
                 Some(pod) => pods.push(pod.clone()),
                 None => runtime_only.extend(record.observed.runtime_pod.as_deref().cloned()),
             }
         }
-        let untracked = &self.untracked;
         let unrecorded = |pod: &&Pod| !self.records.contains_key(pod.uid());
-        pods.extend(untracked.pods.values().filter(unrecorded).cloned());
+        pods.extend(self.untracked.pods.values().filter(unrecorded).cloned());
         runtime_only.extend(self.unrecorded().cloned());
-        RunningPods { pods, runtime_only, known: untracked.known }
+        RunningPods { pods, runtime_only, known: self.untracked.known }
     }
 }
 
@@ -478,13 +480,9 @@ fn already_stopped(record: &Record) -> Option<KillWait> {
 }
 
 fn ending_wait(record: &Record, grace: Duration, began: bool, tightened: bool) -> KillWait {
-    match &record.ending {
-        Some(ending) => {
-            let (done, status) = (ending.done.waiter(), ending.next_status.clone());
-            KillWait::Ending { done, grace, began, tightened, status }
-        }
-        None => nothing_ran(),
-    }
+    let Some(ending) = &record.ending else { return nothing_ran() };
+    let (done, status) = (ending.done.waiter(), ending.next_status.clone());
+    KillWait::Ending { done, grace, began, tightened, status }
 }
 
 fn nothing_ran() -> KillWait {
