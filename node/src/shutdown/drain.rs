@@ -129,7 +129,6 @@ impl<R: Runtime> Joined<R> {
             return;
         };
         if self.core.gate.reasons().contains(GateReason::Drain) {
-            // Of a drain that this agent has not continued yet.
             let carried = self.drain.carried.lock().take();
             self.lift_drain().await;
             if let Some(record) = carried {
@@ -165,8 +164,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
-        let found = self.operator.earlier_drain();
-        if let Some(drain) = found.filter(|drain| !drain.is_over)
+        if let Some(drain) = self.operator.earlier_drain().filter(|drain| !drain.is_over)
             && self.core.gate.reasons().contains(GateReason::Drain)
             && let Err(error) = self.go_on_with(drain, self.drain.carried.lock().take())
         {
@@ -234,17 +232,13 @@ impl<R: Runtime> Joined<R> {
         });
         self.warn(events);
         let remark = self.offered.get().and_then(|offered| offered.drain_remark);
-        if let Some(message) = remark.filter(|_| pods.iter().any(|pod| !pod.is_static())) {
-            let _ = events.send(DrainEvent::Warning { message: message.to_owned() });
-        }
+        let remark = remark.filter(|_| pods.iter().any(|pod| !pod.is_static())).map(str::to_owned);
         let whose_word = self.core.runtime_health().err();
-        if let Some(message) = whose_word.clone() {
+        for message in remark.into_iter().chain(whose_word.clone()) {
             let _ = events.send(DrainEvent::Warning { message });
         }
-        let following = tokio::spawn({
-            let tell = Arc::clone(&tell);
-            async move { tell.follow().await }
-        });
+        let follows = Arc::clone(&tell);
+        let following = tokio::spawn(async move { follows.follow().await });
         let workers = Arc::new(self.core.workers.clone());
         let report = winddown_shutdown::drain(&workers, order, &run.cancel);
         let report = unless_stopped(&self.core.stop, report).await;
