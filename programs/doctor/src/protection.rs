@@ -1,21 +1,26 @@
 //! What the doctor's facts say to the rule by which a node is protected or not.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use winddown_config::{Config, Mode};
 use winddown_control::api::{Protection, ProtectionReason};
 use winddown_host::OneThread;
 use winddown_node::{
     AgentRole, ApiServerUse, KubeletFacts, KubeletPresence, ProtectionFacts, protection,
 };
+use winddown_shared::Mutex;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::{Inspector, LoginView};
 
 use crate::checks;
 use crate::collect::kubelet;
 use crate::facts::{Fact, Facts, KubeletOnDisk, NotObserved};
+
+/// How long files count that were read. An agent looks once a minute at least.
+const FILES_MAX_AGE: Duration = Duration::from_secs(120);
 
 /// Looks at the kubelet of the running machine, for an agent that has to know whether it protects its pods.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub struct KubeletLook {
     patience: Duration,
     /// A disk that hangs takes one thread.
     reading: OneThread,
+    /// What the files said, and when their reading began.
+    read: Arc<Mutex<Option<(Instant, KubeletOnDisk)>>>,
 }
 
 // === impl KubeletLook ===
@@ -34,25 +41,26 @@ impl KubeletLook {
     /// Reads files below `root` and asks logind on `bus`, which may each take as long as `patience`. `config`: the agent's.
     pub fn new(root: impl Into<PathBuf>, config: &Config, bus: Bus, patience: Duration) -> Self {
         let (root, config) = (root.into(), config.clone());
-        Self { root, config, bus, patience, reading: OneThread::default() }
+        Self { root, config, bus, patience, reading: OneThread::default(), read: Arc::default() }
     }
 
-    /// Looks. Cancel-safe; what is being read is read to its end.
+    /// Looks. On a busy machine files are as they were when they were last read to their end. Cancel-safe; what is being
+    /// read is read to its end.
     pub async fn look(&self) -> KubeletFacts {
-        let (root, config) = (self.root.clone(), self.config.clone());
-        let (disk, login) = tokio::join!(
-            timeout(
-                self.patience,
-                self.reading.run(move |()| KubeletOnDisk::look(&root, true, &config))
-            ),
-            self.login(),
-        );
-        let login =
-            login.map_or_else(|| Fact::Unknown(NotObserved::Failed, String::new()), Fact::Known);
-        match disk {
-            Ok(Ok(disk)) => of_kubelet(&disk, &login),
+        let (root, config, read) = (self.root.clone(), self.config.clone(), Arc::clone(&self.read));
+        let reading = self.reading.run(move |()| {
+            let began = Instant::now();
+            let disk = KubeletOnDisk::look(&root, true, &config);
+            *read.lock() = Some((began, disk));
+        });
+        let (_, login) =
+            tokio::join!(timeout(self.patience, reading), timeout(self.patience, self.login()));
+        let unseen = || Fact::Unknown(NotObserved::Failed, String::new());
+        let login = login.ok().flatten().map_or_else(unseen, Fact::Known);
+        match &*self.read.lock() {
+            Some((began, disk)) if began.elapsed() < FILES_MAX_AGE => of_kubelet(disk, &login),
             // Nobody knows what a disk would say that does not answer.
-            Ok(Err(_)) | Err(_) => KubeletFacts::default(),
+            _ => KubeletFacts::default(),
         }
     }
 
@@ -176,4 +184,37 @@ fn of_kubelet(disk: &KubeletOnDisk, login: &Fact<LoginView>) -> KubeletFacts {
     let config = disk.config.known().and_then(Option::as_ref);
     let wants = config.filter(|config| config.problem.is_empty()).and_then(kubelet::wants);
     KubeletFacts { presence, wants, lock, is_another: !disk.differences.is_empty() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+
+    use tokio::time::{advance, pause, resume};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn files_that_take_long_answer_the_next_look_and_those_that_hang_do_not_for_ever() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let bus = Bus::Address(format!("unix:path={}", root.path().join("none").display()));
+        let look = KubeletLook::new(root.path(), &Config::default(), bus, Duration::ZERO);
+        let seen = async {
+            while look.look().await.presence.is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), seen).await.expect("what was read late is known");
+        let (go, gate) = mpsc::channel::<()>();
+        let mut hangs = pin!(look.reading.run(move |()| gate.recv()));
+        assert!(timeout(Duration::ZERO, &mut hangs).await.is_err());
+        assert_eq!(look.look().await.presence, Some(KubeletPresence::Absent));
+        pause();
+        advance(FILES_MAX_AGE).await;
+        resume();
+        assert_eq!(look.look().await, KubeletFacts::default(), "nobody knows what a disk has now");
+        drop(go);
+    }
 }
