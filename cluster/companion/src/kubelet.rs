@@ -88,10 +88,12 @@ pub fn of_agent(found: Vec<Kubelet>, kubeconfig: Option<&Path>) -> Option<Kubele
     found.into_iter().nth(same.unwrap_or_default())
 }
 
-/// The unit that starts a kubelet at boot: it is there, not masked, and enabled.
-pub fn enabled_unit(root: &Path) -> Option<String> {
-    let units = installed(root).into_iter().filter_map(|kubelet| kubelet.unit);
-    units.into_iter().find(|unit| unit::is_enabled(root, unit))
+/// The unit that starts a kubelet at boot: it is there, not masked, and enabled. `found`: what [`find`] found.
+pub fn enabled_unit(root: &Path, found: &[Kubelet]) -> Option<String> {
+    let runs = found.iter().any(|kubelet| kubelet.pid.is_some());
+    let installed = if runs { &installed(root) } else { found };
+    let mut units = installed.iter().filter_map(|kubelet| kubelet.unit.as_ref());
+    units.find(|unit| unit::is_enabled(root, unit)).cloned()
 }
 
 /// Kubelets of which only the credentials were found, at a usual place.
@@ -149,12 +151,9 @@ fn installed(root: &Path) -> Vec<Kubelet> {
             Some(Kubelet::of_unit(root, unit, one, start))
         })
     });
-    let others = unit::services(root).into_iter().filter_map(|unit| {
-        if of_unit(&unit).is_some() {
-            return None;
-        }
+    let others = unit::services(root).filter_map(|(unit, program)| {
+        let distribution = of_program(&program).filter(|_| of_unit(&unit).is_none())?;
         let start = unit::start(root, &unit).ok()??;
-        let distribution = of_program(&start.program)?;
         Some(Kubelet::of_unit(root, &unit, distribution, Ok(start)))
     });
     known.chain(others).collect()

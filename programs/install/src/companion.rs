@@ -119,7 +119,7 @@ pub(super) fn overlooked(root: &Path) -> Option<String> {
         true => {
             let found = kubelet::find(root, true);
             let running = found.iter().find(|kubelet| kubelet.pid.is_some()).map(Kubelet::name);
-            running.or_else(|| kubelet::enabled_unit(root))
+            running.or_else(|| kubelet::enabled_unit(root, &found))
         }
         false => kubelet::find(root, false).first().map(Kubelet::name),
     }?;

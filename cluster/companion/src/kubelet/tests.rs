@@ -1067,7 +1067,7 @@ fn kubelite_is_asked_by_its_file_of_arguments() {
 fn a_kubelet_is_expected_at_the_next_boot_only_if_something_starts_its_unit() {
     let unit = "usr/lib/systemd/system/kubelet.service";
     let root = Root::with(&[(unit, "[Service]\nExecStart=/usr/bin/kubelet\n")]);
-    let enabled = || enabled_unit(root.0.path());
+    let enabled = || enabled_unit(root.0.path(), &root.find(false));
     assert_eq!(enabled(), None, "it is installed, and nothing starts it");
     root.put("etc/systemd/system/multi-user.target.wants/kubelet.service", "");
     assert_eq!(enabled().as_deref(), Some("kubelet.service"));
@@ -1078,7 +1078,8 @@ fn a_kubelet_is_expected_at_the_next_boot_only_if_something_starts_its_unit() {
     .unwrap();
     assert_eq!(enabled(), None, "it is masked");
     let only_wanted = [("etc/systemd/system/multi-user.target.wants/k3s.service", "")];
-    assert_eq!(enabled_unit(Root::with(&only_wanted).0.path()), None, "there is no such unit");
+    let root = Root::with(&only_wanted);
+    assert_eq!(enabled_unit(root.0.path(), &root.find(false)), None, "there is no such unit");
 }
 
 /// k0s writes its kubelet's file at each start.

@@ -1,6 +1,7 @@
 //! The command line and environment of a unit, from its file and drop-ins.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::iter::successors;
 use std::path::{Path, PathBuf};
@@ -42,13 +43,20 @@ pub(super) struct UnitStart {
     pub(super) environment: BTreeMap<String, String>,
 }
 
-/// The names of all services that have a file.
-pub(super) fn services(root: &Path) -> BTreeSet<String> {
+/// The services that have a file, each with the name of its program. Only what says that is read: a machine has hundreds.
+pub(super) fn services(root: &Path) -> impl Iterator<Item = (String, String)> {
     let directories = UNIT_DIRECTORIES.into_iter();
     let entries = directories.flat_map(|directory| fs::read_dir(in_root(root, directory)));
-    let names =
-        entries.flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.ends_with(".service")).collect()
+    let names = entries.flatten().flatten().map(|entry| entry.file_name());
+    let names: BTreeSet<OsString> = names.collect();
+    let services = names.clone().into_iter().filter_map(|name| name.into_string().ok());
+    services.filter(|name| name.ends_with(".service")).filter_map(move |name| {
+        let is_there = |path: &PathBuf| path.file_name().is_some_and(|name| names.contains(name));
+        let said = settings(root, &name, &file(root, &name)?, is_there).ok()?;
+        let command = said.iter().rfind(|(key, _)| key == "ExecStart");
+        let program = program(command.map_or("", |(_, command)| command));
+        Some((name, program))
+    })
 }
 
 /// The file of the unit `name`, without the root; `None` if it does not exist, or is masked.
@@ -82,23 +90,17 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     let Some(unit) = file(root, name) else { return Ok(None) };
     let (mut command, mut directory, mut files) = (String::new(), String::new(), Vec::new());
     let mut environment = BTreeMap::new();
-    let drop_ins = drop_ins(root, drop_in_directories(name));
-    for file in [unit.clone()].into_iter().chain(drop_ins) {
-        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
-        for line in &logical_lines(&text) {
-            let Some((key, value)) = assignment(line) else { continue };
-            let value = expanded(root, value, name);
-            match key {
-                "ExecStart" => command = value,
-                "WorkingDirectory" => directory = value,
-                "Environment" => set(&mut environment, &value),
-                "EnvironmentFile" if value.is_empty() => files.clear(),
-                "EnvironmentFile" => {
-                    let pattern = Path::new(value.trim_start_matches('-'));
-                    files.extend(environment_files(root, pattern)?);
-                }
-                _ => {}
+    for (key, value) in settings(root, name, &unit, |_| true)? {
+        match &*key {
+            "ExecStart" => command = value,
+            "WorkingDirectory" => directory = value,
+            "Environment" => set(&mut environment, &value),
+            "EnvironmentFile" if value.is_empty() => files.clear(),
+            "EnvironmentFile" => {
+                let pattern = Path::new(value.trim_start_matches('-'));
+                files.extend(environment_files(root, pattern)?);
             }
+            _ => {}
         }
     }
     for file in files {
@@ -114,7 +116,6 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     let first = words.next().unwrap_or_default();
     let path = first.trim_start_matches(MARKS);
     let is_literal = first[..first.len() - path.len()].contains(':');
-    let program = path.rsplit('/').next().unwrap_or_default().to_owned();
     let arguments: Vec<String> = match is_literal {
         true => words.collect(),
         false => words.flat_map(|word| substituted(&word, &environment)).collect(),
@@ -122,7 +123,32 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     if let Some(why) = not_understood(&command, &directory, &arguments) {
         return Err(KubeletProblem { file: unit, why });
     }
-    Ok(Some(UnitStart { file: unit, program, arguments, environment }))
+    Ok(Some(UnitStart { file: unit, program: program(&command), arguments, environment }))
+}
+
+/// What a unit's own file and its drop-ins say, in order. Only those directories of drop-ins are looked into that may be
+/// there.
+fn settings(
+    root: &Path,
+    name: &str,
+    own: &Path,
+    may_be_there: impl Fn(&PathBuf) -> bool,
+) -> Result<Vec<(String, String)>, KubeletProblem> {
+    let drop_ins = drop_ins(root, drop_in_directories(name).into_iter().filter(may_be_there));
+    let mut said = Vec::new();
+    for file in [own.to_owned()].into_iter().chain(drop_ins) {
+        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        let lines = logical_lines(&text);
+        let assigned = lines.iter().filter_map(|line| assignment(line));
+        said.extend(assigned.map(|(key, value)| (key.to_owned(), expanded(root, value, name))));
+    }
+    Ok(said)
+}
+
+/// The name of the program of a command line, without directories.
+fn program(command: &str) -> String {
+    let first = words(command).into_iter().next().unwrap_or_default();
+    first.trim_start_matches(MARKS).rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// The variables that systemd gives to all services.

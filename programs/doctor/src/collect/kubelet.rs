@@ -35,7 +35,7 @@ impl KubeletOnDisk {
         };
         let found = kubelet::find(root, live);
         let unit = match live {
-            true => kubelet::enabled_unit(root),
+            true => kubelet::enabled_unit(root, &found),
             false => found.iter().find_map(|found| found.unit.clone()),
         };
         let kubelet = of_agent(found, ours.cluster.kubeconfig.as_deref()).unwrap_or_default();
