@@ -220,7 +220,9 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
     fn stats_sources(&self, uid: &PodUid, container: &str, run: &Run) -> StatsSources {
         let unit = names::main(uid, container, run.attempt);
         let pid = self.unit_cache.view(&unit).and_then(|view| view.main_pid);
-        StatsSources { unit: pid.map(|pid| (pid, unit)), ..StatsSources::default() }
+        // Without a memory controller, by its processes.
+        let root = pid.map(|pid| (pid, true));
+        StatsSources { unit: pid.map(|pid| (pid, unit)), root, ..StatsSources::default() }
     }
 
     fn pods_cgroup(&self) -> Option<String> {

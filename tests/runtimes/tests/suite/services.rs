@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{Grace, ON_REBOOT_ANNOTATION, Pod, Runtime as _, RuntimeError};
 
@@ -83,6 +83,24 @@ async fn a_service_manager_that_hangs_fails_the_stop_and_the_next_one_succeeds()
     stop(&runtime, &pod, 5).await;
     assert!(!runtime.list_pods().await.unwrap()[0].running);
     nothing_loaded(&stage.units).await;
+}
+
+/// As on a Raspberry Pi, whose kernel counts no memory until its command line says so.
+#[tokio::test]
+async fn pods_of_a_kernel_that_counts_no_memory_of_groups_are_measured_by_their_processes() {
+    let stage = Services::set().await;
+    let runtime = stage.open().await;
+    let pod = pod("web", &one(&sh("x=$(head -c 12000000 /dev/zero | tr '\\0' x); sleep 1000")));
+    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
+    let held = async {
+        let bytes =
+            async || runtime.pod_stats(None).await.unwrap().unwrap()[0].1.memory_working_set;
+        while bytes().await.is_none_or(|bytes| bytes < 12_000_000) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, held).await.expect("its memory is measured");
+    stop(&runtime, &pod, 5).await;
 }
 
 #[tokio::test]
