@@ -223,7 +223,7 @@ async fn what_cannot_be_read_of_the_holds_is_set_aside() {
     let (b, logind) = guarded(state, boot_clock(), FakeRuntime::default());
     b.want(&[&asking("backup")]).await;
     assert!(logind.told().is_some());
-    assert_eq!(regular::read(run.join("guard.bad"), 9).unwrap(), b"{");
+    assert_eq!(winddown_host::regular::read(&run.join("guard.bad"), 9).unwrap(), b"{");
 }
 
 /// A status change of a pod that holds nothing does not cause a check of all pods: a boot has many of both.
