@@ -447,7 +447,9 @@ fn a_purge_is_refused_while_pods_run_and_nothing_is_touched() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "x").unwrap();
     }
-    let writes = fs::File::open(&log).unwrap();
+    // A log shipper's, which outlasts the pod.
+    let _reads = fs::File::open(&log).unwrap();
+    let writes = fs::File::options().append(true).open(&log).unwrap();
     let before = image.tree();
     let host = Recorder::default();
     let error = uninstall_on(&image.removal(true), Some(&host)).unwrap_err();

@@ -246,10 +246,16 @@ impl<'a> ContainerEnding<'a> {
         async move { (made_at, context.client.stop_container(id, left).await) }
     }
 
-    /// Whether all calls have failed, and nothing else has sent the stop signal.
+    /// Whether calls have failed, none has reached the runtime, and nothing else has sent the stop signal.
     fn is_unheard(&self) -> bool {
-        let has_failed = self.last_error.is_some() && self.calls.is_empty();
+        let has_failed = self.last_error.is_some() && self.heard().next().is_none();
         has_failed && self.direct.is_none() && !self.was_asked
+    }
+
+    /// The calls that have reached the runtime, as far as is known.
+    fn heard(&self) -> impl Iterator<Item = &StopCall> {
+        let is_reachable = self.context.health.borrow().reachable;
+        self.calls.iter().filter(move |call| call.is_answered || is_reachable)
     }
 
     /// Records that the container is asked to stop. Whether the request reaches it is another matter.
@@ -288,9 +294,7 @@ impl<'a> ContainerEnding<'a> {
     /// The first call that sent the stop signal: one that was answered, or whose answer the container's exit has
     /// overtaken. None if the container had exited by itself before, or if no call reached the runtime.
     fn first_heard(&self) -> Option<StopCall> {
-        let is_reachable = self.context.health.borrow().reachable;
-        let mut heard = self.calls.iter().filter(|call| call.is_answered || is_reachable);
-        let first = *heard.next()?;
+        let first = *self.heard().next()?;
         let mut state = self.entry.lock();
         let exit = state.run(self.name, self.id)?.end.as_ref().map(|end| &end.exit);
         let exited_at = exit.and_then(|exit| exit.finished_at);
