@@ -5,7 +5,7 @@ use winddown_shared::{ContainerStats, DiskUse, FsLayout, Pod, PodStats, Quantity
 use crate::cause::Cause;
 use crate::message::{bytes, container_over, empty_dir_over, pod_over};
 use crate::observation::signed;
-use crate::usage::local_volumes;
+use crate::usage::{local_volumes, volumes};
 
 #[cfg(test)]
 mod tests;
@@ -79,8 +79,7 @@ fn over_container(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Option<OverL
 }
 
 fn empty_dir_limits(pod: &Pod) -> impl Iterator<Item = (&str, Quantity)> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| {
+    volumes(pod).filter_map(|volume| {
         let limit = volume.empty_dir.as_ref()?.size_limit.as_ref()?;
         let limit: Quantity = limit.0.parse().ok()?;
         (!limit.is_zero() && !limit.is_negative()).then_some((volume.name.as_str(), limit))

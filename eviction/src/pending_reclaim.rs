@@ -52,10 +52,6 @@ struct Ended {
     reclaimed: bool,
 }
 
-fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
-    Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
-}
-
 // === impl PendingReclaim ===
 
 impl PendingReclaim {
@@ -67,7 +63,7 @@ impl PendingReclaim {
         now: Instant,
         observed: &Observations,
     ) {
-        for signal in of(condition) {
+        for signal in Signal::of(condition) {
             let amount = amounts[signal.index()];
             let Some(found) = observed.get(signal).filter(|_| amount > 0) else { continue };
             let expected = &mut self.0[signal.index()];
@@ -85,7 +81,7 @@ impl PendingReclaim {
 
     /// Notes that all pods that were evicted for this condition have stopped.
     pub(crate) fn note_end(&mut self, condition: PressureCondition, now: Instant) {
-        for signal in of(condition) {
+        for signal in Signal::of(condition) {
             if let Some(expected) = &mut self.0[signal.index()] {
                 expected.ended = Some(Ended { at: now, left: expected.left, reclaimed: false });
             }
@@ -104,7 +100,7 @@ impl PendingReclaim {
 
     /// Notes that a pod does not stop: what it would free is unknown.
     pub(crate) fn forget(&mut self, condition: PressureCondition) {
-        for signal in of(condition) {
+        for signal in Signal::of(condition) {
             self.0[signal.index()] = None;
         }
     }

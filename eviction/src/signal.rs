@@ -325,6 +325,11 @@ impl Signal {
         self.row().resource
     }
 
+    /// The signals that raise this condition.
+    pub(crate) fn of(condition: PressureCondition) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |signal| signal.condition() == condition)
+    }
+
     /// The node condition that the signal raises.
     #[must_use]
     pub const fn condition(self) -> PressureCondition {

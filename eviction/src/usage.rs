@@ -77,8 +77,7 @@ pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amou
 
 /// Whether the pod frees the resource only as its files are removed: those on a disk, and those of a volume in memory.
 pub(crate) fn is_freed_by_file_removal(condition: PressureCondition, pod: &Pod) -> bool {
-    let mut signals = Signal::ALL.into_iter().filter(|signal| signal.condition() == condition);
-    signals.any(|signal| match signal.resource().row().freed_by {
+    Signal::of(condition).any(|signal| match signal.resource().row().freed_by {
         FreedBy::FileRemoval => true,
         FreedBy::Exit => has_volume_in_memory(pod),
         FreedBy::Reaping => false,
@@ -87,8 +86,7 @@ pub(crate) fn is_freed_by_file_removal(condition: PressureCondition, pod: &Pod) 
 
 /// The pod's volumes that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap` and `gitRepo`.
 pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let local = volumes.filter(|volume| {
+    let local = volumes(pod).filter(|volume| {
         is_empty_dir(volume)
             || volume.host_path.is_some()
             || volume.config_map.is_some()
@@ -99,15 +97,18 @@ pub(crate) fn local_volumes(pod: &Pod) -> impl Iterator<Item = &str> {
 
 /// The local volumes that are removed with the pod.
 fn empty_dirs(pod: &Pod) -> impl Iterator<Item = &str> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter(|volume| is_empty_dir(volume)).map(|volume| volume.name.as_str())
+    volumes(pod).filter(|volume| is_empty_dir(volume)).map(|volume| volume.name.as_str())
 }
 
 /// Whether one of the pod's volumes is an `emptyDir` in memory, which its exit does not free.
 fn has_volume_in_memory(pod: &Pod) -> bool {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let mut directories = volumes.filter_map(|volume| volume.empty_dir.as_ref());
+    let mut directories = volumes(pod).filter_map(|volume| volume.empty_dir.as_ref());
     directories.any(|directory| directory.medium.as_deref() == Some("Memory"))
+}
+
+/// All volumes of the pod.
+pub(crate) fn volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten())
 }
 
 /// Whether a volume is an `emptyDir` on disk.

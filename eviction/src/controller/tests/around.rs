@@ -371,12 +371,17 @@ async fn a_static_pod_that_was_ending_when_a_drain_began_comes_back_when_it_is_c
     let world = with_a_manifest();
     world.killer.hangs(&PodUid::new("web"), secs(3));
     world.is(left("500Mi"), secs(1)).await;
+    comes_back_after_a_drain(&world).await;
+}
+
+/// Checks that the pod of the manifest, which was evicted, comes back once a drain was called off.
+async fn comes_back_after_a_drain(world: &World) {
     assert_eq!(world.killed().len(), 1);
     world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("8Gi"), secs(20)).await;
     world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(90)).await;
-    assert_eq!(brought_back(&world), ["web"]);
+    assert_eq!(brought_back(world), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,12 +424,7 @@ async fn a_static_pod_that_was_hurried_while_its_hook_ran_comes_back_when_a_drai
     world.is(left("1500Mi"), secs(15)).await;
     assert_eq!((world.node.state().hooks.len(), world.killed().len()), (1, 0));
     world.is(left("500Mi"), Duration::from_millis(300)).await;
-    assert_eq!(world.killed().len(), 1);
-    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
-    world.is(left("8Gi"), secs(20)).await;
-    world.paused_by.send_replace(GateReasons::NONE);
-    tokio::time::sleep(secs(90)).await;
-    assert_eq!(brought_back(&world), ["web"]);
+    comes_back_after_a_drain(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
