@@ -174,8 +174,10 @@ fn service_of(root: &Path, found: &KubeletProcess, group: UnitPlace) -> Option<S
         UnitPlace::Service(unit) => Some(unit),
         UnitPlace::OfUser | UnitPlace::Elsewhere => {
             let is_its = |one: &Distribution| one.processes.contains(&&*found.name);
-            let units = unit::services(root).filter(|_| first == Some(found.pid));
-            let units = units.map(|(unit, _)| unit);
+            if first != Some(found.pid) {
+                return None;
+            }
+            let units = unit::services(root).map(|(unit, _)| unit);
             let mut units = units.filter(|unit| started_by(root, unit).is_some_and(is_its));
             units.next().filter(|_| units.next().is_none())
         }
