@@ -169,7 +169,8 @@ async fn take_end(
 
 /// Whether nothing is left in a container's cgroup, which may be removed by now.
 fn has_left(cgroup: &CgroupDirs) -> bool {
-    !cgroup.path().is_dir() || pod_groups::have_left(&[cgroup.path().to_owned()])
+    let path = cgroup.path();
+    path.try_exists().is_ok_and(|there| !there) || pod_groups::have_left(&[path.to_owned()])
 }
 
 /// Records the exit of a container in whose cgroup nothing is left although the kernel does not report that its first
