@@ -54,7 +54,8 @@ pub(super) fn loaded(global: &GlobalArgs) -> Result<Loaded, ConfigError> {
     winddown_config::load(Path::new("/"), global.config.as_deref())
 }
 
-/// The [`loaded`] configuration and its warnings. If the last configuration in effect stands in for a file that cannot be used, this says so.
+/// The [`loaded`] configuration and its warnings. If the last configuration in effect stands in for a file that cannot be
+/// used, this says so.
 pub(super) fn load_config(
     global: &GlobalArgs,
     out: &mut Output,

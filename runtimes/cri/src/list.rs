@@ -157,7 +157,7 @@ async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, list
         let runs = |(name, id): &(Arc<str>, Arc<str>)| {
             state.run(name, id).is_some_and(|run| run.is_running())
         };
-        // Until the runtime has said whether they run, also to whoever is dropped meanwhile: a stop would leave them out.
+        // Until the runtime has said whether they run, which the caller may not await: a stop would leave them out.
         let has_unknown = !news.iter().all(runs);
         state.own.unsure = has_unknown;
         (news, lost, had_sandbox && state.own.sandbox().is_none(), has_unknown)

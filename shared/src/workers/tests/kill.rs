@@ -65,7 +65,7 @@ async fn who_asks_after_the_end_is_told_how_the_pod_was_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_pod_that_exited_and_is_still_cleaned_up_nobody_is_told_that_nothing_ran() {
+async fn a_kill_of_a_pod_that_exited_and_is_still_cleaned_up_tells_how_it_was_stopped() {
     let b = bench();
     b.syncer.script(&uid("a"), Script { finish_fails: 8, ..Script::default() });
     b.workers.update(UpdateKind::Create, pod("a"), None);
