@@ -92,15 +92,18 @@ pub(super) fn runtime_uid(pod: &Pod) -> PodUid {
     hash.filter(|hash| !hash.is_empty()).map_or_else(|| pod.uid().clone(), PodUid::new)
 }
 
-/// Whether the pod has volumes of a storage driver.
+/// Whether the pod has volumes that may be staged: others than files and directories of the node.
 pub(super) fn has_volumes(pod: &api::Pod) -> bool {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-    let is_of_driver = |volume: &api::Volume| {
-        volume.persistent_volume_claim.is_some()
-            || volume.ephemeral.is_some()
-            || volume.csi.is_some()
+    let is_of_node = |volume: &api::Volume| {
+        volume.host_path.is_some()
+            || volume.empty_dir.is_some()
+            || volume.config_map.is_some()
+            || volume.secret.is_some()
+            || volume.downward_api.is_some()
+            || volume.projected.is_some()
     };
-    volumes.iter().any(is_of_driver)
+    !volumes.iter().all(is_of_node)
 }
 
 /// Whether the pod names device claims.

@@ -1,6 +1,6 @@
 //! Reads from the kubelet's directory what it holds for a pod: mounts, devices, claims. Blocking.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,8 @@ mod mounts_below;
 const CLAIMS: &str = "dra_manager_state";
 /// The only version of the checkpoint.
 const CLAIMS_VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
-/// The directory in which CSI drivers stage volumes.
-const STAGED: &str = "plugins/kubernetes.io/csi";
-/// The file that names a directory's volume.
-const VOLUME: &str = "vol_data.json";
+/// The directory in which the kubelet and CSI drivers stage volumes, each in a directory of its plug-in.
+const STAGED: &str = "plugins/kubernetes.io";
 /// Maximum size in bytes of a file that is read; a claim takes a few hundred bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -38,7 +36,7 @@ pub struct KubeletHolds {
     root: PathBuf,
     mounts: Vec<Mount>,
     claims: Result<Vec<Claim>, NodeError>,
-    unused: Result<Vec<String>, NodeError>,
+    unused: Vec<String>,
 }
 
 /// The checkpoint file; its data is a string of JSON.
@@ -63,14 +61,6 @@ struct Claim {
     namespace: String,
     #[serde(rename = "PodUIDs")]
     pods: BTreeMap<String, serde::de::IgnoredAny>,
-}
-
-/// A volume, as identified by its driver.
-#[derive(Deserialize, PartialEq, Eq, Hash)]
-#[serde(rename_all = "camelCase")]
-struct Volume {
-    driver_name: String,
-    volume_handle: String,
 }
 
 // === impl KubeletRoot ===
@@ -100,7 +90,7 @@ impl KubeletRoot {
             NodeError::because(format!("{why} (process {runtime})"))
         })?;
         let real = Self { root, proc: self.proc.clone() };
-        let (unused, claims) = (real.unused_volumes(&mounts), real.claims());
+        let (unused, claims) = (unused_volumes(&real.root, &mounts), real.claims());
         Ok(KubeletHolds { root: real.root, mounts, claims, unused })
     }
 
@@ -108,35 +98,6 @@ impl KubeletRoot {
         let path = self.proc.join(process).join("mountinfo");
         let text = kernel::read(&path).map_err(|error| unread(&path, &error))?;
         Ok(mounts(&text).collect())
-    }
-
-    fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, NodeError> {
-        let below = self.root.join(STAGED);
-        let is_staged = |point: &Path| point.starts_with(&below) && point.ends_with("globalmount");
-        let points = mounts.iter().map(|mount| &mount.point);
-        let staged: Vec<_> = points.filter(|point| is_staged(point)).collect();
-        if staged.is_empty() {
-            return Ok(Vec::new());
-        }
-        let used = self.used()?;
-        let is_free = |point: &&PathBuf| {
-            let volume = point.parent().and_then(|of| volume_of(&of.join(VOLUME)));
-            // A mount without a volume file may be any pod's.
-            volume.is_none_or(|volume| !used.contains(&volume))
-        };
-        let free = staged.into_iter().filter(is_free);
-        Ok(free.map(|point| point.display().to_string()).collect())
-    }
-
-    /// The CSI volumes that pods use.
-    fn used(&self) -> Result<HashSet<Volume>, NodeError> {
-        let mut used = HashSet::new();
-        for pod in entries(&self.root.join("pods"))? {
-            for volume in entries(&pod.join("volumes/kubernetes.io~csi"))? {
-                used.extend(volume_of(&volume.join(VOLUME)));
-            }
-        }
-        Ok(used)
     }
 
     fn claims(&self) -> Result<Vec<Claim>, NodeError> {
@@ -181,12 +142,38 @@ impl KubeletHolds {
 
     /// Mount points of staged volumes that no pod uses any more: the kubelet is about to unstage
     /// them. Which pod used them is not recorded anywhere.
-    ///
-    /// # Errors
-    /// A file or directory cannot be read: the answer is unknown, not empty.
-    pub fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
+    pub fn unused_volumes(&self) -> Vec<String> {
         self.unused.clone()
     }
+}
+
+/// The staged mounts of which no pod has a mount: of the same file system and the same directory or device of it, or one below
+/// that. Pods that share a volume have a mount each.
+fn unused_volumes(root: &Path, mounts: &[Mount]) -> Vec<String> {
+    let (pods, plugins) = (root.join("pods"), root.join(STAGED));
+    let mut used: HashMap<_, Vec<&Path>> = HashMap::new();
+    let mut staged = Vec::new();
+    for mount in mounts {
+        let below: Vec<_> = mount.point.strip_prefix(&plugins).into_iter().flatten().collect();
+        let is_of_pod = match below[..] {
+            // Raw devices; only those of CSI are staged first.
+            [_, kind, place, ..] if kind == "volumeDevices" => place != "staging",
+            // A plug-in's own directory may be mounted.
+            [_, _, ..] => false,
+            _ if mount.point.starts_with(&pods) => true,
+            _ => continue,
+        };
+        match is_of_pod {
+            true => used.entry(mount.device).or_default().push(&mount.root),
+            false => staged.push(mount),
+        }
+    }
+    let is_used = |mount: &&Mount| {
+        let parts = used.get(&mount.device).into_iter().flatten();
+        parts.into_iter().any(|part| part.starts_with(&mount.root))
+    };
+    staged.retain(|mount| !is_used(mount));
+    staged.into_iter().map(|mount| mount.point.display().to_string()).collect()
 }
 
 /// Parses the checkpoint; returns all prepared claims.
@@ -204,29 +191,6 @@ fn claims(text: &[u8]) -> Result<Vec<Claim>, String> {
 fn claims_of(claims: &[Claim], uid: &PodUid) -> impl Iterator<Item = String> {
     let of_pod = claims.iter().filter(|one| one.pods.contains_key(uid.as_str()));
     of_pod.map(|one| format!("the devices of claim {}/{}", one.namespace, one.claim_name))
-}
-
-fn volume_of(path: &Path) -> Option<Volume> {
-    volume(&read(path).ok()?)
-}
-
-/// Parses a volume file.
-fn volume(text: &[u8]) -> Option<Volume> {
-    serde_json::from_slice(text).ok()
-}
-
-/// The entries of a directory; none if it does not exist.
-fn entries(path: &Path) -> Result<Vec<PathBuf>, NodeError> {
-    let listed = fs::read_dir(path).and_then(|all| all.map(|one| Ok(one?.path())).collect());
-    match listed {
-        Ok(entries) => Ok(entries),
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(unread(path, &error)),
-    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

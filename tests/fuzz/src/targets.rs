@@ -45,7 +45,7 @@ pub(crate) static ALL: [Target; 18] = [
     },
     Target {
         name: "kubelet_files",
-        what: "a kubelet: dra_manager_state and vol_data.json",
+        what: "a kubelet: dra_manager_state",
         longest: 2048,
         short: 2000,
     },

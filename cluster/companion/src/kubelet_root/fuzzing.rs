@@ -7,7 +7,7 @@ use super::*;
 /// The UID of the pod in question.
 const POD: &str = "u1";
 
-/// Checks that a file of the kubelet (`dra_manager_state` or `vol_data.json`) is read as plain JSON would be.
+/// Checks that a file of the kubelet (`dra_manager_state`) is read as plain JSON would be.
 ///
 /// # Panics
 /// If it is not.
@@ -26,10 +26,6 @@ pub fn kubelet_file(text: &[u8]) {
             format!("the devices of claim {}/{}", text("Namespace"), text("ClaimName"))
         });
         assert_eq!(found, named.collect::<Vec<_>>());
-    }
-    if let Some(found) = volume(text) {
-        assert_eq!(plain["driverName"], found.driver_name);
-        assert_eq!(plain["volumeHandle"], found.volume_handle);
     }
 }
 

@@ -17,11 +17,23 @@ struct Scene(TempDir);
 impl Scene {
     /// `mounts`: pairs of a file system type and a path below the root.
     fn new(mounts: &[(&str, &str)]) -> Self {
+        let line = |(kind, place): &(&str, &str)| format!("8:1 / ROOT/{place} rw - {kind}");
+        Self::of_lines(mounts.iter().map(line))
+    }
+
+    /// `mounts`: devices, the parts of them that are mounted, and paths below the root.
+    fn of_parts(mounts: &[(&str, &str, &str)]) -> Self {
+        let line = |(device, part, place): &(&str, &str, &str)| {
+            format!("{device} {part} ROOT/{place} rw - ext4")
+        };
+        Self::of_lines(mounts.iter().map(line))
+    }
+
+    fn of_lines(lines: impl Iterator<Item = String>) -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
-        let root = scene.0.path().display();
-        let line =
-            |(kind, place): &(&str, &str)| format!("1 2 8:1 / {root}/{place} rw - {kind} x rw\n");
-        let theirs: String = mounts.iter().map(line).collect();
+        let root = scene.0.path().display().to_string();
+        let theirs: String =
+            lines.map(|line| format!("1 2 {} x rw\n", line.replace("ROOT", &root))).collect();
         scene.write(&format!("proc/{RUNTIME}/mountinfo"), &format!("{DISK}{theirs}"));
         ["self", "1"].iter().for_each(|own| scene.write(&format!("proc/{own}/mountinfo"), DISK));
         scene
@@ -46,7 +58,7 @@ impl Scene {
     }
 
     fn unused_volumes(&self) -> Vec<String> {
-        self.shown(self.look().unused_volumes()).unwrap()
+        self.shown(Ok(self.look().unused_volumes())).unwrap()
     }
 
     fn look(&self) -> KubeletHolds {
@@ -106,22 +118,59 @@ fn what_only_the_container_runtime_sees_is_held_and_without_the_runtime_it_is_un
 
 #[test]
 fn a_staged_volume_is_unused_when_no_pod_has_it_any_more() {
-    let staged =
-        |volume: &str| format!("plugins/kubernetes.io/csi/disk.example/{volume}/globalmount");
-    let data = |handle: &str| {
-        json!({"driverName": "disk.example", "volumeHandle": handle, "specVolID": "pv"}).to_string()
-    };
-    let (a, b) = (staged("a"), staged("b"));
-    let scene = Scene::new(&[("ext4", &a), ("ext4", &b)]);
-    scene.write(&a.replace("globalmount", VOLUME), &data("a"));
-    scene.write(&b.replace("globalmount", VOLUME), &data("b"));
-    scene.write("pods/u2/volumes/kubernetes.io~csi/pv/vol_data.json", &data("b"));
-    scene.write("pods/stray", "");
-    assert_eq!(scene.held(CLAIMED).unwrap(), [""; 0]);
-    assert_eq!(scene.unused_volumes(), std::slice::from_ref(&a));
-    // A volume file that cannot be parsed may be of a volume that no pod uses.
-    scene.write(&b.replace("globalmount", VOLUME), "{");
-    assert_eq!(scene.unused_volumes(), [a, b]);
+    let csi = "plugins/kubernetes.io/csi/disk.example/1d2f/globalmount";
+    for (what, staged) in [
+        ("CSI", csi),
+        ("ceph-csi", &*format!("{csi}/0001-0009-rook-ceph-2")),
+        ("iSCSI", "plugins/kubernetes.io/iscsi/iface-default/10.0.0.1:3260-iqn.x-lun-0"),
+        ("Fibre Channel", "plugins/kubernetes.io/fc/[500a0981]-lun-0"),
+        ("a local disk", "plugins/kubernetes.io/local-volume/mounts/pv"),
+        ("flexVolume", "plugins/kubernetes.io/flexvolume/example/lvm/mounts/pv"),
+    ] {
+        let other = staged.replace("plugins/", "plugins/other/");
+        let in_pod = "pods/u2/volumes/kubernetes.io~any/pv";
+        let sub_path = "pods/u2/volume-subpaths/pv/web/0";
+        let unused = |mounts: &[(&str, &str, &str)]| Scene::of_parts(mounts).unused_volumes();
+        let (volume, beside) = (("8:16", "/", staged), ("8:16", "/", &*other));
+        assert_eq!(unused(&[volume, beside]), [staged], "{what}");
+        assert_eq!(unused(&[volume, ("8:16", "/", in_pod)]), [""; 0], "{what}");
+        assert_eq!(unused(&[volume, ("8:16", "/sub", sub_path)]), [""; 0], "{what}");
+        assert_eq!(unused(&[volume, ("8:32", "/", in_pod)]), [staged], "another volume: {what}");
+        let (one, two) = (("8:1", "/data/1", staged), ("8:1", "/data/2", in_pod));
+        assert_eq!(unused(&[one, two]), [staged], "another directory of a disk: {what}");
+    }
+}
+
+#[test]
+fn a_staged_device_is_unused_when_no_pod_has_it_any_more() {
+    let of_csi = |place: &str| format!("plugins/kubernetes.io/csi/volumeDevices/{place}");
+    let (staged, published) = (of_csi("staging/pv/0001-0009"), of_csi("publish/pv/u2"));
+    fn device(place: &str) -> (&str, &str, &str) {
+        ("0:5", "/rbd0", place)
+    }
+    let unused = |mounts: &[(&str, &str, &str)]| Scene::of_parts(mounts).unused_volumes();
+    assert_eq!(unused(&[device(&staged), ("0:5", "/rbd1", &published)]), [&*staged]);
+    assert_eq!(unused(&[device(&staged), device(&published)]), [""; 0]);
+    assert_eq!(unused(&[device(&staged), device(&of_csi("pv/dev/u2"))]), [""; 0]);
+    // Without a mount of its own, it is held for its pod only.
+    let in_tree = "plugins/kubernetes.io/iscsi/volumeDevices/iface-default/10.0.0.1:3260-lun-0/u2";
+    assert_eq!(unused(&[("0:5", "/sdb", in_tree)]), [""; 0]);
+}
+
+#[test]
+fn what_a_driver_or_an_administrator_mounts_for_itself_is_no_staged_volume() {
+    for place in [
+        "plugins",
+        "plugins/disk.example/mounts/pool",
+        "plugins/kubernetes.io",
+        "plugins/kubernetes.io/csi",
+        "pods",
+    ] {
+        assert_eq!(Scene::of_parts(&[("8:16", "/", place)]).unused_volumes(), [""; 0], "{place}");
+    }
+    // As of a PersistentVolume of a directory, which is mounted for its pods alone.
+    let local = "pods/u2/volumes/kubernetes.io~local-volume/pv";
+    assert_eq!(Scene::of_parts(&[("8:16", "/disks/a", local)]).unused_volumes(), [""; 0]);
 }
 
 #[test]

@@ -189,7 +189,11 @@ fn what_of_drivers_a_pod_has_is_in_its_spec() {
     };
     assert_eq!(holds(volume(json!({"hostPath": {"path": "/"}}))), (false, false));
     assert_eq!(holds(volume(json!({"persistentVolumeClaim": {"claimName": "c"}}))), (true, false));
+    assert_eq!(holds(volume(json!({"emptyDir": {"medium": "Memory"}}))), (false, false));
     assert_eq!(holds(volume(json!({"csi": {"driver": "d"}}))), (true, false));
+    assert_eq!(holds(volume(json!({"flexVolume": {"driver": "example/lvm"}}))), (true, false));
+    let iscsi = json!({"iscsi": {"iqn": "iqn.x", "lun": 0, "targetPortal": "10.0.0.1"}});
+    assert_eq!(holds(volume(iscsi)), (true, false));
     assert_eq!(holds(volume(json!({"ephemeral": {}}))), (true, false));
     let claims = json!({"containers": [], "resourceClaims": [{"name": "gpu"}]});
     assert_eq!(holds(claims), (false, true));

@@ -272,7 +272,7 @@ impl LocalHolds for KubeletNode {
     }
 
     async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
-        self.holds().await?.unused_volumes()
+        Ok(self.holds().await?.unused_volumes())
     }
 }
 
