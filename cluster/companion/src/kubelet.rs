@@ -148,13 +148,13 @@ fn installed(root: &Path) -> Vec<Kubelet> {
     let known = DISTRIBUTIONS.into_iter().flat_map(|one| {
         one.units.iter().filter_map(move |unit| {
             let start = unit::start(root, unit).transpose()?;
-            Some(Kubelet::of_unit(root, unit, one, start))
+            Kubelet::of_unit(root, unit, one, start)
         })
     });
     let others = unit::services(root).filter_map(|(unit, program)| {
         let distribution = of_program(&program).filter(|_| of_unit(&unit).is_none())?;
         let start = unit::start(root, &unit).ok()??;
-        Some(Kubelet::of_unit(root, &unit, distribution, Ok(start)))
+        Kubelet::of_unit(root, &unit, distribution, Ok(start))
     });
     known.chain(others).collect()
 }
@@ -207,17 +207,19 @@ impl Kubelet {
         Self { arguments, ..Self::default() }
     }
 
+    /// The kubelet that a unit starts; `None` if it starts none.
     fn of_unit(
         root: &Path,
         unit: &str,
         distribution: &'static Distribution,
         start: Result<UnitStart, KubeletProblem>,
-    ) -> Self {
+    ) -> Option<Self> {
         let kubelet = match start {
+            Ok(start) if distribution.is_without_kubelet(root, &start) => return None,
             Ok(start) => Self::contained(root, distribution, &start),
             Err(problem) => Self { distribution, problem: Some(problem), ..Self::default() },
         };
-        Self { unit: Some(unit.to_owned()), ..kubelet }
+        Some(Self { unit: Some(unit.to_owned()), ..kubelet })
     }
 
     fn of_process(root: &Path, found: &KubeletCandidate, unit: Option<String>) -> Self {

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::rancher::Rancher;
+use super::rancher::{Rancher, flag, is_true};
 use super::trusted::read;
+use super::unit::UnitStart;
 
 /// A distribution, as far as it starts its kubelet in a way of its own.
 #[derive(Debug, PartialEq, Eq)]
@@ -222,6 +223,25 @@ fn is_on(root: &Path, os: &str) -> bool {
     let text = read(root, Path::new("/etc/os-release")).unwrap_or_default();
     let mut ids = text.lines().filter_map(|line| line.strip_prefix("ID="));
     ids.any(|id| id.trim_matches(['"', '\'']) == os)
+}
+
+// === impl Distribution ===
+
+impl Distribution {
+    /// Whether a unit's program starts no kubelet: a server of k0s or k3s need not be a node.
+    pub(super) fn is_without_kubelet(&self, root: &Path, start: &UnitStart) -> bool {
+        let command = start.arguments.first().map_or("", String::as_str);
+        let is_set = |name| flag(&start.arguments, name).is_some_and(is_true);
+        match &self.source {
+            ArgumentsSource::Process if command == "controller" => {
+                !is_set("--enable-worker") && !is_set("--single")
+            }
+            ArgumentsSource::Rancher(rancher) if command == "server" => {
+                rancher.disables_agent(root, start)
+            }
+            _ => false,
+        }
+    }
 }
 
 // === impl Layout ===

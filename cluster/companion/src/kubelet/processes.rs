@@ -9,7 +9,7 @@ use winddown_host::{
     Outsider, UnitPlace, UnitPlaces, is_in_other_namespace, kernel, outsider, regular,
 };
 
-use super::distributions::{Distribution, KUBELET, of_program, of_unit};
+use super::distributions::{Distribution, KUBELET, of_process, of_program, of_unit};
 use super::unit;
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
@@ -124,9 +124,20 @@ pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
     Ok(found
         .filter_map(|process| {
             let unit = judge(root, &process).ok()?;
-            Some(KubeletCandidate { process, unit })
+            let own = unit.as_ref().ok().and_then(Option::as_ref);
+            let is_kubelet = own.is_none_or(|unit| contains_kubelet(root, &process, unit));
+            is_kubelet.then_some(KubeletCandidate { process, unit })
         })
         .collect())
+}
+
+/// Whether a process of the unit is a kubelet, or of a program that is not told to contain none.
+fn contains_kubelet(root: &Path, process: &KubeletProcess, unit: &str) -> bool {
+    let program = of_process(&process.name).filter(|one| **one != KUBELET);
+    program.is_none_or(|program| {
+        let start = unit::start(root, unit).ok().flatten();
+        !start.is_some_and(|start| program.is_without_kubelet(root, &start))
+    })
 }
 
 /// Finds the service of a process, if it is the kubelet of this node: a program that root started on the machine itself, in a

@@ -40,6 +40,7 @@ struct Settings {
     with_node_id: Option<String>,
     endpoint: Option<String>,
     docker: Option<String>,
+    disable_agent: Option<String>,
     kubelet_arg: Vec<String>,
 }
 
@@ -53,16 +54,8 @@ pub(super) fn kubelets_arguments(
     own: &UnitStart,
 ) -> Result<Vec<String>, KubeletProblem> {
     let option = |long, short| option(&own.arguments, long).or(option(&own.arguments, short));
-    let variable = |name: &str| {
-        let name = format!("{}_{name}", rancher.variables);
-        own.environment.get(&name).map(String::as_str).filter(|value| !value.is_empty())
-    };
-    // Unlike with other settings, the variable takes precedence.
-    let file = variable("CONFIG_FILE").or(option("--config", "-c")).unwrap_or(rancher.config);
-    let mut settings = Settings::default();
-    for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
-        settings.add(root, &file).map_err(|why| KubeletProblem { file, why })?;
-    }
+    let variable = |name: &str| rancher.variable(own, name);
+    let settings = Settings::read(root, rancher, own)?;
     // What the files say is passed on as options, before those of the command line, and variables are their defaults.
     let set = |option: Option<&str>, name: &str, file: Option<String>| {
         option.map(str::to_owned).or(file).or_else(|| variable(name).map(str::to_owned))
@@ -123,7 +116,7 @@ fn with_node_id(root: &Path, name: Option<String>) -> Result<String, KubeletProb
 }
 
 /// The value of a flag that may stand alone; the last occurrence wins.
-fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
+pub(super) fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     arguments.iter().rev().find_map(|argument| match argument.strip_prefix(name)? {
         "" => Some("true"),
         rest => rest.strip_prefix('='),
@@ -131,7 +124,7 @@ fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 /// As Go reads it.
-fn is_true(text: &str) -> bool {
+pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
@@ -154,9 +147,35 @@ fn drop_ins(root: &Path, file: &str) -> Vec<PathBuf> {
     names.into_iter().map(|name| directory.join(name)).collect()
 }
 
+// === impl Rancher ===
+
+impl Rancher {
+    fn variable<'a>(&self, own: &'a UnitStart, name: &str) -> Option<&'a str> {
+        let name = format!("{}_{name}", self.variables);
+        own.environment.get(&name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Whether a server is told to start no kubelet. Settings that cannot be read do not say so.
+    pub(super) fn disables_agent(&self, root: &Path, own: &UnitStart) -> bool {
+        let said = Settings::read(root, self, own).ok().and_then(|settings| settings.disable_agent);
+        flag(&own.arguments, "--disable-agent").or(said.as_deref()).is_some_and(is_true)
+    }
+}
+
 // === impl Settings ===
 
 impl Settings {
+    fn read(root: &Path, rancher: &Rancher, own: &UnitStart) -> Result<Self, KubeletProblem> {
+        let option = option(&own.arguments, "--config").or(option(&own.arguments, "-c"));
+        // Unlike with other settings, the variable takes precedence.
+        let file = rancher.variable(own, "CONFIG_FILE").or(option).unwrap_or(rancher.config);
+        let mut settings = Self::default();
+        for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
+            settings.add(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        }
+        Ok(settings)
+    }
+
     /// Merges a later file: the last value of a key counts, and that of a key with `+` is added to those before it.
     fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
         if !file.is_absolute() {
@@ -178,6 +197,7 @@ impl Settings {
                 "data-dir" => self.data_dir = last().or(self.data_dir.take()),
                 "node-name" => self.node_name = last().or(self.node_name.take()),
                 "with-node-id" => self.with_node_id = last().or(self.with_node_id.take()),
+                "disable-agent" => self.disable_agent = last().or(self.disable_agent.take()),
                 "docker" => self.docker = last().or(self.docker.take()),
                 "container-runtime-endpoint" => self.endpoint = last().or(self.endpoint.take()),
                 "kubelet-arg" if is_added => self.kubelet_arg.extend(texts(node)),

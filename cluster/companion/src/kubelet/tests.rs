@@ -346,6 +346,47 @@ fn a_kubelet_is_a_service_of_its_own_by_any_name_and_in_another_programs_service
     }
 }
 
+#[test]
+fn a_server_of_k0s_or_k3s_that_is_no_node_has_no_kubelet() {
+    for (unit, command, setting, is_node) in [
+        ("k0scontroller", "k0s controller --config=/etc/k0s/k0s.yaml", "", false),
+        ("k0scontroller", "k0s controller --enable-worker=false", "", false),
+        ("k0scontroller", "k0s controller --enable-worker", "", true),
+        ("k0scontroller", "k0s controller --single=true", "", true),
+        ("k0sworker", "k0s worker", "", true),
+        ("k3s", "k3s server", "", true),
+        ("k3s", "k3s server --disable-agent", "", false),
+        ("by-hand", "k3s server '--disable-agent'", "", false),
+        ("k3s", "k3s server", "disable-agent: true\n", false),
+        ("k3s", "k3s server --disable-agent=false", "disable-agent: true\n", true),
+        ("k3s-agent", "k3s agent", "disable-agent: true\n", true),
+    ] {
+        let what = format!("{unit}: {command} {setting}");
+        let start = format!("[Service]\nExecStart=/usr/local/bin/{command}\n");
+        let unit = format!("{unit}.service");
+        let root = Root::with(&[
+            (&format!("etc/systemd/system/{unit}"), &start),
+            (&format!("etc/systemd/system/multi-user.target.wants/{unit}"), ""),
+            ("etc/rancher/k3s/config.yaml", setting),
+        ]);
+        let wanted = is_node.then(|| unit.clone());
+        assert_eq!(enabled_unit(root.0.path(), &find(root.0.path(), true)), wanted, "{what}");
+        // The server itself has the name of a program that contains a kubelet.
+        root.put("proc/9/comm", "k3s-server\n");
+        root.put("proc/9/stat", &stat(1, 50));
+        root.put("proc/9/cgroup", &format!("0::/system.slice/{unit}\n"));
+        if command.starts_with("k3s") {
+            let found: Vec<_> = find(root.0.path(), true).iter().map(Kubelet::name).collect();
+            assert_eq!(found, Vec::from_iter(wanted), "{what}");
+            assert_eq!(
+                processes::kubelets(root.0.path()).unwrap().kubelets.len(),
+                found.len(),
+                "{what}"
+            );
+        }
+    }
+}
+
 fn stat(parent: u32, start: u32) -> String {
     let between = "0 ".repeat(17);
     format!("9 (a) b) S {parent} {between}{start} 0\n")
