@@ -31,8 +31,8 @@ mod tests;
 ///
 /// Drivers are pods that other pods' volumes, devices or networks need: pods with the label [`ROLE_LABEL`]
 /// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
-/// directory in which drivers register, and pods that Longhorn, JuiceFS, Mountpoint for S3 and Rook label as their
-/// volumes' own. They stop after all other pods of their group.
+/// directory in which drivers register, and pods that Longhorn, JuiceFS, Mountpoint for S3, Rook and Mayastor label as
+/// their volumes' own. They stop after all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Role {
@@ -65,9 +65,9 @@ const OF_DRIVERS: [[&str; 2]; 5] = [
     ["cni", "bin"],
 ];
 
-/// The labels of pods that are of no DaemonSet and serve volumes to others of their node: name, and value unless any
-/// counts.
-const LABELS_OF_DRIVERS: [(&str, Option<&str>); 5] = [
+/// The labels of pods that serve volumes to others of their node, and mount none of these directories: name, and value
+/// unless any counts.
+const LABELS_OF_DRIVERS: [(&str, Option<&str>); 7] = [
     // Each block device of a Longhorn volume is a process of the one, each shared volume an NFS server in the other.
     ("longhorn.io/component", Some("instance-manager")),
     ("longhorn.io/component", Some("share-manager")),
@@ -75,6 +75,9 @@ const LABELS_OF_DRIVERS: [(&str, Option<&str>); 5] = [
     ("app.kubernetes.io/name", Some("juicefs-mount")),
     ("s3.csi.aws.com/mountpoint-version", None),
     ("app", Some("rook-ceph-osd")),
+    // Each volume in use on the node is a target in this process of Mayastor; the second name is the older.
+    ("app", Some("io-engine")),
+    ("app", Some("mayastor")),
 ];
 
 impl Role {

@@ -180,6 +180,8 @@ fn drivers_are_known_by_where_they_register_or_by_their_label() {
         metadata
     };
     let from_file = json!({"annotations": {"kubernetes.io/config.source": "file"}});
+    let mut of_mayastor = of_daemon_set();
+    of_mayastor["labels"] = json!({"app": "io-engine"});
     let registry = with_directory("/var/lib/kubelet/plugins_registry");
     let table = [
         ("a CSI or DRA driver", of_daemon_set(), registry.clone(), true),
@@ -216,6 +218,7 @@ fn drivers_are_known_by_where_they_register_or_by_their_label() {
             true,
         ),
         ("the disks of Ceph", json!({"labels": {"app": "rook-ceph-osd"}}), json!({}), true),
+        ("Mayastor", of_mayastor, with_directory("/run/udev"), true),
         (
             "another part of it",
             json!({"labels": {"longhorn.io/component": "backing-image-manager"}}),
