@@ -46,8 +46,6 @@ pub(crate) fn only_in_the_object(pod: &Pod, path: &str) -> Option<String> {
             let name = spec.and_then(|s| s.scheduler_name.clone());
             Some(name.unwrap_or_else(|| "default-scheduler".to_owned()))
         }
-        // The name of `spec.nodeName` in early versions of the API.
-        "spec.host" => Some(spec.and_then(|s| s.node_name.clone()).unwrap_or_default()),
         _ => None,
     }
 }

@@ -377,7 +377,8 @@ fn field_value(pod: &Pod, node: &EnvironmentFacts, path: &str) -> Result<String,
         "metadata.name" => Ok(pod.name().to_string()),
         "metadata.namespace" => Ok(pod.namespace().to_string()),
         "metadata.uid" => Ok(pod.uid().to_string()),
-        "spec.nodeName" => {
+        // The second is its old name.
+        "spec.nodeName" | "spec.host" => {
             Ok(spec.and_then(|s| s.node_name.clone()).unwrap_or_else(|| node.name.clone()))
         }
         "spec.serviceAccountName" => {

@@ -375,7 +375,6 @@ fn what_only_the_object_says_is_read_here() {
         ("metadata.annotations", "note=\"n\""),
         ("spec.restartPolicy", "OnFailure"),
         ("spec.schedulerName", "default-scheduler"),
-        ("spec.host", ""),
     ] {
         let env = Api::default().env(&json!([field(path)]), &json!([]));
         assert_eq!(env, pairs(&[("V", expected)]), "{path}");

@@ -236,6 +236,7 @@ fn fields_of_the_pod_and_the_node_have_values() {
         ("metadata.labels['nope']", ""),
         ("metadata.annotations['note']", "n"),
         ("spec.nodeName", "n1"),
+        ("spec.host", "n1"),
         ("spec.serviceAccountName", "sa"),
         ("status.hostIP", "10.0.0.7"),
         ("status.podIP", "10.0.0.7"),
