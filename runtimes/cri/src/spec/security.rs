@@ -81,7 +81,11 @@ pub(super) fn container_security(
         no_new_privs: own.and_then(|s| s.allow_privilege_escalation) == Some(false),
         masked_paths,
         readonly_paths,
-        seccomp: if privileged { None } else { seccomp.map(|p| seccomp_profile(p, seccomp_dir)) },
+        // As a kubelet does without a profile: the container runtime would choose one.
+        seccomp: (!privileged).then(|| {
+            let none = || profile("Unconfined", None);
+            seccomp.map_or_else(none, |given| seccomp_profile(given, seccomp_dir))
+        }),
         apparmor: apparmor.map(|p| profile(&p.type_, p.localhost_profile.clone())),
     }
 }

@@ -113,6 +113,8 @@ fn a_containers_rights_are_its_own_before_its_pods_before_its_images() {
     let plain = of(&json!({}), &json!({"fsGroup": 3, "supplementalGroups": [4]}), &root);
     assert_eq!(plain.supplemental_groups, [4, 3]);
     assert!(!plain.no_new_privs && plain.masked_paths == ["/proc/kcore"]);
+    let unconfined = api::security_profile::ProfileType::Unconfined;
+    assert_eq!(plain.seccomp.unwrap().profile_type(), unconfined, "whatever the runtime's is");
     let seccomp = json!({"type": "RuntimeDefault"});
     let tight = of(
         &json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
