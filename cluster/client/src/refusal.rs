@@ -70,7 +70,9 @@ pub fn of_watch(error: &watcher::Error) -> Option<Refusal> {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+        // Told in the stream, as a real API server tells that a version has expired.
+        watcher::Error::WatchError(status) => Some(Refusal::of_status(status)),
+        watcher::Error::NoResourceVersion => None,
     }
 }
 
@@ -96,9 +98,13 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 impl Refusal {
     /// Classifies an error.
     pub fn of(error: &kube::Error) -> Self {
-        let kube::Error::Api(status) = error else {
-            return Self::NoAnswer;
-        };
+        match error {
+            kube::Error::Api(status) => Self::of_status(status),
+            _ => Self::NoAnswer,
+        }
+    }
+
+    fn of_status(status: &kube::core::Status) -> Self {
         match status.code {
             _ if says_admission(status) => Self::Denied,
             404 if status.reason == "NotFound" => Self::NotFound,

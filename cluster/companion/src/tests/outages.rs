@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1 as api;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_api_client::refusal::Refusal;
 use winddown_shared::Grace;
 
@@ -125,6 +125,17 @@ async fn what_a_kubelet_that_cannot_be_stopped_starts_again_is_ended_again() {
     world.set_staying_up();
     sleep(secs(10)).await;
     assert!(world.has_running("web"), "a node that stays up has its pods");
+}
+
+/// Every node is told so after a restart of its API server.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_told_that_its_version_has_expired_is_no_outage() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.expire_watch();
+    assert!(timeout(secs(5), core.outage.begun()).await.is_err());
+    world.apply(pod("db", json!({})));
+    sleep(secs(1)).await;
+    assert_eq!(core.known.list().len(), 2, "it is watched again");
 }
 
 /// A node that goes down, with these pods. The API server has accepted the end of another one, and a second ago fell silent.

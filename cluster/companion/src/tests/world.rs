@@ -236,6 +236,14 @@ impl World {
         }
     }
 
+    /// Tells the watch that the version it continues from has expired.
+    pub(super) fn expire_watch(&self) {
+        let kube::Error::Api(expired) = refusal_of(410, "too old resource version") else { return };
+        if let Some(watch) = self.state().watch.take() {
+            let _ = watch.send(Err(watcher::Error::WatchError(expired)));
+        }
+    }
+
     /// Has the API server answer this to every list and watch.
     pub(super) fn forbid_watches(&self, why: Option<&'static str>) {
         self.state().refuses_watches = why.map(|why| (403, why));
