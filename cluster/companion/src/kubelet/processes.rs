@@ -9,12 +9,8 @@ use winddown_host::{
     Outsider, UnitPlace, UnitPlaces, is_in_other_namespace, kernel, outsider, regular,
 };
 
-use super::distributions::{Distribution, KUBELET, of_process, of_program, of_unit};
+use super::distributions::{DISTRIBUTIONS, Distribution, KUBELET, of_process, of_program, of_unit};
 use super::unit;
-
-/// Names of kubelets, and of programs that contain one, as the kernel shows them.
-pub const KUBELETS: [&str; 6] =
-    ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "microshift"];
 
 /// Maximum number of bytes read from a command line.
 const MAX_PROC_FILE_BYTES: u64 = 64 * 1024;
@@ -119,7 +115,8 @@ pub(super) fn own_service(root: &Path) -> io::Result<Option<String>> {
 }
 
 pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
-    let found = named(root, &KUBELETS)?.into_iter();
+    let names: Vec<&str> = DISTRIBUTIONS.iter().flat_map(|one| one.processes).copied().collect();
+    let found = named(root, &names)?.into_iter();
     // Whoever is gone since, or cannot be looked at, is left out.
     Ok(found
         .filter_map(|process| {
