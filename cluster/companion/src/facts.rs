@@ -8,11 +8,9 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::status::is_terminal;
 use winddown_shared::{
     CONFIG_MIRROR_ANNOTATION, ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod,
-    PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
+    PodRuntimeStatus, PodUid, SYSTEM_NODE_CRITICAL_PRIORITY, StoppedContainer, WallTime,
 };
 
-/// The priority of `system-node-critical`.
-const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The annotation with the UID by which the kubelet and the container runtime know a manifest's pod.
 pub(super) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// The exit code that Kubernetes shows for an exit that was not observed.
@@ -154,7 +152,7 @@ pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     // Unused here, and often the larger half of an object.
     object.metadata.managed_fields = None;
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
-        spec.priority = Some(spec.priority.unwrap_or(0).max(NODE_CRITICAL));
+        spec.priority = Some(spec.priority.unwrap_or(0).max(SYSTEM_NODE_CRITICAL_PRIORITY));
         // It is its copy that is deleted.
         object.metadata.deletion_timestamp = None;
         object.metadata.deletion_grace_period_seconds = None;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use winddown_shared::{SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY};
 
 /// Fills in the values that `spec` omits, as the API server would.
 pub(super) fn fill(spec: Option<&mut api::PodSpec>) {
@@ -59,8 +60,8 @@ fn profile(said: &str) -> Option<api::AppArmorProfile> {
 /// The priorities of the two classes that exist in every cluster.
 pub(super) fn class_priority(class: &str) -> Option<i32> {
     match class {
-        "system-node-critical" => Some(2_000_001_000),
-        "system-cluster-critical" => Some(2_000_000_000),
+        "system-node-critical" => Some(SYSTEM_NODE_CRITICAL_PRIORITY),
+        "system-cluster-critical" => Some(SYSTEM_CRITICAL_PRIORITY),
         _ => None,
     }
 }
