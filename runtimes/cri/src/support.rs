@@ -54,11 +54,9 @@ fn volume(volume: &k8s::Volume, found: &mut Findings) {
         found.refuse_if(climbs, "hostPath.path", "write an absolute path without `..`");
         return;
     }
-    let kinds = match serde_json::to_value(volume) {
-        Ok(serde_json::Value::Object(object)) => object,
-        _ => serde_json::Map::new(),
-    };
-    let kind = kinds.keys().find(|key| *key != "name").cloned().unwrap_or_default();
+    let fields = serde_json::to_value(volume).unwrap_or_default();
+    let mut kinds = fields.as_object().into_iter().flat_map(serde_json::Map::keys);
+    let kind = kinds.find(|key| *key != "name").cloned().unwrap_or_default();
     let sources = volume.projected.iter().flat_map(|all| all.sources.iter().flatten());
     let mut own_fields = sources.map(|one| one.downward_api.is_some()).peekable();
     let of_own_fields = volume.downward_api.is_some()

@@ -46,11 +46,9 @@ pub(super) fn all<'a>(check: &mut FieldCheck<'_>, spec: &'a api::PodSpec) -> Vol
 
 fn source(check: &mut FieldCheck<'_>, volume: &api::Volume) {
     // The kinds that are set, i.e. all fields but the name: serializing knows all of them.
-    let kinds = match serde_json::to_value(volume) {
-        Ok(serde_json::Value::Object(object)) => object,
-        _ => serde_json::Map::new(),
-    };
-    let kinds: Vec<&str> = kinds.keys().map(String::as_str).filter(|key| *key != "name").collect();
+    let fields = serde_json::to_value(volume).unwrap_or_default();
+    let fields = fields.as_object().into_iter().flat_map(serde_json::Map::keys);
+    let kinds: Vec<&str> = fields.map(String::as_str).filter(|key| *key != "name").collect();
     if kinds.len() > 1 {
         check.fail(format!("is of several kinds, {}: write only one", kinds.join(" and ")));
     }
