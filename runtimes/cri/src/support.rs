@@ -7,6 +7,7 @@ use winddown_engine::files;
 use winddown_engine::support::{Findings, check};
 use winddown_shared::{Pod, UnsupportedField};
 
+use super::api::security_profile::ProfileType;
 use super::tree::MOST_NAMES;
 use super::{labels, spec, volumes};
 
@@ -145,8 +146,8 @@ fn profiles(
 
 /// Refuses an unknown profile type: a misspelt one would confine nothing.
 fn kind_of_profile(kind: &str, found: &mut Findings) {
-    let known = matches!(kind, "RuntimeDefault" | "Localhost" | "Unconfined");
-    found.refuse_if(!known, "type", "write `RuntimeDefault`, `Localhost` or `Unconfined`");
+    let known = ProfileType::from_str_name(kind);
+    found.refuse_if(known.is_none(), "type", "write `RuntimeDefault`, `Localhost` or `Unconfined`");
 }
 
 #[cfg(test)]

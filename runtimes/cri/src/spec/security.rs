@@ -5,7 +5,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::Pod;
 
-use super::super::api;
+use super::super::api::{self, security_profile::ProfileType};
 
 /// Paths in /proc that are read-only in a container, unless it is privileged.
 const READ_ONLY: [&str; 5] =
@@ -27,7 +27,7 @@ pub(crate) fn sandbox_security(pod: &Pod) -> api::LinuxSandboxSecurityContext {
         privileged,
         // The sandbox's own process only waits, so it gets the strictest profile there is.
         seccomp: Some(api::SecurityProfile {
-            profile_type: api::security_profile::ProfileType::RuntimeDefault.into(),
+            profile_type: ProfileType::RuntimeDefault.into(),
             localhost_ref: String::new(),
         }),
         readonly_rootfs: false,
@@ -166,12 +166,8 @@ fn seccomp_profile(given: &k8s::SeccompProfile, dir: &Path) -> api::SecurityProf
 }
 
 fn profile(kind: &str, named: Option<String>) -> api::SecurityProfile {
-    use api::security_profile::ProfileType::{Localhost, RuntimeDefault, Unconfined};
-    let kind = match kind {
-        "RuntimeDefault" => RuntimeDefault,
-        "Localhost" => Localhost,
-        _ => Unconfined,
-    };
-    let localhost_ref = if kind == Localhost { named.unwrap_or_default() } else { String::new() };
+    let kind = ProfileType::from_str_name(kind).unwrap_or(ProfileType::Unconfined);
+    let localhost_ref =
+        if kind == ProfileType::Localhost { named.unwrap_or_default() } else { String::new() };
     api::SecurityProfile { profile_type: kind.into(), localhost_ref }
 }
