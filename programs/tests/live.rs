@@ -208,6 +208,27 @@ fn the_terminal_is_given_back_whatever_ends_the_watch() {
 }
 
 #[test]
+fn a_watch_in_the_background_waits_for_the_terminal_and_can_be_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = Agent::new(folder.path());
+    // What a shell's `kill %1` sends to a stopped job.
+    let script = r#"set -m
+        "$@" &
+        until ps -o stat= -p $! | grep -q T; do sleep 0.02; done
+        kill -TERM %1
+        kill -CONT %1
+        # For dash, a job that stops has ended, with 128 and SIGTTOU.
+        state=150
+        while [ $state = 150 ]; do sleep 0.02; wait $!; state=$?; done
+        echo "ended: $state""#;
+    let mut tty = Tty::start_by(&["sh", "-c", script, "sh"], &agent.socket, SIZES[0], &[]);
+    agent.answer();
+    agent.say(&nodes::idle());
+    tty.until_line("ended: 143");
+    assert!(tty.ended().success());
+}
+
+#[test]
 fn an_answer_that_cannot_be_used_ends_the_watch_with_an_error_on_the_usual_screen() {
     let folder = tempfile::tempdir().unwrap();
     let mut agent = Agent::new(folder.path());

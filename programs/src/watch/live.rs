@@ -28,9 +28,11 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
         other => other,
     };
     let mut heard = feed::listen(client, first);
+    // Take the terminal first: a background job stops there until it is brought to the foreground, and with these handlers
+    // no signal could end it before.
+    let mut terminal = Terminal::take(out.color)?;
     let mut ends = EndSignals::all()?;
     let mut resized = signal(SignalKind::window_change())?;
-    let mut terminal = Terminal::take(out.color)?;
     let mut keys = Some(EventStream::new());
     let mut view = View::new(out.program().map(str::to_owned));
     loop {

@@ -105,7 +105,17 @@ pub(crate) struct Tty {
 
 impl Tty {
     /// Starts the command on a terminal of this size.
-    pub(crate) fn start(socket: &Path, (columns, rows): (u16, u16), set: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(socket: &Path, size: (u16, u16), set: &[(&str, &str)]) -> Self {
+        Self::start_by(&[], socket, size, set)
+    }
+
+    /// Starts the command by `shell`, which finds it in its arguments.
+    pub(crate) fn start_by(
+        shell: &[&str],
+        socket: &Path,
+        (columns, rows): (u16, u16),
+        set: &[(&str, &str)],
+    ) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -116,7 +126,9 @@ impl Tty {
         let before = tcgetattr(&slave).unwrap();
         // A session of its own, so that the terminal's keys and changes of its size reach the command.
         let child = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_winddown"), "status", "--watch"])
+            .arg("--ctty")
+            .args(shell)
+            .args([env!("CARGO_BIN_EXE_winddown"), "status", "--watch"])
             .env("PATH", search_path())
             .env("WINDDOWN_SOCKET", socket)
             .env("TERM", "xterm-256color")
