@@ -34,11 +34,11 @@ pub fn open(path: &Path) -> io::Result<File> {
     readable(|flags| open_name(path, flags, Mode::empty()))
 }
 
-/// Opens the regular file `name` below `directory` for reading. Only the links in `directory` itself are followed: for
-/// directories in which a pod, or another user, may write. `name` is relative, without `..`.
+/// Opens the regular file `name` below `directory` for reading. Only links above `directory` are followed: for
+/// directories in which, or in whose place, a pod or another user may put one. `name` is relative, without `..`.
 ///
 /// # Errors
-/// As [`open`]; also if `name` leads out of `directory`, or has a link in it.
+/// As [`open`]; also if `name` leads out of `directory`, or it or `directory` is a link or has one in it.
 pub fn open_below(directory: &Path, name: &Path) -> io::Result<File> {
     let (parent, name) = parent_below(directory, name)?;
     readable(|flags| openat(&parent, &name, flags | OFlags::NOFOLLOW, Mode::empty()))
@@ -65,8 +65,8 @@ pub fn append_below(directory: &Path, name: &Path, mode: u32) -> io::Result<File
     Ok(found.into())
 }
 
-/// Removes the file `name` below `directory`, which may be anything but a directory. Only the links in `directory`
-/// itself are followed.
+/// Removes the file `name` below `directory`, which may be anything but a directory. Only links above `directory` are
+/// followed.
 ///
 /// # Errors
 /// It does not exist, cannot be removed, or there is a link on the way to it.
@@ -107,16 +107,18 @@ pub fn split(path: &Path, names: usize) -> (&Path, &Path) {
     (directory, below)
 }
 
-/// Opens the directory `name` below `directory`, without following links in `name`: to rename or remove files in it.
+/// Opens the directory `name` below `directory`, following only links above `directory`: to rename or remove files in it.
 /// The descriptor is `O_PATH`.
 ///
 /// # Errors
-/// It does not exist, is not a directory, leads out of `directory`, or has a link in it.
+/// It does not exist, is not a directory, leads out of `directory`, or is a link or has one in it.
 pub fn directory_below(directory: &Path, name: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut here = open_name(directory, flags, Mode::empty())?;
+    // Who may write beside `directory` can put a link in its place.
+    let (above, own) = split(directory, 1);
+    let mut here = open_name(above, flags, Mode::empty())?;
     // One name at a time: `RestrictSUIDSGID=` denies openat2, which would do it in one call.
-    for part in parts(name) {
+    for part in parts(own).chain(parts(name)) {
         here = openat(here.as_fd(), part?, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(here)

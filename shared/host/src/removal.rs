@@ -26,8 +26,8 @@ pub fn tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the directory `name` below `directory` with its content, or a file or link. Only the links in `directory`
-/// itself are followed, as by [`regular`]. Blocking.
+/// Removes the directory `name` below `directory` with its content, or a file or link. Only links above `directory`
+/// are followed, as by [`regular`]. Blocking.
 ///
 /// # Errors
 /// As [`tree`]; also if there is a link on the way to it.

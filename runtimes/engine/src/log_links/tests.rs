@@ -183,21 +183,35 @@ fn only_a_directory_that_cannot_be_written_to_is_said_to_be_one() {
     }
 }
 
+/// A pod that has `/var/log` as a volume can make one, whose owner is root like any directory it leads to.
 #[test]
-fn links_are_made_where_a_link_of_roots_leads_and_not_in_a_directory_of_somebody_else() {
+fn a_link_in_place_of_the_directory_of_links_is_not_followed() {
     let (dir, mut link) = scene();
-    let real = link.links.clone();
-    link.links = dir.path().join("elsewhere");
-    symlink(&real, &link.links).unwrap();
-    link.make().unwrap();
-    assert_eq!(all(&real), [link.name()]);
+    let elsewhere = dir.path().join("logrotate.d");
+    fs::rename(&link.links, &elsewhere).unwrap();
+    symlink(&elsewhere, &link.links).unwrap();
+    symlink("/no/such/log", elsewhere.join("dead.log")).unwrap();
+    symlink(&link.log, elsewhere.join("web.log")).unwrap();
+    for path in [link.links.clone(), link.links.join("")] {
+        link.links = path;
+        assert_eq!(link.make().unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        dead(&link.links).unwrap_err();
+        DeadLink { name: "dead.log".to_owned() }.remove(&link.links).unwrap_err();
+        remove_below(&link.links, dir.path());
+        assert_eq!(all(&elsewhere), ["dead.log", "web.log"]);
+    }
+}
+
+#[test]
+fn no_link_is_made_where_there_is_no_directory_of_roots() {
+    let (_dir, link) = scene();
     if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(&real, Some(1234), None).unwrap();
+        std::os::unix::fs::chown(&link.links, Some(1234), None).unwrap();
         let error = link.make().unwrap_err().to_string();
         assert!(error.ends_with("belongs to user 1234"), "{error}");
         dead(&link.links).unwrap_err();
     }
-    fs::remove_file(&link.links).unwrap();
+    fs::remove_dir(&link.links).unwrap();
     assert_eq!(link.make().unwrap_err().kind(), io::ErrorKind::NotFound);
     fs::write(&link.links, "").unwrap();
     assert_eq!(link.make().unwrap_err().kind(), io::ErrorKind::NotADirectory);

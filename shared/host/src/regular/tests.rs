@@ -127,6 +127,27 @@ fn what_a_link_a_pipe_or_a_device_leads_to_is_not_written_to() {
     assert!(at("secret").exists() && !at("a/b/0.log").exists());
 }
 
+/// A pod that has `/var/log` as a volume may replace `/var/log/winddown` and `/var/log/containers`.
+#[test]
+fn a_link_in_place_of_the_directory_itself_is_not_followed_and_one_above_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, file) = (dir.path().join("real"), Path::new("file"));
+    fs::create_dir_all(real.join("logs")).unwrap();
+    fs::write(real.join("file"), "").unwrap();
+    symlink(&real, dir.path().join("link")).unwrap();
+    for link in ["link", "link/", "link/."].map(|name| dir.path().join(name)) {
+        assert!(open_below(&link, file).is_err(), "{}", link.display());
+        assert!(append_below(&link, file, 0o600).is_err());
+        assert!(remove_below(&link, file).is_err());
+        assert!(make_directory_below(&link, Path::new("new"), 0o711).is_err());
+        assert!(open_directory_below(&link, Path::new("")).is_err());
+        assert!(crate::removal::tree_below(&link, file).is_err());
+    }
+    assert_eq!(fs::read_dir(&real).unwrap().count(), 2);
+    append_below(&dir.path().join("link/logs"), file, 0o600).unwrap();
+    assert!(real.join("logs/file").exists());
+}
+
 #[test]
 fn a_path_is_split_into_what_is_roots_and_what_a_pod_may_have_made() {
     let table = [

@@ -30,6 +30,10 @@ fn hostile() -> String {
             1 => "busybox ln -s /dev/zero 0.log",
             2 => "busybox mkdir 0.log",
             3 => "cd .. && busybox mv c3 gone && busybox ln -s /etc c3",
+            // Where a file of root's is a command of root's, and where systemd opens the sandbox of the next agent.
+            4 => {
+                "cd /log && busybox mv containers gone && busybox ln -s /etc/logrotate.d containers"
+            }
             _ => "busybox mkfifo 0.log",
         };
         let go = format!("cd /log/winddown/default_hostile*/c{n} && busybox rm -f 0.log");
@@ -85,6 +89,7 @@ async fn a_pod_that_replaces_its_logs_by_pipes_and_links_holds_up_no_other_and_r
     };
     let node = &scenario.node;
     node.write("/etc/winddown-secret", format!("{SECRET}\n"), 0o600)?;
+    sh(node, "mkdir -p /etc/logrotate.d").await?;
     node.write("/etc/winddown/pods/hostile.json", hostile(), 0o644)?;
     scenario.start().await?;
     wait_for_phase(&scenario, "hostile", "Failed").await?;
@@ -93,11 +98,18 @@ async fn a_pod_that_replaces_its_logs_by_pipes_and_links_holds_up_no_other_and_r
     assert!(sh(node, "ls /etc/0.log").await.is_err(), "nothing is made where a link leads");
     assert_eq!(sh(node, "cat /etc/winddown-secret").await?.trim(), SECRET);
 
-    // Its threads are free: another pod starts, and ends on request.
+    // Its threads are free: another pod starts, also with the next agent, and ends on request.
+    node.run(&["systemctl", "restart", "winddown"]).await?;
     let log = json!([{"name": "log", "hostPath": {"path": "/var/log"}}]);
     let after = container("main", "log", "trap 'exit 0' TERM; sleep 3600 & wait $!");
     node.write("/etc/winddown/pods/after.json", pod("after", &[after], &log), 0o644)?;
     let name = wait_for_phase(&scenario, "after", "Running").await?;
+    let open =
+        "nsenter -m -t $(systemctl show --value -p MainPID winddown) test -w /etc/logrotate.d";
+    sh(node, open).await?;
+    assert!(sh(node, "ls /etc/logrotate.d/*.log").await.is_err());
+    let advice = "journalctl -u winddown | grep 'let /var/log/containers be a directory of root'";
+    sh(node, advice).await?;
     node.run(&["winddown", "kill", &name]).await?;
 
     scenario.power_off().await?;
