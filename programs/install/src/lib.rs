@@ -252,7 +252,7 @@ fn untrusted(
     for source in programs.filter(|_| !choices.packaged).chain(&choices.given) {
         found.extend(trust::source(&options.trusted, source)?);
     }
-    found.extend(trust::places(&options.trusted, &options.root, items)?);
+    found.extend(trust::items(&options.trusted, &options.root, items)?);
     found.dedup_by(|one, other| one.found.path == other.found.path);
     Ok(found)
 }

@@ -51,20 +51,34 @@ pub(super) fn source(
 }
 
 /// Finds who else may write what is installed, and what is there already at its place.
-pub(super) fn places(
+pub(super) fn items(
     trusted: &Trusted,
     root: &Path,
     items: &[Asset],
 ) -> Result<Vec<Untrusted>, InstallError> {
-    let mut all: Vec<Untrusted> = Vec::new();
     // Nobody believes a log, and the log daemon's group may write the directory above on some distributions.
-    for item in items.iter().filter(|item| item.path != LOGS) {
-        let path = Path::new(&item.path);
-        let path = match item.kind {
-            // A link's own place counts; where it leads is ours, or /dev/null.
-            AssetKind::Link { .. } => path.parent().unwrap_or(path),
-            AssetKind::Directory { .. } | AssetKind::File { .. } => path,
-        };
+    places(trusted, root, items.iter().filter(|item| item.path != LOGS).map(place))
+}
+
+fn place(item: &Asset) -> &Path {
+    let path = Path::new(&item.path);
+    match item.kind {
+        // A link's own place counts; where it leads is ours, or /dev/null.
+        AssetKind::Link { .. } => path.parent().unwrap_or(path),
+        AssetKind::Directory { .. } | AssetKind::File { .. } => path,
+    }
+}
+
+/// Finds who else may write these places below `root`, or put another directory in its place.
+pub(super) fn places<'a>(
+    trusted: &Trusted,
+    root: &Path,
+    places: impl Iterator<Item = &'a Path>,
+) -> Result<Vec<Untrusted>, InstallError> {
+    let root = std::path::absolute(root).map_err(InstallError::file("find", root))?;
+    let of_root = std::iter::once((Path::new("/"), &*root));
+    let mut all: Vec<Untrusted> = Vec::new();
+    for (root, path) in of_root.chain(places.map(|path| (&*root, path))) {
         let found = look(trusted, root, path, |found| {
             format!("to accept it as it is: {}", found.fix_command())
         })?;
@@ -109,7 +123,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    use super::super::{InstallOptions, Runtime, install_on};
+    use super::super::{InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on};
     use super::*;
 
     /// An empty image and, in a directory like /tmp, the three programs.
@@ -243,5 +257,30 @@ mod tests {
         mode(&given, 0o666);
         let options = InstallOptions { config: Some(given), ..bed.options() };
         assert_eq!(bed.refused(&options).0, [Path::new("given.yaml")]);
+    }
+
+    /// They could name any file in the list of what is removed, and swap a directory for a link to this machine's.
+    #[test]
+    fn an_image_that_others_may_write_or_replace_is_refused_unless_forced() {
+        for place in ["", "image", "image/etc/systemd", "image/var/lib/winddown"] {
+            let bed = Bed::new();
+            let root = bed.root.path().join("image");
+            fs::create_dir(&root).unwrap();
+            let options = InstallOptions { root: root.clone(), ..bed.options() };
+            install_on(&options, None).unwrap();
+            mode(&bed.root.path().join(place), 0o777);
+            let error = install_on(&options, None).unwrap_err();
+            assert!(matches!(error, InstallError::OthersMayWrite(_)), "{error}");
+            let removal = UninstallOptions { root, purge: true, ..UninstallOptions::default() };
+            let error = uninstall_on(&removal, None).unwrap_err();
+            assert!(
+                matches!(&error, InstallError::OthersMayWrite(all) if all.len() == 1),
+                "{error}"
+            );
+            assert!(options.root.join("etc/systemd/system/winddown.service").exists(), "{place}");
+            let forced = UninstallOptions { force: true, ..removal };
+            let report = uninstall_on(&forced, None).unwrap().to_string();
+            assert!(report.contains("trusted because of --force: "), "{report}");
+        }
     }
 }

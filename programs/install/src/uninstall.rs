@@ -14,12 +14,13 @@ use super::assets::{
 
 use super::companion::{self, SwitchedOff};
 use super::error::{HostError, InstallError};
-use super::host::{Host, LiveHost, command_line};
+use super::host::{Host, LiveHost, command_line, same_directory};
 use super::next_step::NextStepKind;
 use super::plan::{self, InstallWork, PlannedStep};
 use super::record::{InstallRecord, InstalledEntry, RECORD};
 use super::report::{ChangeAction, InstallReport, PathChange};
 use super::tree::{FoundPath, Tree};
+use super::trust;
 
 /// The agent's drop-ins for logind.
 const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
@@ -70,6 +71,8 @@ pub fn uninstall_on(
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
     let record = InstallRecord::load(&tree)?;
+    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
+    refuse_untrusted(options, &record, &mut report)?;
     let config = config(&tree);
     let is_beside = config.as_ref().is_some_and(|config| config.node.mode == Mode::Companion);
     let access = config.as_ref().map(|config| config.access.clone()).unwrap_or_default();
@@ -84,7 +87,6 @@ pub fn uninstall_on(
     let unit_stays = keeps_unit(&tree, &record, options)?;
     let steps = steps(&tree, &record, options, unit_stays)?;
     let kubelets = switch_on(&tree, host, config.as_ref())?;
-    let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     if host.is_some() && !options.force && !kubelets.steps.is_empty() {
         let last = NextStepKind::Uninstall.typed("winddown uninstall");
         let first = kubelets.steps.into_iter().chain([last]).collect();
@@ -122,6 +124,24 @@ pub fn uninstall_on(
     }
     report.next = kubelets.steps;
     Ok(report)
+}
+
+/// Refuses an image that others may write: they say what is removed, and could swap a directory on the way to it for a link
+/// to this machine's.
+fn refuse_untrusted(
+    options: &UninstallOptions,
+    record: &InstallRecord,
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    if same_directory(&options.root, Path::new("/")) {
+        return Ok(());
+    }
+    let fixed = [CONFIG, UNIT, WANTS, LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN, RECORD, VOLATILE];
+    let all = record.entries.keys().map(String::as_str).chain(fixed);
+    // The log daemon's group may write the directory of logs on some distributions.
+    let above = all.filter(|path| *path != LOGS).filter_map(|path| Path::new(path).parent());
+    let found = trust::places(&trust::caller(), &options.root, above)?;
+    trust::refuse(found, options.force, report)
 }
 
 /// Looks for read-only file systems before the agent is stopped.
