@@ -294,7 +294,7 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     }
     let open = || -> io::Result<_> {
         let mut file = regular::open(&from)?;
-        let (sha256, _) = tree::digest(&mut file)?;
+        let (sha256, _) = tree::digest_of(&file)?;
         file.rewind()?;
         Ok((same_build::version_in(&file)?, Arc::new(file), sha256))
     };

@@ -283,4 +283,19 @@ mod tests {
             assert!(report.contains("trusted because of --force: "), "{report}");
         }
     }
+
+    #[test]
+    fn a_file_that_is_larger_than_any_program_is_not_read_to_its_end() {
+        let bed = Bed::new();
+        for place in [bed.shared.path().join("winddownd"), bed.root.path().join("usr/bin/winddown")]
+        {
+            bed.file(&place);
+            fs::File::options().write(true).open(&place).unwrap().set_len(1 << 40).unwrap();
+            let error = install_on(&bed.options(), None).unwrap_err();
+            let said = winddown_shared::error_chain(&error);
+            assert!(said.contains("file too large"), "{said}");
+            fs::remove_file(&place).unwrap();
+            bed.file(&bed.shared.path().join("winddownd"));
+        }
+    }
 }
