@@ -63,17 +63,14 @@ struct CommandLine {
 enum Task {
     /// Mount or unmount in the host's own mount namespace
     #[command(hide = true, name = host_mount::SUBCOMMAND)]
-    HostMount {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<std::ffi::OsString>,
-    },
+    HostMount,
 }
 
 /// Runs the agent, as its unit starts it, and returns the exit code of the process.
 pub fn main() -> ExitCode {
     let CommandLine { config, socket, root, task } = CommandLine::parse();
-    if let Some(Task::HostMount { arguments }) = task {
-        return host_mount::run(arguments.into_iter());
+    if let Some(Task::HostMount) = task {
+        return host_mount::run();
     }
     let Err(error) = crate::run(ServiceOptions { config, socket, root }) else {
         return ExitCode::SUCCESS;

@@ -5,10 +5,12 @@
 //! the pod's `fsGroup`. A path could be handed to the runtime instead, but the runtime
 //! resolves it again, and a container may have replaced it with a link meanwhile (CVE-2017-1002101). So
 //! systemd is asked to run this same program, with no more rights than it needs, as a transient unit next
-//! to the agent's. Each time takes a tenth of a second on a busy machine.
+//! to the agent's. Each time takes a tenth of a second on a busy machine. Any user can read the command of a unit, and a
+//! path may have the value of a variable in it, so the program takes its order from standard input: words, with a zero
+//! byte between them.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -99,11 +101,15 @@ pub(super) fn unmount_below(
     }
 }
 
-/// The program's main function. `args` are the arguments after [`SUBCOMMAND`].
+/// The program's main function. It does what standard input says.
 #[must_use]
-pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn run() -> ExitCode {
     let proc_root = Path::new("/proc");
-    let done = match Task::read(args) {
+    let mut order = Vec::new();
+    // Of what cannot be read there is no whole order.
+    let _ = io::stdin().read_to_end(&mut order);
+    let words = order.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    let done = match Task::read(words) {
         Some(Task::Bind { volume, sub, target }) => {
             mounts::bind_part(proc_root, &volume, &sub, &target).map_err(|e| e.to_string())
         }
@@ -126,15 +132,15 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 impl Task {
-    fn read(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
-        let word = args.next()?;
-        let mut path = || args.next().map(PathBuf::from);
+    fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let word = words.next()?;
+        let mut path = || words.next().map(PathBuf::from);
         let task = match word.to_str()? {
             "bind" => Self::Bind { volume: path()?, sub: path()?, target: path()? },
             "memory" => {
                 let path = path()?;
                 // 0 leaves it to the kernel.
-                let size: i64 = args.next()?.to_str()?.parse().ok()?;
+                let size: i64 = words.next()?.to_str()?.parse().ok()?;
                 Self::Memory { path, size: Some(size).filter(|&bytes| bytes > 0) }
             }
             "open-to-group" => Self::OpenToGroup(path()?),
@@ -150,7 +156,7 @@ impl Task {
                 is_path(path)
             }
         };
-        (is_whole && args.next().is_none()).then_some(task)
+        (is_whole && words.next().is_none()).then_some(task)
     }
 }
 
@@ -177,18 +183,28 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
         .arg("--")
         .arg(program)
         .arg(SUBCOMMAND)
-        .args(words.iter().map(|word| literal(word)))
         // NOTIFY_SOCKET and WATCHDOG_USEC are meant for the agent alone.
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::null());
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut run = || {
+        let mut child = command.spawn()?;
+        if let Some(mut order) = child.stdin.take() {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            // What has not read it says why.
+            let _ = order.write_all(&words.join(&0));
+        }
+        child.wait_with_output()
+    };
     let cannot = |why: String| {
         io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("this service is not permitted to, and systemd-run cannot do it for it: {why}"),
         )
     };
-    let output = command.output().map_err(|error| cannot(error.to_string()))?;
+    let output = run().map_err(|error| cannot(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }
@@ -199,28 +215,9 @@ fn outside(program: &Path, words: &[&OsStr]) -> io::Result<()> {
     }
 }
 
-/// Escapes a word so that systemd takes it literally. Otherwise systemd would expand `$NAME`, possibly to
-/// nothing, and a different part of the volume, or all of it, would be mounted.
-fn literal(word: &OsStr) -> OsString {
-    let doubled = word.as_bytes().iter().flat_map(|byte| match byte {
-        b'$' => vec![b'$', b'$'],
-        other => vec![*other],
-    });
-    OsString::from_vec(doubled.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_dollar_in_a_path_names_no_variable() {
-        for (word, taken) in
-            [("${TENANT}/a", "$${TENANT}/a"), ("a$b$", "a$$b$$"), ("plain", "plain")]
-        {
-            assert_eq!(literal(word.as_ref()), taken);
-        }
-    }
 
     #[test]
     fn only_whole_orders_are_read() {

@@ -98,23 +98,23 @@ fn source(
         Some(host) => PathBuf::from(&host.path),
         None => dirs::volume(config, pod.uid(), &volume.name),
     };
-    let sub = match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
-        (Some(path), _) if !path.is_empty() => path.to_owned(),
+    // Errors show it as it is written: the value of a variable may be a Secret's.
+    let (written, sub) = match (mount.sub_path.as_deref(), mount.sub_path_expr.as_deref()) {
+        (Some(path), _) if !path.is_empty() => (path, path.to_owned()),
         (_, Some(text)) if !text.is_empty() => {
             let env = spec::variables(config, pod, ips, container, &field)?;
-            expand_path(text, &env).map_err(|why| failed(format!("{field}: {why}")))?
+            (text, expand_path(text, &env).map_err(|why| failed(format!("{field}: {why}")))?)
         }
         _ => return Ok(root),
     };
     let sub = Path::new(&sub);
     if !is_inside(sub) {
-        let path = sub.display();
         return Err(failed(format!(
-            "{field}: {path} leads out of the volume: write a path below it"
+            "{field}: {written} leads out of the volume: write a path below it"
         )));
     }
     let target = dirs::sub_path(config, pod.uid(), &container.name, i);
-    let what = || format!("{field}: {}", sub.display());
+    let what = || format!("{field}: {written}");
     host_mount::bind_part(&config.paths.own_program, &config.paths.proc, &root, sub, &target)
         .map_err(|e| caused(what(), e))?;
     Ok(target)

@@ -191,6 +191,24 @@ fn a_path_that_climbs_is_not_inside() {
     }
 }
 
+#[test]
+fn the_value_of_a_variable_in_a_path_is_in_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = below(dir.path());
+    fs::write(dir.path().join("hunter2"), "is no directory").unwrap();
+    for value in ["/hunter2", "hunter2/..", "hunter2/below"] {
+        let pod = pod(&json!({
+            "containers": [{"name": "main", "env": [{"name": "P", "value": value}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v", "subPathExpr": "$(P)"}]}],
+            "volumes": [{"name": "v", "hostPath": {"path": dir.path()}}],
+        }));
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let error = mounts(&config, &pod, container, 0, &[]).unwrap_err();
+        let said = winddown_shared::error_chain(&error);
+        assert!(said.contains("$(P)") && !said.contains("hunter2"), "{said}");
+    }
+}
+
 /// A pod that has the directory of all pods, or of all logs, as a volume can make links there.
 #[test]
 fn no_link_of_a_pod_leads_what_is_made_for_it_elsewhere() {
