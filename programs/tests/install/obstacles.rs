@@ -1,9 +1,10 @@
 //! Obstacles to an installation: foreign files, full and read-only disks, odd trees.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use winddown_install::{
     Host, HostError, InstallError, InstallOptions, Runtime, UninstallOptions, install_on,
@@ -468,6 +469,33 @@ fn a_purge_is_refused_while_pods_run_and_nothing_is_touched() {
     let (done, said) = scriptlet(&image, "deb/postrm", "purge");
     assert!(done, "{said}");
     assert_eq!(image.tree(), ["etc/ 755", "var/ 755", "var/lib/ 755", "var/log/ 755"], "{said}");
+}
+
+/// The kernel shows a path as the process has it, which any user's may have in a namespace of its own.
+#[test]
+fn a_process_with_a_file_of_its_own_where_logs_are_keeps_no_purge_from_its_end() {
+    let test = "a_process_with_a_file_of_its_own_where_logs_are_keeps_no_purge_from_its_end";
+    let image = Image::new();
+    image.install().unwrap();
+    let script = "mount -t tmpfs tmpfs \"$0\" && exec 3>\"$0/0.log\" && echo && read -r _";
+    let mut stranger = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .arg(image.path("var/log/winddown"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    if stranger.stdout.as_mut().unwrap().read(&mut [0]).unwrap() == 0 {
+        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test}: no mount namespace");
+        println!("SKIPPED: {test}: unshare -m needs root");
+        return;
+    }
+    uninstall_on(&UninstallOptions { dry_run: true, ..image.removal(true) }, None).unwrap();
+    image.uninstall(false);
+    let (done, said) = scriptlet(&image, "deb/postrm", "purge");
+    assert!(done, "{said}");
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
 }
 
 #[test]

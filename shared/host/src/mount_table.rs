@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,7 +126,14 @@ pub fn holders(proc_root: &Path, point: &Path) -> Option<String> {
 }
 
 fn holds(process: &Path, point: &Path) -> bool {
-    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|to| to.starts_with(point));
+    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let leads_there = |link: PathBuf| {
+        let to = fs::read_link(&link).ok().filter(|to| to.starts_with(point));
+        // A process with mounts of its own may have another file at that path.
+        to.is_some_and(
+            |to| matches!((place(&link), place(&to)), (Ok(own), Ok(here)) if own == here),
+        )
+    };
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     ["cwd", "root", "exe"].iter().any(|name| leads_there(process.join(name)))
         || files.map(|file| file.path()).any(leads_there)

@@ -31,22 +31,28 @@ fn a_list_that_cannot_be_read_is_an_error_and_not_an_empty_list() {
 
 #[test]
 fn a_holder_is_named_with_its_program() {
-    let proc_root = tempfile::tempdir().unwrap();
-    let process = |pid: &str, cwd: &str| {
-        let dir = proc_root.path().join(pid);
+    let dir = tempfile::tempdir().unwrap();
+    let (proc_root, point) = (dir.path().join("proc"), dir.path().join("volumes/v"));
+    for made in [&point, &dir.path().join("volumes/vv")] {
+        fs::create_dir_all(made).unwrap();
+    }
+    fs::write(point.join("log"), "").unwrap();
+    let process = |pid: &str, cwd: &Path| {
+        let dir = proc_root.join(pid);
         fs::create_dir_all(dir.join("fd")).unwrap();
         fs::write(dir.join("comm"), "tail\n").unwrap();
         std::os::unix::fs::symlink(cwd, dir.join("cwd")).unwrap();
         dir
     };
-    let point = Path::new("/pods/a/volumes/v");
-    process("12", "/pods/a/volumes/vv");
-    assert_eq!(holders(proc_root.path(), point), None);
-    let open = process("17", "/");
-    std::os::unix::fs::symlink("/pods/a/volumes/v/log", open.join("fd/3")).unwrap();
-    assert_eq!(holders(proc_root.path(), point).unwrap(), "process 17 (tail)");
+    process("12", &dir.path().join("volumes/vv"));
+    // Paths are shown as the process has them, which may have mounted what it likes there.
+    process("13", &point.join("of-its-own"));
+    assert_eq!(holders(&proc_root, &point), None);
+    let open = process("17", Path::new("/"));
+    std::os::unix::fs::symlink(point.join("log"), open.join("fd/3")).unwrap();
+    assert_eq!(holders(&proc_root, &point).unwrap(), "process 17 (tail)");
     for pid in ["20", "21", "22"] {
-        process(pid, "/pods/a/volumes/v");
+        process(pid, &point);
     }
-    assert!(holders(proc_root.path(), point).unwrap().ends_with(" and 1 more"));
+    assert!(holders(&proc_root, &point).unwrap().ends_with(" and 1 more"));
 }
