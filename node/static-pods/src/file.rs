@@ -1,13 +1,14 @@
 //! The files in the directory.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use winddown_host::regular;
 use winddown_shared::WallTime;
 
 use super::ManifestError;
@@ -150,15 +151,6 @@ impl Stamp {
 /// # Errors
 /// The file cannot be read, or is not a regular file. A file that is too large is only read far enough to know that.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, ManifestError> {
-    let failed =
-        |source: io::Error| ManifestError::Read { path: path.to_owned(), source: Arc::new(source) };
-    // Without O_NONBLOCK, opening a pipe that took the file's place would wait for its writer.
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).unwrap_or(0);
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    if let Some(kind) = special(&meta) {
-        return Err(ManifestError::NotRegular { path: path.to_owned(), kind });
-    }
-    winddown_yaml::read(file).map_err(failed)
+    let read = regular::open(path).and_then(winddown_yaml::read);
+    read.map_err(|source| ManifestError::Read { path: path.to_owned(), source: Arc::new(source) })
 }
