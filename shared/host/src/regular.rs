@@ -34,6 +34,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     readable(|flags| open_name(path, flags, Mode::empty()))
 }
 
+/// Opens a regular file for reading, as [`open`], but not if `path` itself is a link.
+///
+/// # Errors
+/// As [`open`]; also if it is a link.
+pub fn open_no_link(path: &Path) -> io::Result<File> {
+    readable(|flags| open_name(path, flags | OFlags::NOFOLLOW, Mode::empty()))
+}
+
 /// Opens the regular file `name` below `directory` for reading. Only links above `directory` are followed: for
 /// directories in which, or in whose place, a pod or another user may put one. `name` is relative, without `..`.
 ///

@@ -11,14 +11,13 @@ mod content;
 pub(crate) mod fuzzing;
 mod watch;
 
-use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use winddown_host::regular;
 use winddown_shared::{BootClock, LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
 use crate::{Announcement, COMPARE, Deadline, NoticePublisher, When};
@@ -236,45 +235,17 @@ impl Last {
     }
 }
 
-/// Reads the file. Blocks on the file system, but never on a pipe or a device: only a regular file is
-/// opened, and if it is swapped for something else in the meantime, the open does not block.
+/// Reads the file. Blocks on the file system, but never on a pipe or a device.
 fn look(path: &Path) -> Look {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(metadata) => return Look::Failed(not_a_file(&metadata)),
-        Err(error) if is_missing(&error) => return Look::Missing,
-        Err(error) => return Look::Failed(error),
-    }
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
-    let open = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-    let (file, metadata) = match open {
-        Ok(opened) => opened,
-        Err(error) if is_missing(&error) => return Look::Missing,
-        Err(error) => return Look::Failed(error),
+    let read = || {
+        let file = regular::open_no_link(path)?;
+        let written = file.metadata()?.modified().ok().and_then(|at| WallTime::try_from(at).ok());
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+        Ok(Look::Found { text: String::from_utf8_lossy(&bytes).into_owned(), written })
     };
-    if !metadata.is_file() {
-        return Look::Failed(not_a_file(&metadata));
-    }
-    let mut bytes = Vec::new();
-    if let Err(error) = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes) {
-        return Look::Failed(error);
-    }
-    let written = metadata.modified().ok().and_then(|at| WallTime::try_from(at).ok());
-    Look::Found { text: String::from_utf8_lossy(&bytes).into_owned(), written }
-}
-
-fn not_a_file(metadata: &Metadata) -> io::Error {
-    io::Error::other(if metadata.is_symlink() {
-        "it is a link, which is not followed: put the notice itself there"
-    } else {
-        "it is not a regular file"
+    read().unwrap_or_else(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Look::Missing,
+        _ => Look::Failed(error),
     })
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
