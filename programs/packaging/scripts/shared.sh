@@ -69,12 +69,13 @@ tell_of_running_pods() {
             pod=${log%/*/*}
             pod=${pod##*/}
             name=${pod#*_}
-            running="$running ${pod%%_*}/${name%%_*}"
+            running="$running${pod%%_*}/${name%%_*}
+"
         fi
     done
     if [ -n "$running" ]; then
         echo "winddown: these pods go on running without an agent, and a shutdown will not wait for them:"
-        printf '%s\n' $running | sort -u | sed 's/^/  /'
+        printf '%s' "$running" | sort -u | sed 's/^/  /'
         echo "winddown: next time, 'winddown drain' terminates them first; now, reinstall and do so, or reboot."
     elif grep -q '^mode: *companion' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
         echo "winddown: the kubelet's pods go on running."
