@@ -60,7 +60,7 @@ pub async fn stop<D: Driver>(
     let notices = driver.termination_notices();
     notices.tell(entry).await;
     let seen = begin(driver, entry);
-    let end_all = async |targets: Vec<StopTarget>| {
+    let end_all = async |targets: Vec<StopTarget>, of_first_signal: Grace| {
         let ends = targets.into_iter().map(|target| {
             let grace = if target.is_asked { &grace } else { &of_first_signal };
             end_one(driver, entry, target, grace.clone(), last_call)
@@ -73,10 +73,11 @@ pub async fn stop<D: Driver>(
         driver.settle(entry).await?;
         let mut late = begin(driver, entry);
         late.retain(|target| !seen.iter().any(|seen| seen.id == target.id));
-        end_all(late).await
+        // They have that time from now, however long the settling took.
+        end_all(late, of_first_signal.clone().at_least(Grace::SHORTEST)).await
     };
     let (early, late) = tokio::select! {
-        ended = async { tokio::join!(end_all(seen.clone()), late) } => ended,
+        ended = async { tokio::join!(end_all(seen.clone(), of_first_signal.clone()), late) } => ended,
         never = notices.follow(entry, grace.clone()) => match never {},
     };
     early.and(late)?;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::{Grace, Pod, Runtime as _, error_chain};
+use winddown_shared::{Grace, KillReason, Pod, Runtime as _, error_chain};
 
 use crate::bed::{
     Act, PATIENCE, POLITE, STUBBORN, eventually, is_running, pod, run, secs, stop, sync_until,
@@ -121,6 +121,25 @@ async fn a_stop_after_a_sync_that_was_dropped_while_it_asked_what_runs_ends_what
     let stopped = stop(&runtime, &pod, 5).await;
     assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
     assert_eq!(stage.cri.running(), Vec::<String>::new());
+}
+
+/// The second that each has from its stop signal had begun with the stop, and was over.
+#[tokio::test]
+async fn a_container_that_a_stop_finds_late_is_sent_its_stop_signal_before_sigkill() {
+    let stage = Fake::set().await;
+    let mut config = stage.config();
+    config.times.start_patience = secs(3);
+    let runtime = CriRuntime::open(config).await.unwrap();
+    let pod = polite("web");
+    stage.cri.script("StartContainer", 1, Fault::Slow(Duration::from_millis(1500)));
+    let asked = || !calls(&stage, "StartContainer").is_empty();
+    tokio::select! {
+        synced = runtime.sync_pod(&pod) => panic!("{synced:?}"),
+        () = eventually("it is being started", asked) => {}
+    }
+    let grace = Grace::fixed(secs(1)).with_reason(KillReason::Eviction);
+    assert!(!runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap().forced());
+    assert_eq!(calls(&stage, "StopContainer"), ["StopContainer main 1"]);
 }
 
 #[tokio::test]
