@@ -11,9 +11,9 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use winddown_engine::disk_notes::RunNote;
-use winddown_engine::files;
+use winddown_engine::{files, stopping};
 use winddown_host::PodFiles;
-use winddown_shared::{PodUid, RuntimeError, RuntimePod, error_chain};
+use winddown_shared::{Grace, PodUid, RuntimeError, RuntimePod, error_chain};
 
 use super::client::CallError;
 use super::config::CriConfig;
@@ -51,7 +51,7 @@ pub(crate) struct StopInProgress<'a, R: Fn() -> bool> {
 
 /// Releases what a stopped pod holds: its mounts at once, and its sandboxes' namespaces and cgroups when nothing is
 /// being stopped. The containers stay in the runtime, because they are the record of how the pod
-/// ended.
+/// ended. What the runtime has started of the pod since it stopped is stopped first.
 ///
 /// # Errors
 /// Something still runs, or could not be released.
@@ -59,6 +59,9 @@ pub(super) async fn clean(
     context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
+    if entry.lock().any_running() {
+        stopping::stop(context, entry, None, Grace::fixed(Grace::SHORTEST)).await?;
+    }
     release(context, entry, false).await
 }
 

@@ -142,6 +142,20 @@ async fn a_container_that_a_stop_finds_late_is_sent_its_stop_signal_before_sigki
     assert_eq!(calls(&stage, "StopContainer"), ["StopContainer main 1"]);
 }
 
+/// CRI-O carries out a start that was abandoned, be it after its pod has stopped.
+#[tokio::test]
+async fn what_is_started_of_a_stopped_pod_is_stopped_before_the_pod_is_cleaned_up() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pod = polite("web");
+    run(&runtime, &pod).await;
+    stop(&runtime, &pod, 5).await;
+    run(&runtime, &pod).await;
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    assert_eq!(calls(&stage, "StopContainer"), ["StopContainer main 5", "StopContainer main 1"]);
+    assert_eq!(stage.cri.running(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_hung_stop_delays_its_own_pod_only_and_works_when_it_is_asked_again() {
     let stage = Fake::set().await;
