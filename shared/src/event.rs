@@ -249,6 +249,8 @@ pub enum Event {
     SyncFailed {
         /// The pod.
         pod: PodRef,
+        /// Whether it was to stop the pod.
+        of_stop: bool,
         /// The error with its sources.
         error: String,
         /// The delay before the retry.

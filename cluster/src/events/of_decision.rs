@@ -52,8 +52,9 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
             let message = format!("Pod has terminated: {remark}");
             vec![EventDraft::warning(Subject::pod(pod), "Killed", message)]
         }
-        Event::SyncFailed { pod, error, .. } => {
-            vec![EventDraft::warning(Subject::pod(pod), "FailedSync", error.clone())]
+        Event::SyncFailed { pod, of_stop, error, .. } => {
+            let reason = if *of_stop { "FailedKillPod" } else { "FailedSync" };
+            vec![EventDraft::warning(Subject::pod(pod), reason, error.clone())]
         }
         Event::FieldsIgnored { pod, message } => {
             let message = format!("Continuing without {message}");

@@ -14,9 +14,7 @@ use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::event::{Recorder, contained};
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{
-    Delays, Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain,
-};
+use crate::{Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do. Not an `async fn`, which would store its arguments twice.
 ///
@@ -63,9 +61,9 @@ pub(super) fn run<S: PodSyncer>(
             if let Some((operation, took)) = followup.answered {
                 contained(&uid, || inner.observer.step_ended(operation, took));
             }
-            if let Some((pod, error)) = done.failure.map(|failure| *failure) {
+            if let Some((pod, of_stop, error)) = done.failure.map(|failure| *failure) {
                 let again_in = followup.again_in;
-                inner.recorder.record(&Event::SyncFailed { pod, error, again_in });
+                inner.recorder.record(&Event::SyncFailed { pod, of_stop, error, again_in });
             }
             work = followup.work;
         }
@@ -97,10 +95,10 @@ pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<WorkersShared<S>>) {
     }
 }
 
-/// The result of a step that was carried out, and which pod's failed, and why.
+/// The result of a step that was carried out, and which pod's failed, whether that was a stop, and why.
 struct Done {
     outcome: StepOutcome,
-    failure: Option<Box<(PodRef, String)>>,
+    failure: Option<Box<(PodRef, bool, String)>>,
 }
 
 /// Begins a step, if there is one and the workers are not shut down: one that completes at once would not notice that later.
@@ -140,7 +138,7 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: Arc<Notify>)
     match result {
         Ok(Synced { terminal: true, ended, .. }) => StepOutcome::Completed(ended).into(),
         Ok(Synced { again_in, .. }) => StepOutcome::Synced { again_in }.into(),
-        Err(error) => Done::failed(pod.pod_ref().clone(), &error, error.retry),
+        Err(error) => Done::failed(pod.pod_ref().clone(), false, &error),
     }
 }
 
@@ -165,7 +163,7 @@ fn terminate<S: PodSyncer>(
                     tracing::info!(pod = %label.pod_ref(), "termination abandoned: {why}");
                     StepOutcome::Refused(why).into()
                 }
-                None => Done::failed(label.pod_ref().clone(), &error, Retry::STOP),
+                None => Done::failed(label.pod_ref().clone(), true, &error),
             },
         }
     })
@@ -183,7 +181,7 @@ fn terminate_runtime<S: PodSyncer>(
             inner.record_stop(&label, &stopped, since);
             StepOutcome::RuntimePodStopped(Arc::new(stopped)).into()
         }
-        Err(error) => Done::failed(label, &error, Retry::STOP),
+        Err(error) => Done::failed(label, true, &error),
     })
 }
 
@@ -191,7 +189,7 @@ fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> impl Future<Output = Done> + Se
     let label = pod.clone();
     caught(syncer.sync_terminated_pod(pod)).map(move |result| match result {
         Ok(()) => StepOutcome::Finished.into(),
-        Err(error) => Done::failed(label.pod_ref().clone(), &error, error.retry),
+        Err(error) => Done::failed(label.pod_ref().clone(), false, &error),
     })
 }
 
@@ -213,8 +211,9 @@ impl From<StepOutcome> for Done {
 }
 
 impl Done {
-    fn failed(pod: PodRef, error: &SyncError, retry: Delays) -> Self {
-        let failure = Some(Box::new((pod, error_chain(error))));
+    fn failed(pod: PodRef, of_stop: bool, error: &SyncError) -> Self {
+        let retry = if of_stop { Retry::STOP } else { error.retry };
+        let failure = Some(Box::new((pod, of_stop, error_chain(error))));
         Self { outcome: StepOutcome::Failed(retry), failure }
     }
 }

@@ -156,6 +156,13 @@ async fn a_sync_that_fails_as_its_pod_is_killed_does_not_delay_the_stops_retry()
     tokio::time::sleep(secs(2)).await;
     let steps = b.steps(&pod("a"));
     assert!(steps.ends_with(&[stop(30), stop(30), SyncStep::Finish]), "{steps:?}");
+    let events = b.events.events();
+    let of_stop = |event: &Event| match event {
+        Event::SyncFailed { of_stop, .. } => Some(*of_stop),
+        _ => None,
+    };
+    let mut failed = events.iter().filter_map(of_stop);
+    assert!(failed.next_back() == Some(true) && failed.all(|of_stop| !of_stop));
 }
 
 #[derive(Default)]

@@ -29,6 +29,10 @@ fn line(kind: &'static str, reason: &str, message: &str, about: &str) -> Line {
 fn decisions_make_the_kubelets_events_in_its_words() {
     let second = Duration::from_secs(1);
     let preempted = "Preempted in order to admit critical pod";
+    let failed = |of_stop, error: &str| {
+        let (pod, error) = (pod("a"), error.to_owned());
+        Event::SyncFailed { pod, of_stop, error, again_in: second }
+    };
     for (event, expected) in [
         (
             Event::PodRejected {
@@ -125,9 +129,10 @@ fn decisions_make_the_kubelets_events_in_its_words() {
                 "uid-a",
             )],
         ),
+        (failed(false, "no image"), vec![line("Warning", "FailedSync", "no image", "uid-a")]),
         (
-            Event::SyncFailed { pod: pod("a"), error: "no image".into(), again_in: second },
-            vec![line("Warning", "FailedSync", "no image", "uid-a")],
+            failed(true, "error killing pod: it hangs"),
+            vec![line("Warning", "FailedKillPod", "error killing pod: it hangs", "uid-a")],
         ),
     ] {
         assert_eq!(lines(&event), expected, "{event:?}");

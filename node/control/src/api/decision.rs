@@ -45,7 +45,7 @@ impl Decision {
                 told.pod("orphanFound", pod, "runs but is not wanted, terminating it");
             }
             Event::ContainerExited { .. } => told.container_exited(event),
-            Event::SyncFailed { pod, error, again_in } => {
+            Event::SyncFailed { pod, error, again_in, .. } => {
                 told.pod(
                     "syncFailed",
                     pod,

@@ -158,6 +158,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::SyncFailed {
                 pod: label.clone(),
+                of_stop: false,
                 error: "no fork".to_owned(),
                 again_in: 10 * second,
             },

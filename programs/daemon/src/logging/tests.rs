@@ -343,6 +343,7 @@ async fn other_pods_other_texts_and_changes_are_not_repetitions() {
     assert_eq!(kept.texts().len(), 7, "a shutdown that begins again is news");
     let failed = |name, again| Event::SyncFailed {
         pod: pod(name),
+        of_stop: false,
         error: "no".into(),
         again_in: Duration::from_secs(again),
     };
@@ -356,8 +357,12 @@ async fn other_pods_other_texts_and_changes_are_not_repetitions() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_keeps_failing_is_told_less_and_less_often() {
     let (kept, _log, _guard, _task) = followed();
-    let failed =
-        Event::SyncFailed { pod: pod("web"), error: "no".into(), again_in: Duration::from_secs(5) };
+    let failed = Event::SyncFailed {
+        pod: pod("web"),
+        of_stop: false,
+        error: "no".into(),
+        again_in: Duration::from_secs(5),
+    };
     for _ in 0..720 {
         decide(&failed);
         tokio::time::sleep(Duration::from_secs(5)).await;
