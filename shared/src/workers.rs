@@ -369,7 +369,7 @@ impl<S: PodSyncer> WorkersShared<S> {
             let (wait, wake) = if pod.is_runtime_only() {
                 state.kill_runtime_pod(RuntimePod::of_stand_in(&pod), request, now)
             } else {
-                state.kill(pod, request, view, now)
+                state.kill(pod, request, view, None, now)
             };
             (wait, wake, state.is_ready_to_restart(label.uid()))
         };

@@ -123,7 +123,7 @@ impl WorkersState {
         let ends = pod.metadata.deletion_timestamp.is_some();
         if ends && (!new || already_stopped(record).is_none()) {
             let request = KillRequest::new(KillReason::Removed);
-            return self.end(pod, mirror, &request, view, Some(now), now).1;
+            return self.kill(pod, &request, view, Some((kind, mirror)), now).1;
         }
         if has_terminal_phase(&pod) && !record.is_ending() {
             record.begin_ending(now, None);
@@ -153,28 +153,20 @@ impl WorkersState {
         record.wake(uid)
     }
 
-    /// Applies a request to terminate `pod`, whether it is known or not. If that begins the termination, or leaves it less
-    /// time, nothing of it is asked of the pod before [`recorded`](Self::recorded), unless the request is recorded already.
+    /// Applies a request to terminate `pod`, whether it is known or not, also one that came as an `update` with a mirror. If
+    /// that begins the termination, or leaves it less time, nothing of it is asked of the pod before
+    /// [`recorded`](Self::recorded), unless the request is recorded already.
     pub(super) fn kill(
         &mut self,
         pod: Pod,
         request: &KillRequest,
         view: RuntimeView,
-        now: Instant,
-    ) -> (KillWait, Option<Wake>) {
-        self.end(pod, None, request, view, None, now)
-    }
-
-    fn end(
-        &mut self,
-        pod: Pod,
-        mirror: Option<Pod>,
-        request: &KillRequest,
-        view: RuntimeView,
-        since: Option<Instant>,
+        update: Option<(UpdateKind, Option<Pod>)>,
         now: Instant,
     ) -> (KillWait, Option<Wake>) {
         let uid = pod.uid().clone();
+        let since = update.as_ref().map(|_| now);
+        let (kind, mirror) = update.unwrap_or((UpdateKind::Kill, None));
         let is_idle = view != RuntimeView::Running && !self.records.contains_key(&uid);
         if is_idle && let Some(stopped) = self.forgotten.as_ref().and_then(|all| all.get(&uid)) {
             return (KillWait::Done(Arc::clone(stopped)), None);
@@ -186,7 +178,7 @@ impl WorkersState {
             if !new {
                 return (wait, None);
             }
-            record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
+            record.set_pending(Pending { kind, pod: Some(pod), mirror, since });
             return (wait, record.wake(&uid));
         }
         let began = !record.is_ending();
@@ -220,7 +212,7 @@ impl WorkersState {
         if !record.is_held() {
             record.pass_on();
         }
-        record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
+        record.set_pending(Pending { kind, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began, tightened);
         (wait, record.wake(&uid))
     }
@@ -267,7 +259,7 @@ impl WorkersState {
                 }
             }
             if let Some(real) = record.pod().cloned() {
-                return self.kill(real, request, RuntimeView::Running, now);
+                return self.kill(real, request, RuntimeView::Running, None, now);
             }
         }
         let generation = self.next();

@@ -10,7 +10,7 @@ use winddown_shared::{
     RuntimeStateProvider, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver,
 };
 
-use super::{bench, pod, secs, settle, stop, uid};
+use super::{bench, deleted, pod, secs, settle, stop, uid};
 
 /// Returns the same result from every sync, and records when it was called.
 #[derive(Clone)]
@@ -198,4 +198,13 @@ async fn durations_count_from_the_first_of_the_updates_that_a_step_answers() {
     let seen = |text: &str, seconds| (text.to_owned(), secs(seconds));
     let expected = [seen("started a", 0), seen("create", 4), seen("update", 7)];
     assert_eq!(observed.0.lock().unwrap()[..], expected);
+    let (stop_takes, finish_takes) = (secs(3), secs(2));
+    syncer.script(&uid("a"), Script { stop_takes, finish_takes, ..Script::default() });
+    for _ in 0..2 {
+        workers.update(UpdateKind::Update, deleted("a", 5), None);
+        tokio::time::sleep(secs(1)).await;
+    }
+    tokio::time::sleep(secs(10)).await;
+    let expected = [seen("update", 3), seen("terminated", 4)];
+    assert_eq!(observed.0.lock().unwrap()[3..], expected);
 }

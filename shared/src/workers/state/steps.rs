@@ -244,8 +244,10 @@ impl WorkersState {
             record.mark_stopped(Lifecycle::Finished, stopped);
             return (record.deleted || record.restart_requested, None);
         }
-        if let Some(pending) = record.queue.pending.as_ref().filter(|p| p.pod.is_some()) {
-            record.restart_requested |= pending.kind != UpdateKind::Kill;
+        let pending = record.queue.pending.as_ref();
+        if let Some((kind, pod)) = pending.and_then(|p| Some((p.kind, p.pod.as_ref()?))) {
+            let ends = pod.metadata.deletion_timestamp.is_some();
+            record.restart_requested |= kind != UpdateKind::Kill && !ends;
             return (false, None);
         }
         record.mark_stopped(Lifecycle::Finished, stopped);
