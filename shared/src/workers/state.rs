@@ -244,9 +244,7 @@ impl WorkersState {
             record.observed.in_runtime = true;
             match record.lifecycle {
                 // Its resources are being freed.
-                Lifecycle::Terminated => {
-                    return (already_stopped(record).unwrap_or_else(nothing_ran), None);
-                }
+                Lifecycle::Terminated => return (how_stopped(record), None),
                 Lifecycle::Finished => {
                     if !record.has_leftover() {
                         record.stop_leftovers(pod, now);
@@ -464,11 +462,12 @@ fn cannot_have_started(record: &Record, view: RuntimeView) -> bool {
 }
 
 fn already_stopped(record: &Record) -> Option<KillWait> {
-    if record.may_run() {
-        return None;
-    }
+    (!record.may_run()).then(|| how_stopped(record))
+}
+
+fn how_stopped(record: &Record) -> KillWait {
     let stopped = record.ending.as_ref().and_then(|e| e.done.value());
-    Some(KillWait::Done(stopped.unwrap_or_default()))
+    KillWait::Done(stopped.unwrap_or_default())
 }
 
 fn ending_wait(record: &Record, grace: Duration, began: bool, tightened: bool) -> KillWait {
