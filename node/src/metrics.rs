@@ -173,9 +173,9 @@ impl Recorder for Metrics {
             Event::OrphanFound { .. } => {
                 counted.orphans.inc();
             }
-            Event::PodStopped { pod, took, forced, .. } => {
+            Event::PodStopped { pod, by, took, forced, .. } => {
                 self.starting.forget(&pod.uid);
-                counted.pod_stop.observe(took.as_secs_f64());
+                by.iter().for_each(|_| counted.pod_stop.observe(took.as_secs_f64()));
                 if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {
                     counted.shutdown.cut_killed.inc();
                 }

@@ -221,7 +221,9 @@ pub enum Event {
     PodStopped {
         /// The pod.
         pod: PodRef,
-        /// From the first request to the last container's exit.
+        /// The first requester; `None` if the pod completed by itself.
+        by: Option<KillReason>,
+        /// From the first request, or from when the pod had completed, to the last container's exit.
         took: Duration,
         /// The containers that needed SIGKILL.
         forced: Vec<Arc<str>>,

@@ -27,7 +27,7 @@ fn to(seconds: u64, node_waits: bool) -> StopChange {
 
 fn stopped(uid: &str) -> Event {
     let (took, forced) = (Duration::ZERO, Vec::new());
-    Event::PodStopped { pod: label(uid), took, forced, remark: None }
+    Event::PodStopped { pod: label(uid), by: None, took, forced, remark: None }
 }
 
 fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<EarlierKill>) {

@@ -39,7 +39,8 @@ fn rejected(reason: &str) -> Event {
 
 fn stopped(forced: &[&str]) -> Event {
     let forced = forced.iter().map(|&name| Arc::from(name)).collect();
-    Event::PodStopped { pod: label(), took: secs(2), forced, remark: None }
+    let by = Some(KillReason::Operator);
+    Event::PodStopped { pod: label(), by, took: secs(2), forced, remark: None }
 }
 
 #[test]
@@ -81,6 +82,8 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
         released: true,
     });
     metrics.record(&stopped(&["main"]));
+    let (pod, took, forced) = (label(), Duration::ZERO, Vec::new());
+    metrics.record(&Event::PodStopped { pod, by: None, took, forced, remark: None });
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
     assert_eq!(value(&metrics, r#"winddown_pods_cut_short_total{how="killed"}"#), Some(1.0));
     assert_eq!(value(&metrics, r#"winddown_pods_cut_short_total{how="stillRunning"}"#), Some(1.0));

@@ -14,7 +14,9 @@ use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::event::{Recorder, contained};
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain};
+use crate::{
+    Event, Grace, KillReason, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain,
+};
 
 /// Carries out the steps of one pod until there is nothing to do. Not an `async fn`, which would store its arguments twice.
 ///
@@ -154,7 +156,7 @@ fn terminate<S: PodSyncer>(
         let refuses = |reason| contained(label.pod_ref(), || ask(reason)).flatten();
         match result {
             Ok(stopped) => {
-                inner.record_stop(label.pod_ref(), &stopped, since);
+                inner.record_stop(label.pod_ref(), reason, &stopped, since);
                 StepOutcome::Stopped(Arc::new(stopped)).into()
             }
             // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
@@ -175,10 +177,10 @@ fn terminate_runtime<S: PodSyncer>(
     grace: Grace,
     since: Option<Instant>,
 ) -> impl Future<Output = Done> + Send {
-    let label = pod.pod_ref();
+    let (label, reason) = (pod.pod_ref(), grace.reason());
     caught(inner.syncer.sync_terminating_runtime_pod(pod, grace)).map(move |result| match result {
         Ok(stopped) => {
-            inner.record_stop(&label, &stopped, since);
+            inner.record_stop(&label, reason, &stopped, since);
             StepOutcome::RuntimePodStopped(Arc::new(stopped)).into()
         }
         Err(error) => Done::failed(label, true, &error),
@@ -194,13 +196,19 @@ fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> impl Future<Output = Done> + Se
 }
 
 impl<S> WorkersShared<S> {
-    /// Records that a pod which was asked to terminate `since` has. Those that wait for that are notified later, and must
-    /// find it recorded.
-    fn record_stop(&self, pod: &PodRef, stopped: &PodStopped, since: Option<Instant>) {
+    /// Records that a pod which was asked to terminate `since`, or has completed then, has terminated. Those that wait for
+    /// that are notified later, and must find it recorded.
+    fn record_stop(
+        &self,
+        pod: &PodRef,
+        by: Option<KillReason>,
+        stopped: &PodStopped,
+        since: Option<Instant>,
+    ) {
         let Some(since) = since else { return };
         let forced = stopped.containers.iter().filter(|c| c.forced).map(|c| c.name.clone());
         let (forced, took, remark) = (forced.collect(), since.elapsed(), stopped.remark.clone());
-        self.recorder.record(&Event::PodStopped { pod: pod.clone(), took, forced, remark });
+        self.recorder.record(&Event::PodStopped { pod: pod.clone(), by, took, forced, remark });
     }
 }
 

@@ -144,6 +144,8 @@ async fn a_phase_that_is_over_is_followed_by_the_next_one_at_once_and_by_nothing
     let steps: Vec<_> = calls.iter().map(|c| c.step.clone()).collect();
     assert_eq!(steps, [SyncStep::Sync(UpdateKind::Create), none, SyncStep::Finish]);
     assert_eq!(calls[2].at, calls[0].at);
+    let by_itself = |event: &Event| matches!(event, Event::PodStopped { by: None, .. });
+    assert!(b.events.events().iter().any(by_itself), "nobody asked it to");
 }
 
 #[tokio::test(start_paused = true)]

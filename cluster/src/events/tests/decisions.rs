@@ -118,6 +118,7 @@ fn decisions_make_the_kubelets_events_in_its_words() {
         (
             Event::PodStopped {
                 pod: pod("a"),
+                by: Some(KillReason::Shutdown),
                 took: second,
                 forced: Vec::new(),
                 remark: Some("the disruption budget a refused for 2.0 s".into()),
@@ -151,7 +152,7 @@ fn what_the_kubelet_says_nothing_about_makes_no_event() {
         Event::NodePressure { condition: "DiskPressure", on: true, reason: "NodeHasDiskPressure" },
         Event::PodRestarted { pod: pod("a"), is_static: true },
         Event::OrphanFound { pod: pod("a") },
-        Event::PodStopped { pod: pod("a"), took, forced: Vec::new(), remark: None },
+        Event::PodStopped { pod: pod("a"), by: None, took, forced: Vec::new(), remark: None },
         Event::ShutdownResumed { after: took, pods: 1 },
         Event::GroupStarted {
             reason: KillReason::Shutdown,

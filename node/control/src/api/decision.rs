@@ -114,7 +114,7 @@ impl Decision {
                 );
                 self.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
             }
-            Event::PodStopped { pod, took, forced, remark } => {
+            Event::PodStopped { pod, took, forced, remark, .. } => {
                 let mut how = format!("terminated in {}", duration(*took));
                 if !forced.is_empty() {
                     how += &format!(", SIGKILL for {}", forced.join(", "));

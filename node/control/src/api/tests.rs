@@ -114,6 +114,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::PodStopped {
                 pod: label.clone(),
+                by: Some(KillReason::Shutdown),
                 took: second / 2,
                 forced: vec![],
                 remark: None,
@@ -124,6 +125,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::PodStopped {
                 pod: label.clone(),
+                by: Some(KillReason::Shutdown),
                 took: second,
                 forced: vec![name],
                 remark: Some("the disruption budget web refused for 2.0 s".into()),

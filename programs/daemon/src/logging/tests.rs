@@ -135,6 +135,7 @@ fn numbers_signals_and_who_asked_are_fields_too() {
         decide(&Event::PodEvicted { pod: pod("web"), signal: "memory.available", took });
         decide(&Event::PodStopped {
             pod: pod("web"),
+            by: Some(killed),
             took,
             forced: vec!["a".into(), "b".into()],
             remark: None,
