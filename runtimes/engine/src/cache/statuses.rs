@@ -40,7 +40,6 @@ struct StatusesState<T> {
 
 struct CachedStatus<T> {
     inspected: Inspected<T>,
-    modified: Instant,
     observed: Instant,
 }
 
@@ -110,15 +109,15 @@ impl<T> PodStatusCache<T> {
     /// Stores an inspection of a pod that began at `at`, and answers the callers that wait for one
     /// at `at` or earlier.
     ///
-    /// Returns whether it was stored. An inspection older than the stored one is ignored: a slow
-    /// list must not undo what an event reported meanwhile.
+    /// Returns whether it was stored. An inspection older than the stored one, or than a look that found it unchanged,
+    /// is ignored: a slow list must not undo what an event reported meanwhile.
     pub fn set(&self, uid: &PodUid, inspected: Inspected<T>, at: Instant) -> bool {
         let answers = {
             let mut state = self.0.lock();
-            if state.pods.get(uid).is_some_and(|entry| at < entry.modified) {
+            if state.pods.get(uid).is_some_and(|entry| at < entry.observed) {
                 return false;
             }
-            state.pods.insert(uid.clone(), CachedStatus { inspected, modified: at, observed: at });
+            state.pods.insert(uid.clone(), CachedStatus { inspected, observed: at });
             state.due(uid, at)
         };
         send(answers);
@@ -188,7 +187,7 @@ impl<T> StatusesState<T> {
     fn newer_than(&self, uid: &PodUid, than: Instant) -> Option<Option<Inspected<T>>> {
         let listed_later = self.listed.is_some_and(|at| at > than);
         match self.pods.get(uid) {
-            Some(entry) if listed_later || entry.modified > than || entry.observed > than => {
+            Some(entry) if listed_later || entry.observed > than => {
                 Some(Some(entry.inspected.clone()))
             }
             None if listed_later => Some(None),

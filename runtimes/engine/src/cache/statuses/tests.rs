@@ -213,6 +213,9 @@ async fn a_slow_list_does_not_undo_what_an_event_said() {
     cache.update_time(seconds(now, 9));
     cache.update_time(now);
     assert!(cache.0.lock().newer_than(&uid(), seconds(now, 8)).is_some(), "the list stays new");
+    cache.set_observed_time(&uid(), seconds(now, 10));
+    assert!(!cache.set(&uid(), seen("late list"), seconds(now, 5)));
+    assert!(cache.0.lock().newer_than(&uid(), seconds(now, 9)).is_some(), "a look stays new");
 }
 
 #[tokio::test(start_paused = true)]
