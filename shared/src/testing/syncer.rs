@@ -23,6 +23,7 @@ struct SyncerState {
     calls: Vec<SyncCall>,
     in_flight: HashSet<PodUid>,
     views: HashMap<PodUid, RuntimeView>,
+    running: HashSet<PodUid>,
     graces: HashMap<PodUid, Grace>,
     lame_duck: Vec<(GateReason, bool)>,
 }
@@ -116,9 +117,21 @@ impl FakeSyncer {
         self.0.lock().views.insert(uid.clone(), view);
     }
 
+    /// Whether the pod was synced, and not stopped since.
+    pub fn runs(&self, uid: &PodUid) -> bool {
+        self.0.lock().running.contains(uid)
+    }
+
     /// The calls of `lame_duck`.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool)> {
         self.0.lock().lame_duck.clone()
+    }
+
+    fn set_running(&self, uid: &PodUid, runs: bool) {
+        let view = if runs { RuntimeView::Running } else { RuntimeView::Stopped };
+        self.set_runtime_view(uid, view);
+        let running = &mut self.0.lock().running;
+        let _ = if runs { running.insert(uid.clone()) } else { running.remove(uid) };
     }
 
     fn begin(
@@ -186,7 +199,7 @@ impl PodSyncer for FakeSyncer {
     #[allow(clippy::panic, reason = "the script asks for a panic, to see that it is contained")]
     async fn sync_pod(&self, update: SyncUpdate) -> Result<Synced, SyncError> {
         let uid = update.pod.uid();
-        self.set_runtime_view(uid, RuntimeView::Running);
+        self.set_running(uid, true);
         let mirror = update.mirror.map(|m| m.uid().clone());
         let step = SyncStep::Sync(update.kind);
         let (script, _in_flight) = self.begin(uid, update.pod.name(), step, mirror);
@@ -208,7 +221,7 @@ impl PodSyncer for FakeSyncer {
             return Err(SyncError::new("the stop fails as scripted"));
         }
         let stopped = self.stop(&script, stop.until).await;
-        self.set_runtime_view(pod.uid(), RuntimeView::Stopped);
+        self.set_running(pod.uid(), false);
         Ok(stopped)
     }
 
@@ -219,11 +232,12 @@ impl PodSyncer for FakeSyncer {
     ) -> Result<PodStopped, SyncError> {
         let (script, _in_flight) =
             self.begin(&pod.uid, &pod.name, SyncStep::TerminateRuntime, None);
+        self.0.lock().graces.insert(pod.uid.clone(), grace.clone());
         if self.fails(&pod.uid, |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
         }
         let stopped = self.stop(&script, grace).await;
-        self.set_runtime_view(&pod.uid, RuntimeView::Stopped);
+        self.set_running(&pod.uid, false);
         Ok(stopped)
     }
 

@@ -1,7 +1,7 @@
 //! The effect of a pass over the desired pods, the workers and the runtime, for every combination.
 
 use winddown_shared::testing::FakeRuntime;
-use winddown_shared::{KillRequest, Lifecycle, PodKiller, Runtime, UpdateKind};
+use winddown_shared::{KillReason, KillRequest, Lifecycle, Pod, PodKiller, Runtime, UpdateKind};
 
 use super::node::{job, node, with_label};
 use super::{deleted, in_phase, in_runtime, pod, request, secs, settle, static_pod, with_grace};
@@ -298,23 +298,23 @@ async fn containers_of_a_finished_pod_are_stopped_and_the_pod_stays_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_to_end_a_pod_with_such_containers_waits_for_them() {
-    let node = node(FakeRuntime::default());
     let done = job("done");
-    node.want(&[&done]).await;
-    node.runtime.exit(done.uid(), 0);
-    settle().await;
-    node.runtime.revive(done.uid());
-    node.runtime.stop_fails(done.uid(), 2);
-    node.workers.kill_runtime_pod(&in_runtime(&done));
-    settle().await;
-    assert_eq!(node.workers.runs(done.uid()), Some(true));
-    let stopped = node
-        .workers
-        .kill_pod(done.clone(), KillRequest::new(winddown_shared::KillReason::Shutdown));
-    assert!(!stopped.await.unwrap().containers.is_empty());
-    assert!(!node.runtime.runs(done.uid()));
-    assert_eq!(node.workers.runs(done.uid()), Some(false));
-    assert_eq!(node.lifecycle(&done), Some(Lifecycle::Finished));
+    for target in [done.clone(), Pod::of_runtime(&in_runtime(&done))] {
+        let node = node(FakeRuntime::default());
+        node.want(&[&done]).await;
+        node.runtime.exit(done.uid(), 0);
+        settle().await;
+        node.runtime.revive(done.uid());
+        node.runtime.stop_fails(done.uid(), 2);
+        node.workers.kill_runtime_pod(&in_runtime(&done));
+        settle().await;
+        assert_eq!(node.workers.runs(done.uid()), Some(true));
+        let stopped = node.workers.kill_pod(target, KillRequest::new(KillReason::Shutdown));
+        assert!(!stopped.await.unwrap().containers.is_empty());
+        assert!(!node.runtime.runs(done.uid()));
+        assert_eq!(node.workers.runs(done.uid()), Some(false));
+        assert_eq!(node.lifecycle(&done), Some(Lifecycle::Finished));
+    }
 }
 
 #[tokio::test(start_paused = true)]

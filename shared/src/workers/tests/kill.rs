@@ -242,6 +242,20 @@ async fn a_pod_that_was_deleted_before_its_node_shuts_down_is_waited_for_from_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_stop_in_flight_of_a_pod_in_no_source_learns_of_a_shutdown() {
+    let b = bench();
+    let stray = RuntimePod::of(&pod("a"), true);
+    b.syncer.script(&stray.uid, Script { stop_takes: secs(50), ..Script::default() });
+    b.workers.kill_runtime_pod(&stray);
+    settle().await;
+    let grace = b.syncer.grace_of_stop(&stray.uid).unwrap();
+    assert!(!grace.node_waits() && grace.remaining() > secs(20));
+    let request = KillRequest { reason: KillReason::Shutdown, ..with_grace(5) };
+    b.workers.request_kill(Pod::of_runtime(&stray), &request);
+    assert!(grace.node_waits() && grace.remaining() <= secs(5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_caller_of_one_kill_is_told() {
     let b = bench();
     b.syncer.script(&uid("a"), Script { stop_takes: secs(3), ..Script::default() });

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
 use super::{Bench, bench, pod_with, settle, static_pod, tries, uid, with_grace};
-use crate::testing::{Script, SyncStep};
+use crate::testing::{Script, SyncCall, SyncStep};
 use crate::{
     Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
     RuntimeView, UpdateKind,
@@ -82,13 +82,19 @@ struct Trial {
     seen: HashMap<PodUid, (u64, Lifecycle)>,
     /// Records that were requested to terminate, by generation, with the number of steps taken until then.
     killed: HashMap<PodUid, (u64, usize)>,
+    /// The number of steps that earlier agents took.
+    from: usize,
+}
+
+fn syncs(call: &SyncCall, uid: &PodUid) -> bool {
+    call.uid == *uid && matches!(call.step, SyncStep::Sync(_))
 }
 
 impl Trial {
     fn new() -> Self {
         let desired = (0..PODS).map(|p| pod(p).uid().clone()).collect();
         let (calls, seen, killed) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { bench: bench(), desired, calls, seen, killed }
+        Self { bench: bench(), desired, calls, seen, killed, from: 0 }
     }
 
     fn generation(&self, uid: &PodUid) -> Option<u64> {
@@ -103,8 +109,17 @@ impl Trial {
             Op::Over(p) => workers.update(UpdateKind::Update, over(p), None),
             Op::Kill(p, grace) => {
                 let (target, request) = (pod(p), with_grace(grace.into()));
-                let begun = self.bench.syncer.calls().len();
-                let call = async move { workers.kill_pod(target, request).await };
+                let (syncer, from) = (self.bench.syncer.clone(), self.from);
+                let begun = syncer.calls().len();
+                let call = async move {
+                    let uid = target.uid().clone();
+                    let answer = workers.kill_pod(target, request).await;
+                    // What ran before the agent started is as the script says.
+                    let is_ours = syncer.calls()[from..].iter().any(|c| syncs(c, &uid));
+                    let runs = is_ours && syncer.runs(&uid);
+                    assert!(answer.is_err() || !runs, "it runs: {answer:?}");
+                    answer
+                };
                 let mut call = Box::pin(call);
                 // Polled once here, so that the request is made before anything else happens.
                 match std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
@@ -179,6 +194,7 @@ impl Trial {
         );
         self.seen.clear();
         self.killed.clear();
+        self.from = self.bench.syncer.calls().len();
     }
 
     /// Phases only move forward, and nothing is started that was requested to terminate.
@@ -193,10 +209,7 @@ impl Trial {
         let calls = self.bench.syncer.calls();
         for (uid, (generation, from)) in &self.killed {
             let current = state.records.get(uid).is_some_and(|r| r.generation == *generation);
-            let synced = |c: &&crate::testing::SyncCall| {
-                c.uid == *uid && matches!(c.step, SyncStep::Sync(_))
-            };
-            let begun = calls[*from..].iter().find(synced);
+            let begun = calls[*from..].iter().find(|c| syncs(c, uid));
             assert!(!current || begun.is_none(), "started after its kill: {begun:?}");
         }
     }
