@@ -166,6 +166,8 @@ impl LogindFacts {
         self.delay = None;
         self.raised = false;
         self.schedule_unread = true;
+        // A shutdown may have been cancelled and another have begun.
+        self.request = None;
         self.gone = false;
     }
 
@@ -279,8 +281,9 @@ impl LogindFacts {
             }
             _ if hint.is_some() && agreeing.is_none() => PreparingMeaning::Contradicted,
             (true, true) => {
-                if let Some(hint) = agreeing.filter(|_| self.kind == ShutdownKind::Unknown) {
-                    self.kind = hint.kind;
+                // Perhaps of another shutdown, before which this one was cancelled.
+                if let Some(hint) = agreeing.filter(|hint| hint.kind != ShutdownKind::Unknown) {
+                    (self.kind, self.request) = (hint.kind, None);
                 }
                 PreparingMeaning::Same
             }

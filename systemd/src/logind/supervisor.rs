@@ -301,7 +301,7 @@ impl Supervisor {
                 }
             }
             StepResult::Request(request, kind) => {
-                if self.facts.kind == ShutdownKind::Unknown && kind != self.facts.left_over {
+                if ![ShutdownKind::Unknown, self.facts.left_over].contains(&kind) {
                     self.facts.kind = kind;
                 }
                 self.facts.request = Some(request.into());

@@ -247,6 +247,21 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_signals_time
     }
 }
 
+/// systemd 256 and later may not tell of the cancel in between, and both may be over before the state is read.
+#[test]
+fn a_shutdown_that_takes_the_place_of_another_has_its_own_kind_and_request() {
+    let mut facts = settled();
+    for kind in [ShutdownKind::Reboot, ShutdownKind::PowerOff] {
+        for told in [kind, ShutdownKind::Unknown] {
+            let at = Instant::now();
+            facts.observe(LogindEvent::Prepare { begins: true, kind: told, at });
+            facts.preparing_is(true, at);
+        }
+        assert_eq!((facts.kind, facts.request.is_some()), (kind, false));
+        facts.request = Some(Arc::default());
+    }
+}
+
 /// What a login manager has announced says nothing about the one that takes its place.
 #[test]
 fn a_signal_that_was_not_confirmed_goes_with_the_login_manager_that_sent_it() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
+use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownKind};
 
 use super::scripted::{Act, Scripted};
 use super::{Rig, secs, settled, shutting_down};
@@ -110,6 +110,24 @@ async fn a_bus_that_restarts_during_a_shutdown_does_not_begin_it_anew() {
     let after = rig.until_held().await;
     assert_eq!(after, before, "same epoch, same beginning, same kind, same lock");
     assert_eq!((login.held(), login.count("inhibit")), (vec![true], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_took_the_place_of_another_while_the_bus_was_away_has_its_own_kind() {
+    let (login, rig) = settled().await;
+    login.set_preparing(true);
+    for (kind, message) in [(ShutdownKind::Reboot, "kernel"), (ShutdownKind::PowerOff, "moved")] {
+        login.set_kind(kind);
+        login.set_message(Some(message));
+        match kind {
+            ShutdownKind::Reboot => login.say(true, kind).await,
+            _ => login.hang_up(),
+        }
+        rig.quiet().await;
+        let InhibitorState { kind: found, request, epoch, .. } = rig.now();
+        assert_eq!((found, epoch), (kind, 1));
+        assert_eq!(request.unwrap().message.as_deref(), Some(message));
+    }
 }
 
 #[tokio::test(start_paused = true)]
