@@ -292,7 +292,10 @@ impl<K: EndingPods> ShutdownController<K> {
             Stage::Done { epoch, at, .. }
                 if signal.asks_after(epoch, at) && self.may_have_pods() =>
             {
-                Transition::Done(Stage::Idle)
+                // It begins with the notice that asks for it.
+                let mut signal = signal.clone();
+                signal.notices.sort_by_key(|notice| notice.since <= at);
+                self.shut_down(&signal, signals, None, stop).await
             }
             Stage::Done { epoch: None, record, report, .. } if signal.login.preparing => {
                 self.release_without_run(signal, record, report).await

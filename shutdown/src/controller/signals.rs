@@ -69,7 +69,7 @@ impl SignalState {
     pub(super) fn asks_after(&self, released: Option<u64>, end: Instant) -> bool {
         match self.login.preparing {
             true => released != Some(self.login.epoch),
-            false => self.notices.first().is_some_and(|notice| notice.since > end),
+            false => self.notices.iter().any(|notice| notice.since > end),
         }
     }
 

@@ -443,6 +443,26 @@ async fn pods_that_came_back_after_the_run_of_a_notice_are_terminated_for_the_ne
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_notice_whose_run_is_over_hides_no_later_one_that_leaves_more_time() {
+    let (mut site, agent) = started(stubborn(1, 1)).await;
+    site.give_notice(secs(120));
+    site.reach(&agent, ProgressPhase::Released).await;
+    site.until(secs(60)).await;
+    site.world.add(pod("back", None, Some(20)), secs(5));
+    site.start = tokio::time::Instant::now();
+    site.give_notice_from("operator", secs(180));
+    site.until(secs(6)).await;
+    let report = site.reports.all().pop().unwrap();
+    let asked: Vec<_> = report.pods().map(|(_, pod)| (&*pod.name, pod.asked, pod.grace)).collect();
+    assert_eq!(asked, [("back", Some(Duration::ZERO), secs(20))], "the run began with its notice");
+    assert_eq!(
+        report.notice.map(|notice| notice.deadline),
+        Some(secs(60)),
+        "the first still counts"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_notice_that_is_withdrawn_after_its_run_opens_the_gate_and_the_next_one_counts() {
     let (mut site, agent) = started(stubborn(1, 1)).await;
     site.give_notice(secs(120));
