@@ -177,7 +177,7 @@ impl Policy {
     }
 
     /// Creates a policy from `shutdownGracePeriodByPodPriority`, in any order. An empty list disables the
-    /// policy. Of a priority that is listed twice the last entry counts, as with the kubelet.
+    /// policy. Of a priority that is listed twice the last entry counts.
     ///
     /// # Errors
     /// Fails if a group's time is negative, or the sum is more than a year.

@@ -324,7 +324,7 @@ fn relate_groups(
         return;
     }
     if reading.kubelet && items.len() > groups.len() {
-        let what = "has a priority twice: the last entry of each counts";
+        let what = "has a priority twice: the last entry of each counts; the kubelet takes both";
         reading.warnings.push(Problem::new(list.at, BY_PRIORITY, what));
     }
     (shutdown.grace_period, shutdown.critical_grace_period) = (None, None);
