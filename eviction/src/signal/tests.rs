@@ -10,6 +10,9 @@ fn each_signal_is_found_by_its_name_and_is_a_cause_of_that_name() {
         assert_eq!(signal.as_str().parse(), Ok(signal));
         assert_eq!(Cause::named(signal.as_str()), Some(Cause::Signal(signal)));
     }
+    let limits = ["emptydirfs.limit", "ephemeralpodfs.limit", "ephemeralcontainerfs.limit"];
+    let causes = [Cause::EmptyDirLimit, Cause::PodLimit, Cause::ContainerLimit];
+    assert_eq!(limits.map(Cause::named), causes.map(Some));
     let unit = |name| Cause::named(name).and_then(Cause::unit);
     let units = ["memoryPressure", "pid.available", "emptydirfs.limit", "memory"].map(unit);
     assert_eq!(units, [Some(Unit::Bytes), Some(Unit::Count), None, None]);

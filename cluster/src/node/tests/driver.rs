@@ -199,13 +199,16 @@ async fn events_tell_what_changed_once_and_in_the_kubelets_words() {
     agent.handle.set_ready(Ok(()));
     agent.told().await;
     let healthy = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
-    assert_eq!(agent.heard(), [&["Starting"], &healthy[..], &["NodeReady"]].concat());
+    assert_eq!(&*agent.events.take().unwrap().message, "Starting kubelet.");
+    assert_eq!(agent.heard(), [&healthy[..], &["NodeReady"]].concat());
     agent.handle.set_pressure(vec![winddown_shared::PressureCondition::Disk]);
     agent.told().await;
+    let event = agent.events.take().unwrap();
+    assert_eq!(&*event.message, "Node n1 status is now: NodeHasDiskPressure");
     agent.handle.set_shutting_down(true);
     agent.told().await;
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(agent.heard(), ["NodeHasDiskPressure", "NodeNotReady", "NodeNotSchedulable"]);
+    assert_eq!(agent.heard(), ["NodeNotReady", "NodeNotSchedulable"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +220,8 @@ async fn a_node_that_was_rebooted_says_so() {
     let agent = Agent::start_with(&server, facts, NodeSettings::default());
     agent.handle.set_ready(Ok(()));
     agent.told().await;
-    assert!(agent.heard().contains(&"Rebooted".to_owned()));
+    let event = std::iter::from_fn(|| agent.events.take()).find(|event| event.reason == "Rebooted");
+    assert_eq!(&*event.unwrap().message, "Node n1 has been rebooted, boot id: boot-2");
 }
 
 #[tokio::test(start_paused = true)]
