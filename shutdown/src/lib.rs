@@ -16,8 +16,8 @@
 //! shorten a run that another started.
 //!
 //! # Restarts
-//! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
-//! before a group is requested to stop, before the inhibitor lock is released. A step needs to survive a
+//! Each step is persisted ([`RunRecord`]) before it takes effect: before a group is requested to
+//! stop, before the inhibitor lock is released. A step needs to survive a
 //! restart of the agent, so the run waits for memory ([`RecordStore::is_volatile`]) and the
 //! disk follows: after a power cut in the middle of a run, the record may be one group behind. Without a
 //! volatile place the run waits for the disk at each step. An agent that finds a record of its own boot
