@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, NoticeState,
-    PodUid, ShutdownKind, WallClock,
+    BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid,
+    ShutdownKind, WallClock,
 };
 
 use crate::controller::status_of_ended;
@@ -224,29 +224,6 @@ impl RunRecord {
             kill.has_terminated = pod.end.has_terminated();
             Some((PodUid::new(pod.uid.as_str()), kill))
         })
-    }
-
-    /// Whether the run may continue at `now`, by the record's clock. It continues if something `ends_the_node`, and
-    /// until the source of the notice that began or shortened it has been heard again among `sources`, or until that notice
-    /// expires, if its source is none of them. It may
-    /// also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called off.
-    pub(crate) fn may_resume(
-        &self,
-        now: Duration,
-        ends_the_node: bool,
-        sources: &NoticeState,
-        not_spoken: bool,
-    ) -> bool {
-        let offset = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
-        let notice = self.report.notice.as_ref();
-        let is_noticed = notice.is_some_and(|notice| {
-            let source = notice.source.as_str();
-            let is_ahead = offset < notice.deadline || sources.unheard.contains(source);
-            is_ahead && !sources.heard.contains(source)
-        });
-        let budget = self.budget();
-        let has_time = offset < budget.pods.saturating_add(budget.reserve);
-        ends_the_node || is_noticed || (not_spoken && has_time)
     }
 
     /// Whether `login` or `machine` tells whether the node that this run shuts down still goes down. Only the service

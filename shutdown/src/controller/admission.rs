@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_shared::{EarlierKill, GateReason, MachineState, PodUidMap};
+use winddown_shared::{EarlierKill, GateReason, PodUidMap};
 
 use super::signals::{ShutdownSignals, SignalState};
-use super::{ResumeDecision, ShutdownController, ShutdownParts, Stage};
+use super::{ResumeDecision, ShutdownController, Stage};
 use crate::EndingPods;
 use crate::{RunPhase, RunRecord};
 
@@ -26,25 +26,18 @@ impl<K: EndingPods> ShutdownController<K> {
     /// becomes of them: this and [`new`](Self::new) add [`GateReason::Startup`] to the gate, and only `run` may lift
     /// it. Call `run` when the intake has made its first pass, so that the pods are known.
     pub async fn take_over(&self) -> PodUidMap<EarlierKill> {
-        let ShutdownParts { inhibitor, notices, boot_clock, .. } = &self.parts;
-        let mut said = inhibitor.state();
+        let mut said = self.parts.inhibitor.state();
         let said = said.wait_for(|login| login.preparing || login.lock.is_known());
         // Without a word, what is known so far counts.
         let _ = timeout(FIRST_WORD, said).await;
         self.hold_undecided();
-        let signal = self.signals().current();
-        let ends_early = signal.ends_the_node();
         let Some(run) = self.carried() else { return PodUidMap::default() };
-        let machine = match ends_early {
-            false => inhibitor.machine().await,
-            true => MachineState::Unknown,
-        };
-        let ends = ends_early || matches!(machine, MachineState::GoingDown(_));
-        let is_unknown = !run.is_decided_by(&signal.login, machine);
-        let sources = notices.borrow().clone();
-        let now = boot_clock.now();
-        let goes_on = run.may_resume(now, ends, &sources, is_unknown);
-        run.asked(now, !goes_on).collect()
+        let (mut signals, started) = (self.signals(), self.start_of(run));
+        signals.restore_notice(run, started);
+        self.ask_machine(run, started, &mut signals).await;
+        let decision = self.resume_decision(run, &signals.current());
+        let called_off = matches!(decision, ResumeDecision::Drop);
+        run.asked(self.parts.boot_clock.now(), called_off).collect()
     }
 
     /// Lets new pods wait if it is to be decided what becomes of them.

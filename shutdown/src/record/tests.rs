@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{BootClock, KillReason, NoticeState, RequestReport, error_chain};
+use winddown_shared::{BootClock, KillReason, RequestReport, error_chain};
 
 use super::{RecordFile, RecordStore, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
@@ -366,27 +366,4 @@ fn links_in_place_of_what_is_kept_reach_no_other_file() {
         let wanted = if path == state.path() { 0o644 } else { 0o600 };
         assert_eq!(found.permissions().mode() & 0o777, wanted, "{}", path.display());
     }
-}
-
-#[test]
-fn a_run_may_go_on_while_it_cannot_be_known_to_be_called_off() {
-    // It began at 1 s and had 30 s and a reserve of 2 s; its notice runs out at 121 s.
-    let noticed = record("boot", 1000, 1);
-    let mut plain = noticed.clone();
-    plain.report.notice = None;
-    let secs = Duration::from_secs;
-    let none = NoticeState::default();
-    let its_own = NoticeState { heard: ["aws".into()].into(), ..NoticeState::default() };
-    let unread = NoticeState { unheard: ["aws".into()].into(), ..NoticeState::default() };
-    assert!(noticed.may_resume(secs(2), false, &none, false), "the source has not repeated it yet");
-    assert!(!noticed.may_resume(secs(2), false, &its_own, false), "the source says nothing more");
-    assert!(!noticed.may_resume(secs(122), false, &none, false), "its time is over");
-    assert!(noticed.may_resume(secs(122), false, &unread, false), "its source may repeat it yet");
-    assert!(plain.may_resume(secs(2), false, &none, true), "the login manager has not spoken");
-    assert!(
-        !plain.may_resume(secs(2), false, &none, false),
-        "the login manager says that it is over"
-    );
-    assert!(!plain.may_resume(secs(60), false, &none, true), "its time is over");
-    assert!(plain.may_resume(secs(600), true, &none, false));
 }

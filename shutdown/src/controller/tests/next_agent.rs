@@ -308,9 +308,9 @@ async fn a_resumed_run_that_breaks_terminates_its_pods_although_shutdowns_stop_n
     site.kill(first).await;
     site.policy.send_replace(Arc::new(Policy::disabled()));
     let (start, calls) = (site.start, AtomicUsize::new(0));
-    // Read when the agent takes over, when the run is found, and then when it goes on, outside of what a run survives.
+    // Read twice when the agent takes over, when the run is found, and then when it goes on, outside of what a run survives.
     let next = site.agent_by(BootClock::new(move || {
-        assert!(calls.fetch_add(1, Ordering::SeqCst) < 2, "as told");
+        assert!(calls.fetch_add(1, Ordering::SeqCst) < 3, "as told");
         secs(77) + start.elapsed()
     }));
     assert!(next.task.await.unwrap_err().is_panic());
