@@ -284,11 +284,17 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
             }
             let killed = killer.kill_pod(pod.clone(), request).await;
             let outcome = killed.map(|_| asked.elapsed());
+            let (of_pod, signal) = (pod.pod_ref().clone(), cause.as_str());
             match &outcome {
-                Ok(took) if !is_hurried => recorder.record(&pod_evicted(&pod, cause, *took)),
+                Ok(took) if !is_hurried => {
+                    recorder.record(&Event::PodEvicted { pod: of_pod, signal, took: *took });
+                }
                 // The first request tells of the end.
                 Ok(_) => {}
-                Err(error) => recorder.record(&eviction_failed(&pod, cause, error)),
+                Err(error) => {
+                    let error = error.to_string();
+                    recorder.record(&Event::EvictionFailed { pod: of_pod, signal, error });
+                }
             }
             if outcome.is_ok() && is_freed_by_file_removal(condition, &pod) {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
@@ -377,15 +383,6 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         record.ranking = first_of(&choice.considered);
         self.shown.note(record)
     }
-}
-
-fn pod_evicted(pod: &Pod, cause: Cause, took: Duration) -> Event {
-    Event::PodEvicted { pod: pod.pod_ref().clone(), signal: cause.as_str(), took }
-}
-
-fn eviction_failed(pod: &Pod, cause: Cause, error: &KillError) -> Event {
-    let error = error.to_string();
-    Event::EvictionFailed { pod: pod.pod_ref().clone(), signal: cause.as_str(), error }
 }
 
 fn log_hook(pod: &Pod, run: &EvictionHookRun) {
