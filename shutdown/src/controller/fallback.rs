@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{KillReason, KillRequest, Pod};
+use winddown_shared::{KillRequest, Pod};
 
 use super::signals::SignalState;
 use super::{ShutdownController, Transition};
@@ -47,7 +47,9 @@ impl<K: EndingPods> ShutdownController<K> {
                     continue;
                 }
                 let (at, report) = (reports.len(), asked(&pod, started, budget));
-                let request = request(order.reason, report.grace, started, budget)
+                let request = KillRequest::new(order.reason)
+                    .with_grace(Some(report.grace))
+                    .with_deadline(started.checked_add(budget.kills_until()))
                     .with_status(order.status.clone());
                 reports.push(report);
                 let kill = self.end_one(pod, request);
@@ -165,10 +167,4 @@ fn note(report: &mut PodReport, ended: Result<(PodEnd, Instant), String>, starte
         }
         Err(why) => report.error = Some(why),
     }
-}
-
-fn request(reason: KillReason, grace: Duration, started: Instant, budget: Budget) -> KillRequest {
-    KillRequest::new(reason)
-        .with_grace(Some(grace))
-        .with_deadline(started.checked_add(budget.kills_until()))
 }
