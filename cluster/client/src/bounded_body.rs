@@ -15,8 +15,6 @@ use winddown_host::regular::MAX_OBJECT_BYTES;
 #[cfg(test)]
 mod tests;
 
-/// The most bytes of an answer: a list of all pods of a large node has a hundredth of that.
-const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// How long an answer may take from its head to its end, unless it is a watch.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -28,8 +26,8 @@ pub(super) struct BoundedBody<B>(Option<(B, Bound)>);
 
 /// Why the rest of an answer is not read.
 #[derive(Debug, thiserror::Error)]
-enum TooMuch {
-    #[error("the API server's answer is longer than {} MiB: the rest is not read", MAX_ANSWER_BYTES >> 20)]
+pub(super) enum TooMuch {
+    #[error("the API server's answer is longer than {} MiB: the rest is not read", MAX_OBJECT_BYTES >> 20)]
     Answer,
     #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", MAX_OBJECT_BYTES >> 20)]
     Line,
@@ -41,7 +39,8 @@ enum TooMuch {
 
 #[derive(Debug)]
 enum Bound {
-    /// Bytes that may still come, and the time by which they have to.
+    /// Bytes that may still come, and the time by which they have to. The client has them in memory three times. A list
+    /// that is longer is asked for in smaller pages.
     Answer { left: u64, until: Pin<Box<Sleep>> },
     /// Bytes of the line that has not ended yet. A line has one object.
     Watch { line: u64 },
@@ -58,7 +57,7 @@ impl<B> BoundedBody<B> {
             true => Bound::Watch { line: 0 },
             false => {
                 let until = Box::pin(tokio::time::sleep(BODY_TIMEOUT));
-                Bound::Answer { left: MAX_ANSWER_BYTES, until }
+                Bound::Answer { left: MAX_OBJECT_BYTES, until }
             }
         };
         Self(Some((body, bound)))

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 use winddown_shared::fraction;
 
+use crate::pages::{PAGE, smaller};
 use crate::refusal::{self, Refusal};
 
 /// The shortest time between two lists. The longest is twice that, so that nodes that started together drift apart.
@@ -21,7 +22,8 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(1800);
 ///
 /// Begins anew with a list when the version has expired, and after a while although nothing has failed: if the
 /// server's data was restored from a backup, versions are lower than before, and a watch from a later one is silent
-/// without an error (<https://github.com/kubernetes/kubernetes/issues/107457>).
+/// without an error (<https://github.com/kubernetes/kubernetes/issues/107457>). And with smaller pages, where the answer
+/// with one was too long.
 pub fn list_and_watch<K>(
     api: Api<K>,
     config: Config,
@@ -29,27 +31,44 @@ pub fn list_and_watch<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let begin = move || {
+    let begin = move |page| {
         let list_again = sleep(RELIST_INTERVAL.mul_f64(1.0 + fraction()));
-        let events = watcher(api.clone(), config.clone()).take_until(list_again).boxed();
-        // Dropped when the version has expired: this watcher would ask for it again.
-        stream::unfold(Some(events), |events| async move {
-            let mut events = events?;
-            let event = events.next().await?;
-            let refusal = event.as_ref().err().and_then(refusal::of_watch);
-            Some((event, (refusal != Some(Refusal::Expired)).then_some(events)))
-        })
+        watcher(api.clone(), config.clone().page_size(page)).take_until(list_again).boxed()
     };
-    stream::repeat_with(begin).flatten().boxed()
+    let nothing = stream::empty().boxed();
+    stream::unfold((nothing, PAGE, begin), |(mut events, mut page, begin)| async move {
+        loop {
+            let event: Option<watcher::Result<Event<K>>> = events.next().await;
+            let error = event.as_ref().and_then(|event| event.as_ref().err());
+            let fewer = match error {
+                Some(watcher::Error::InitialListFailed(error)) => smaller(page, error),
+                _ => None,
+            };
+            let is_expired = error.and_then(refusal::of_watch) == Some(Refusal::Expired);
+            // This watcher has ended, or would ask for the same page or version again.
+            if event.is_none() || fewer.is_some() || is_expired {
+                page = fewer.unwrap_or(page);
+                events = begin(page);
+            }
+            if let Some(event) = event.filter(|_| fewer.is_none()) {
+                return Some((event, (events, page, begin)));
+            }
+        }
+    })
+    .boxed()
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kube::api::ListParams;
+    use serde_json::json;
     use tokio::time::Instant;
     use winddown_apiserver::{ApiServer, Fault};
+    use winddown_shared::{WallClock, WallTime};
 
     use super::*;
+    use crate::{ClusterConfig, Connection, Credentials, list_in_pages};
 
     /// The events of an API server that has no nodes and whose watches have this fault.
     fn events(fault: Fault) -> BoxStream<'static, watcher::Result<Event<Node>>> {
@@ -83,5 +102,35 @@ mod tests {
             assert!(matches!(events.next().await, Some(Ok(Event::InitDone))));
             assert!(matches!(events.next().await, Some(Err(_))));
         }
+    }
+
+    /// Whoever may create objects can make each as long as etcd takes it, of bytes that JSON writes as six.
+    #[tokio::test]
+    async fn objects_that_are_longer_together_than_an_answer_may_be_are_all_listed() {
+        let (server, dir) = (ApiServer::start().await.unwrap(), tempfile::tempdir().unwrap());
+        let long = "\u{1}".repeat(1_400_000);
+        for number in 0..9 {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": format!("m{number}")}, "data": {"k": long}});
+            server.apply(map).unwrap();
+        }
+        let token = server.new_token("admin", &["system:masters"], None);
+        let path = dir.path().join("kubeconfig");
+        std::fs::write(&path, server.kubeconfig_with_token(&token)).unwrap();
+        let config = ClusterConfig::new(Credentials::Kubeconfig { path, context: None });
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let client = Connection::open(config, wall).await.unwrap().client();
+        let maps = Api::<ConfigMap>::all(client);
+        let mut events = list_and_watch(maps.clone(), Config::default());
+        let mut listed = 0;
+        loop {
+            match events.next().await.unwrap().unwrap() {
+                Event::Init => listed = 0,
+                Event::InitApply(_) => listed += 1,
+                other => break assert!(matches!(other, Event::InitDone), "{other:?}"),
+            }
+        }
+        assert_eq!(listed, 9);
+        assert_eq!(list_in_pages(&maps, ListParams::default()).await.unwrap().len(), 9);
     }
 }

@@ -1,13 +1,25 @@
 //! A list that may be long, page by page.
 
+use std::error::Error;
 use std::fmt::Debug;
+use std::iter::successors;
 
 use kube::Api;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 
+use crate::bounded_body::TooMuch;
+
 /// The most objects of one answer, as in other clients of Kubernetes: more of them are a load of their own for the server.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
+
+/// How many objects to ask for where the answer with `page` of them was too long. Whoever may create pods can make them
+/// as long as etcd takes them; one by itself is never too long.
+pub(crate) fn smaller(page: u32, error: &kube::Error) -> Option<u32> {
+    let mut causes = successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
+    let is_too_long = causes.any(|cause| matches!(cause.downcast_ref(), Some(TooMuch::Answer)));
+    (is_too_long && page > 1).then_some((page / 8).max(1))
+}
 
 /// Lists all objects that `wanted` selects. All pages show the same version of them.
 ///
@@ -18,9 +30,16 @@ pub async fn list_in_pages<K>(api: &Api<K>, wanted: ListParams) -> Result<Vec<K>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let (mut all, mut wanted) = (Vec::new(), wanted.limit(PAGE));
+    let (mut all, mut wanted, mut most) = (Vec::new(), wanted, PAGE);
     loop {
-        let page = api.list(&wanted).await?;
+        wanted.limit = Some(most);
+        let page = match api.list(&wanted).await {
+            Ok(page) => page,
+            Err(error) => {
+                most = smaller(most, &error).ok_or(error)?;
+                continue;
+            }
+        };
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             None => return Ok(all),

@@ -151,6 +151,10 @@ pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     });
     // Unused here, and often the larger half of an object.
     object.metadata.managed_fields = None;
+    if let Some(spec) = &mut object.spec {
+        let inits = spec.init_containers.iter_mut().flatten();
+        spec.containers.iter_mut().chain(inits).for_each(|one| one.env = None);
+    }
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {
         spec.priority = Some(spec.priority.unwrap_or(0).max(SYSTEM_NODE_CRITICAL_PRIORITY));
         // It is its copy that is deleted.

@@ -58,7 +58,7 @@ async fn read(address: &str, last: u8, every: Duration) -> (u64, Option<String>)
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_end_is_given_up_and_kept_nowhere() {
     let (read_of_list, error) = read("/api/v1/pods?limit=500", b'\n', Duration::ZERO).await;
-    assert_eq!((read_of_list, error.unwrap().contains("longer than 64 MiB")), (65, true));
+    assert_eq!((read_of_list, error.unwrap().contains("longer than 16 MiB")), (17, true));
     let (read_of_watch, error) =
         read("/api/v1/pods?limit=1&watch=true", b'x', Duration::ZERO).await;
     assert_eq!((read_of_watch, error.unwrap().contains("a line of more than 16 MiB")), (17, true));
