@@ -13,15 +13,19 @@
 //! behind.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, symlink,
-};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use winddown_host::if_exists;
+use rustix::fs::{
+    AtFlags, Mode, OFlags, fchmod, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use winddown_host::removal::{self, OPEN};
+use winddown_host::{if_exists, regular};
 use winddown_shared::WallTime;
 
 use super::payload::{File, Payload};
@@ -33,6 +37,9 @@ const NEXT: &str = "..data_tmp";
 
 /// Writes `payload` to the volume at `volume`, which is created if it does not exist, readable for
 /// `group`. `now` names the directory. Returns false if the content was already the same.
+///
+/// The last two names of `volume`, the pod's and its own, are in directories that a pod may be able to write to: no link
+/// there is followed.
 ///
 /// # Errors
 /// When a file, directory or link cannot be written. Until `..data` is replaced the old content stays.
@@ -64,23 +71,30 @@ fn write_in_steps(
     now: WallTime,
     step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<bool> {
-    directory(volume, group)?;
-    let current = fs::read_link(volume.join(DATA)).ok().filter(|target| is_ours(target));
+    let (root, below) = regular::split(volume, 2);
+    let (Some(pod), Some(name)) = (below.parent(), below.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // Only its owner can enter it: a mount of the volume does not need access to its parents.
+    let pod = regular::make_directory_below(root, pod, 0o700)?;
+    let volume = &directory(&pod, name, group)?;
+    let current =
+        readlinkat(volume, DATA, Vec::new()).ok().and_then(|name| name.into_string().ok());
+    let current = current.filter(|name| is_ours(name));
     let is_same =
-        current.as_ref().is_some_and(|c| is_content(&volume.join(c), payload, group).is_ok());
+        current.as_ref().is_some_and(|name| is_content(volume, name, payload, group).is_ok());
     let counts = match current.filter(|_| is_same) {
         Some(current) => current,
         None => {
-            let fresh = new_directory(volume, group, now)?;
+            let (name, fresh) = new_directory(volume, group, now)?;
             step(WriteStep::MadeDirectory)?;
-            fill(&volume.join(&fresh), payload, group, step)?;
-            let next = volume.join(NEXT);
-            remove(&next)?;
-            symlink(&fresh, &next)?;
+            fill(&fresh, payload, group, step)?;
+            remove(volume, NEXT.as_ref())?;
+            symlinkat(&name, volume, NEXT)?;
             step(WriteStep::LinkedNext)?;
-            fs::rename(&next, volume.join(DATA))?;
+            renameat(volume, NEXT, volume, DATA)?;
             step(WriteStep::Exchanged)?;
-            fresh
+            name
         }
     };
     link_files(volume, payload, step)?;
@@ -89,82 +103,87 @@ fn write_in_steps(
 }
 
 fn fill(
-    dir: &Path,
+    dir: &OwnedFd,
     payload: &Payload,
     group: Option<u32>,
     step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     for (path, file) in payload {
-        let mut parent = dir.to_owned();
+        let mut parent = dir.try_clone()?;
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default();
         for part in parts {
-            parent.push(part);
-            directory(&parent, group)?;
+            parent = directory(&parent, part.as_ref(), group)?;
         }
-        write_file(&parent.join(name), file, group)?;
+        write_file(&parent, name, file, group)?;
         step(WriteStep::WroteFile)?;
     }
     Ok(())
 }
 
 /// Writes a file that no other user can read before it has its owner and its mode.
-fn write_file(path: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+fn write_file(dir: &OwnedFd, name: &str, file: &File, group: Option<u32>) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut out = fs::File::from(openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?);
     out.write_all(file.bytes.bytes())?;
     if file.owner.is_some() || group.is_some() {
-        chown(path, file.owner, group)?;
+        fchown(&out, file.owner, group)?;
     }
     out.set_permissions(Permissions::from_mode(file.mode))
 }
 
-/// Creates a directory of a volume, world-readable whatever the umask, in place of a file or link.
-fn directory(path: &Path, group: Option<u32>) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => fs::remove_file(path)?,
-        Err(_) => {}
+/// Opens a directory of a volume, which is created if it does not exist, in place of a file or link.
+fn directory(above: &OwnedFd, name: &OsStr, group: Option<u32>) -> io::Result<OwnedFd> {
+    match openat(above, name, OPEN, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        // A link has the same error.
+        Err(Errno::NOTDIR) => unlinkat(above, name, AtFlags::empty())?,
+        found => return Ok(found?),
     }
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    create(above, name, group)
+}
+
+/// Creates a directory, world-readable whatever the umask.
+fn create(above: &OwnedFd, name: &OsStr, group: Option<u32>) -> io::Result<OwnedFd> {
+    mkdirat(above, name, Mode::RWXU)?;
+    let made = openat(above, name, OPEN, Mode::empty())?;
     if group.is_some() {
-        chown(path, None, group)?;
+        fchown(&made, None, group)?;
     }
-    fs::set_permissions(path, Permissions::from_mode(0o755))
+    fchmod(&made, Mode::from_raw_mode(0o755))?;
+    Ok(made)
 }
 
 /// Creates a directory that did not exist before and returns its name.
-fn new_directory(volume: &Path, group: Option<u32>, now: WallTime) -> io::Result<PathBuf> {
+fn new_directory(
+    volume: &OwnedFd,
+    group: Option<u32>,
+    now: WallTime,
+) -> io::Result<(String, OwnedFd)> {
     let nanos = u64::try_from(now.as_nanosecond().rem_euclid(1_000_000_000)).unwrap_or(0);
     for attempt in 0_u64..1000 {
         let name = format!("..{}.{:09}", now.strftime("%Y_%m_%d_%H_%M_%S"), nanos + attempt);
-        let path = volume.join(&name);
-        match DirBuilder::new().mode(0o755).create(&path) {
-            Ok(()) => {
-                if group.is_some() {
-                    chown(&path, None, group)?;
-                }
-                fs::set_permissions(&path, Permissions::from_mode(0o755))?;
-                return Ok(name.into());
-            }
+        match create(volume, name.as_ref(), group) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            made => return Ok((name, made?)),
         }
     }
     Err(io::Error::other("a thousand directories of this moment are there already"))
 }
 
 fn link_files(
-    volume: &Path,
+    volume: &OwnedFd,
     payload: &Payload,
     step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     for name in top_names(payload) {
-        let (link, target) = (volume.join(name), Path::new(DATA).join(name));
-        if fs::read_link(&link).is_ok_and(|found| found == target) {
+        let target = format!("{DATA}/{name}");
+        let found = readlinkat(volume, name, Vec::new());
+        if found.is_ok_and(|found| found.as_bytes() == target.as_bytes()) {
             continue;
         }
-        remove(&link)?;
-        symlink(target, &link)?;
+        remove(volume, name.as_ref())?;
+        symlinkat(target, volume, name)?;
         step(WriteStep::LinkedFile)?;
     }
     Ok(())
@@ -172,44 +191,46 @@ fn link_files(
 
 /// Removes the links of files that no longer exist, and every directory except `counts`.
 fn remove_others(
-    volume: &Path,
+    volume: &OwnedFd,
     payload: &Payload,
-    counts: &Path,
+    counts: &str,
     step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     let names: BTreeSet<OsString> = top_names(payload).map(OsString::from).collect();
-    for entry in fs::read_dir(volume)? {
+    for entry in fs::read_dir(through(volume, ""))? {
         let name = entry?.file_name();
-        let keep = name == DATA || name == counts.as_os_str() || names.contains(&name);
+        let keep = name == DATA || name == counts || names.contains(&name);
         if !keep {
-            remove(&volume.join(&name))?;
-            let is_link = !is_ours(Path::new(&name));
+            remove(volume, name.as_ref())?;
+            let is_link = !name.to_str().is_some_and(is_ours);
             step(if is_link { WriteStep::RemovedLink } else { WriteStep::RemovedOld })?;
         }
     }
     Ok(())
 }
 
-/// Succeeds if the directory holds exactly these files, with these modes and owners.
-fn is_content(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+/// Succeeds if the directory `name` holds exactly these files, with these modes and owners.
+fn is_content(
+    volume: &OwnedFd,
+    name: &str,
+    payload: &Payload,
+    group: Option<u32>,
+) -> io::Result<()> {
     let differs = || io::Error::other("it differs");
+    let dir = through(volume, name);
     for (path, file) in payload {
-        let mut found = OpenOptions::new().read(true).open(dir.join(path))?;
+        let found = regular::open_below(&dir, Path::new(path))?;
         let meta = found.metadata()?;
         let has_rights = meta.mode() & 0o777 == file.mode
             && file.owner.is_none_or(|owner| owner == meta.uid())
             && group.is_none_or(|group| group == meta.gid());
-        let size = u64::try_from(file.bytes.bytes().len()).unwrap_or(u64::MAX);
-        if !meta.is_file() || !has_rights || meta.len() != size {
-            return Err(differs());
-        }
-        let mut bytes = Vec::with_capacity(file.bytes.bytes().len());
-        found.read_to_end(&mut bytes)?;
-        if bytes != file.bytes.bytes() {
+        let bytes = file.bytes.bytes();
+        let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if !has_rights || regular::read_open(&found, size)? != bytes {
             return Err(differs());
         }
     }
-    let count = count_files(dir)?;
+    let count = count_files(&dir)?;
     if count == payload.len() { Ok(()) } else { Err(differs()) }
 }
 
@@ -227,20 +248,18 @@ fn top_names(payload: &Payload) -> impl Iterator<Item = &str> {
 }
 
 /// Whether this is the name of a directory that the writer makes.
-fn is_ours(target: &Path) -> bool {
-    target
-        .to_str()
-        .is_some_and(|name| name.starts_with("..") && name.len() > 2 && !name.contains('/'))
+fn is_ours(name: &str) -> bool {
+    name.starts_with("..") && name.len() > 2 && !name.contains('/')
 }
 
 /// Removes a file, link or directory without following links. It need not exist.
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    if_exists(removed).map(drop)
+fn remove(volume: &OwnedFd, name: &Path) -> io::Result<()> {
+    if_exists(removal::tree(&through(volume, name))).map(drop)
+}
+
+/// The path of what has this name in a directory, whatever has happened to the directory's own names.
+fn through(directory: &OwnedFd, name: impl AsRef<Path>) -> PathBuf {
+    Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::payload::{self, Payload, TokenKey};
 use super::places::{PodDirectories, is_safe};
 use super::problem::ReferenceProblem;
 use super::tokens::{self, Token};
-use super::{ResolverConfig, atomic, needs};
+use super::{ResolverConfig, needs};
 use winddown_cluster::events::{EventDraft, Subject};
 
 /// The lock on a pod's directories: one writer at a time, off the async threads. False once they
@@ -111,11 +111,7 @@ pub(super) async fn write(
             if !path.exists() {
                 new.push(path.clone());
             }
-            let written = places.prepare(&path).and_then(|()| {
-                let _turn = places.turn(&path, &files)?;
-                atomic::write(&path, &files, group, now)
-            });
-            match written {
+            match places.write(&path, &files, group, now) {
                 Ok(is_new) => changed += usize::from(is_new),
                 Err(error) => {
                     let message =

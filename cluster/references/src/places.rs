@@ -1,17 +1,17 @@
 //! The locations of pods' volumes.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_host::if_exists;
-use winddown_shared::{Pod, PodUid};
+use winddown_host::{if_exists, regular, removal};
+use winddown_shared::{Pod, PodUid, WallTime};
 
-use super::needs;
 use super::payload::Payload;
-use super::room::{MemoryRoom, RoomTurn};
+use super::room::MemoryRoom;
+use super::{atomic, needs};
 
 /// The two directories in which each pod has a directory of its own.
 #[derive(Clone, Debug)]
@@ -38,28 +38,25 @@ impl PodDirectories {
         paths.any(|path| own.iter().any(|own| path.starts_with(own)))
     }
 
-    /// Creates the parent directories of the volume. Only their owner can enter them: a mount of
-    /// the volume does not need access to its parents.
-    pub(crate) fn prepare(&self, volume: &Path) -> io::Result<()> {
-        for above in [volume.parent().and_then(Path::parent), volume.parent()] {
-            let Some(dir) = above else { continue };
-            if !dir.is_dir() {
-                DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-                fs::set_permissions(dir, Permissions::from_mode(0o700))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the turn to write the files of the volume, if it is in memory.
-    pub(crate) fn turn(&self, volume: &Path, files: &Payload) -> io::Result<Option<RoomTurn<'_>>> {
-        let is_in_memory = volume.starts_with(&self.memory);
-        is_in_memory.then(|| self.room.turn(&self.memory, volume, files)).transpose()
+    /// Writes a volume, as [`atomic::write`] does; when it is its turn, if it is in memory.
+    pub(crate) fn write(
+        &self,
+        volume: &Path,
+        files: &Payload,
+        group: Option<u32>,
+        now: WallTime,
+    ) -> io::Result<bool> {
+        let (root, _) = regular::split(volume, 2);
+        DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        let is_in_memory = root == self.memory;
+        let _turn = is_in_memory.then(|| self.room.turn(root, volume, files)).transpose()?;
+        atomic::write(volume, files, group, now)
     }
 
     /// Removes a volume, and the pod's directory if that was its only one. What cannot be removed goes with the pod.
     pub(crate) fn take_back(&self, volume: &Path) {
-        let _ = fs::remove_dir_all(volume);
+        let (root, below) = regular::split(volume, 2);
+        let _ = removal::tree_below(root, below);
         let _ = volume.parent().map(fs::remove_dir);
     }
 
@@ -69,7 +66,7 @@ impl PodDirectories {
             return Ok(());
         }
         for root in [&self.disk, &self.memory] {
-            if_exists(fs::remove_dir_all(root.join(uid)))?;
+            if_exists(removal::tree_below(root, uid.as_ref()))?;
         }
         Ok(())
     }
@@ -83,7 +80,7 @@ impl PodDirectories {
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let is_left = name.to_str().is_some_and(|uid| !is_known(uid));
-                if is_left && fs::remove_dir_all(entry.path()).is_ok() {
+                if is_left && removal::tree_below(root, name.as_ref()).is_ok() {
                     removed += 1;
                 }
             }

@@ -1,6 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 
@@ -140,8 +141,41 @@ fn a_link_that_leads_elsewhere_is_never_taken_for_the_content() {
     fs::write(dir.path().join("elsewhere/key"), "1").unwrap();
     symlink("../elsewhere", volume.join(DATA)).unwrap();
     assert!(write(&volume, &payload(&[("key", "1")]), None, now()).unwrap());
-    assert!(is_ours(&fs::read_link(volume.join(DATA)).unwrap()));
+    assert!(is_ours(fs::read_link(volume.join(DATA)).unwrap().to_str().unwrap()));
     assert!(dir.path().join("elsewhere/key").exists());
+}
+
+/// A container that has the agent's state as a volume can put one there.
+#[test]
+fn a_link_above_a_volume_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, victim) = (dir.path().join("disk"), dir.path().join("victim"));
+    fs::create_dir_all(victim.join("conf")).unwrap();
+    fs::write(victim.join("conf/precious"), "keep").unwrap();
+    fs::create_dir(&disk).unwrap();
+    symlink(&victim, disk.join("u")).unwrap();
+    assert!(write(&disk.join("u/conf"), &payload(&[("precious", "1")]), None, now()).is_err());
+    let places = crate::places::PodDirectories {
+        disk: disk.clone(),
+        memory: dir.path().join("memory"),
+        room: crate::MemoryRoom::default(),
+    };
+    places.take_back(&disk.join("u/conf"));
+    assert_eq!(fs::read_to_string(victim.join("conf/precious")).unwrap(), "keep");
+    places.remove("u").unwrap();
+    assert!(!disk.join("u").is_symlink() && victim.join("conf/precious").exists());
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = payload(&[("key", "1")]);
+    write(dir.path(), &files, None, now()).unwrap();
+    let key = dir.path().join(DATA).join("key");
+    fs::remove_file(&key).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &key, Mode::RUSR | Mode::WUSR).unwrap();
+    assert!(write(dir.path(), &files, None, now()).unwrap());
+    assert_eq!(seen(dir.path()).unwrap(), texts(&files));
 }
 
 #[test]
