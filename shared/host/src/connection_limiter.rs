@@ -1,7 +1,7 @@
 //! Limits the number of simultaneous unauthenticated connections.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -93,9 +93,11 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Groups IPv6 addresses by /64 prefix: a client that has one address usually has the whole prefix.
+/// Groups IPv6 addresses by /64 prefix: a client that has one address usually has the whole prefix. A program of this
+/// machine has all of 127.0.0.0/8.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V4(ip) => ip.into(),
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
     }
@@ -156,6 +158,9 @@ mod tests {
         let client = limiter.take_slot(from("192.0.2.6"));
         // However long the client takes for its request, and however many they open meanwhile.
         idle.extend((0..1000).map(crowd));
+        idle.extend(
+            (0..1000).map(|n| limiter.take_slot(from(&format!("127.0.{}.{}", n / 250, n % 250)))),
+        );
         assert!(!client.leave.is_cancelled());
         assert_eq!(idle.len() - left(&idle), 63);
     }
@@ -165,6 +170,7 @@ mod tests {
         let table = [
             ("192.0.2.1", "192.0.2.1"),
             ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("127.1.2.3", "127.0.0.1"),
             ("2001:db8::1:2:3:4", "2001:db8::"),
             ("2001:db8:0:1::9", "2001:db8:0:1::"),
         ];

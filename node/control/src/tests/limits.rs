@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -176,13 +176,11 @@ async fn a_second_request_on_the_same_connection_is_not_read() {
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
 }
 
-/// Opens connections to the metrics port from `address` and sends nothing.
-async fn idle_guests(port: SocketAddr, address: &str, many: usize) -> Vec<TcpStream> {
+/// Opens connections to the metrics port and sends nothing.
+async fn idle_guests(port: SocketAddr, many: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..many {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
-        open.push(socket.connect(port).await.unwrap());
+        open.push(TcpStream::connect(port).await.unwrap());
     }
     open
 }
@@ -197,7 +195,7 @@ async fn healthz(port: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn idle_connections_from_one_address_or_many_silence_no_health_check() {
+async fn idle_connections_silence_no_health_check() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -205,12 +203,8 @@ async fn idle_connections_from_one_address_or_many_silence_no_health_check() {
     let limits = Limits { read: hour, network_head: hour, ..Limits::default() };
     let server = Server::new(Arc::new(FakeAgent::new()), limits, stop.clone());
     let task = tokio::spawn(server.serve_metrics(listener));
-    let mut idle = idle_guests(port, "127.0.0.1", 100).await;
+    let _idle = idle_guests(port, 100).await;
     assert!(healthz(port).await.starts_with("HTTP/1.1 200"), "beside those of its own address");
-    for n in 2..100 {
-        idle.extend(idle_guests(port, &format!("127.0.0.{n}"), 4).await);
-    }
-    assert!(healthz(port).await.starts_with("HTTP/1.1 200"), "beside those of a hundred");
     stop.cancel();
     tokio::time::timeout(PATIENCE, task).await.expect("it stops").unwrap();
 }
@@ -227,7 +221,7 @@ async fn a_guest_that_sends_no_head_is_cut_off_before_a_local_client_is() {
     };
     let server = Server::new(Arc::new(FakeAgent::new()), limits, stop.clone());
     let task = tokio::spawn(server.serve_metrics(listener));
-    let mut idle = idle_guests(port, "127.0.0.1", 1).await.pop().unwrap();
+    let mut idle = idle_guests(port, 1).await.pop().unwrap();
     let mut answer = Vec::new();
     let read = idle.read_to_end(&mut answer);
     let _ = tokio::time::timeout(PATIENCE, read).await.expect("it is cut off");
