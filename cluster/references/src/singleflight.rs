@@ -31,7 +31,7 @@ struct FlightState<K, V> {
 
 #[derive(Debug)]
 enum FlightEntry<V> {
-    Asking(watch::Receiver<Option<V>>),
+    Asking { answer: watch::Receiver<Option<V>>, asked_at: Instant },
     Known { answer: V, bytes: usize, asked_at: Instant },
 }
 
@@ -47,8 +47,8 @@ where
         Self { state: Arc::new(Mutex::new(state)), keep }
     }
 
-    /// Returns the answer for `key`, at most `max_age` old, and calls `ask` if there is none. `None` only if
-    /// the request does not complete (the runtime shuts down). `kept_bytes` is how much memory an answer takes; one for
+    /// Returns the answer for `key`, at most `max_age` old, and calls `ask` if there is none: where a request is under way
+    /// that was sent before that, after it. `None` only if the request does not complete (the runtime shuts down). `kept_bytes` is how much memory an answer takes; one for
     /// which it is `None` is not kept.
     ///
     /// Dropping the future does not cancel the request, for which others may wait.
@@ -62,6 +62,10 @@ where
     where
         F: Future<Output = V> + Send + 'static,
     {
+        let asked = Instant::now();
+        while let Some(mut older) = self.older(key, asked, max_age) {
+            let _ = older.wait_for(Option::is_some).await;
+        }
         let mut answer = {
             let now = Instant::now();
             let mut state = self.state.lock();
@@ -71,11 +75,12 @@ where
                 {
                     return Some(answer.clone());
                 }
-                Some(FlightEntry::Asking(answer)) => answer.clone(),
+                Some(FlightEntry::Asking { answer, .. }) => answer.clone(),
                 _ => {
                     let (tx, rx) = watch::channel(None);
                     state.forget_old(now, self.keep);
-                    state.entries.insert(key.clone(), FlightEntry::Asking(rx.clone()));
+                    let entry = FlightEntry::Asking { answer: rx.clone(), asked_at: now };
+                    state.entries.insert(key.clone(), entry);
                     let (all, key, asked) = (Arc::clone(&self.state), key.clone(), ask());
                     let landing = Landing { all, key, answer: None };
                     tokio::spawn(landing.wait_for(asked, now, kept_bytes, tx));
@@ -85,6 +90,22 @@ where
         };
         let found = answer.wait_for(Option::is_some).await.ok()?;
         found.clone()
+    }
+
+    /// A request under way whose answer would be older, for a question of the time `asked`, than `max_age`.
+    fn older(
+        &self,
+        key: &K,
+        asked: Instant,
+        max_age: Duration,
+    ) -> Option<watch::Receiver<Option<V>>> {
+        match self.state.lock().entries.get(key)? {
+            FlightEntry::Asking { answer, asked_at } => {
+                let age = asked.saturating_duration_since(*asked_at);
+                (age > max_age).then(|| answer.clone())
+            }
+            FlightEntry::Known { .. } => None,
+        }
     }
 }
 
@@ -133,7 +154,7 @@ impl<K: Clone + Eq + Hash, V> FlightState<K, V> {
     fn keep_within(&mut self, most: usize) {
         let known = |(key, entry): (&K, &FlightEntry<V>)| match entry {
             FlightEntry::Known { bytes, asked_at, .. } => Some((*asked_at, *bytes, key.clone())),
-            FlightEntry::Asking(_) => None,
+            FlightEntry::Asking { .. } => None,
         };
         let mut all: usize = self.entries.iter().filter_map(known).map(|(_, bytes, _)| bytes).sum();
         while all > most {
@@ -150,7 +171,7 @@ impl<K: Clone + Eq + Hash, V> FlightState<K, V> {
             return;
         }
         self.entries.retain(|_, entry| match entry {
-            FlightEntry::Asking(_) => true,
+            FlightEntry::Asking { .. } => true,
             FlightEntry::Known { asked_at, .. } => now.saturating_duration_since(*asked_at) < keep,
         });
         self.look_at = (2 * self.entries.len()).max(PRUNE_FROM_ANSWERS);

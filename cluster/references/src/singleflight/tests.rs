@@ -50,7 +50,19 @@ async fn a_caller_that_gives_up_takes_the_answer_from_no_other() {
     let (slow, singleflight) = (Slow::default(), SingleFlight::new(SECOND));
     let wait = slow.get(&singleflight, Duration::ZERO);
     assert!(tokio::time::timeout(SECOND / 2, wait).await.is_err());
-    assert_eq!(slow.get(&singleflight, Duration::ZERO).await, Some(1));
+    assert_eq!(slow.get(&singleflight, SECOND).await, Some(1));
+}
+
+/// A pod that is prepared once a Secret has changed must not get its old value, nor miss a service that was there before it.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_before_a_question_does_not_answer_it() {
+    let (slow, singleflight) = (Slow::default(), SingleFlight::new(SECOND));
+    let get = async |after: Duration| {
+        sleep(after).await;
+        slow.get(&singleflight, Duration::ZERO).await
+    };
+    let all = tokio::join!(get(Duration::ZERO), get(SECOND / 4), get(SECOND / 2));
+    assert_eq!(all, (Some(1), Some(2), Some(2)), "those who waited share one answer");
 }
 
 #[tokio::test]
