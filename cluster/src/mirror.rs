@@ -173,6 +173,8 @@ impl MirrorSide for Mirrors {
             let mut known = self.0.known.lock();
             known.complete = true;
             let listed: HashSet<&PodUid> = uids.iter().collect();
+            // A backup of the server's data that was restored has it again.
+            known.gone.retain(|uid| !listed.contains(uid));
             known.by_uid.keys().filter(|uid| !listed.contains(uid)).cloned().collect()
         };
         // Not noted as gone: a list that was requested before a mirror was created does not have it.

@@ -2,12 +2,18 @@
 #![allow(clippy::needless_pass_by_value, reason = "JSON reads better where it is used")]
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use winddown_apiserver::ApiServer;
 use winddown_shared::status::PodPhase;
 use winddown_shared::testing::pod;
-use winddown_shared::{CONFIG_SPEC_ANNOTATION, Pod, PodUid, WallClock, WallTime};
+use winddown_shared::{CONFIG_SPEC_ANNOTATION, DesiredPods, Pod, PodUid, WallClock, WallTime};
 
 use super::{MirrorAction, Mirrors, ObservedMirror, api_reference, mirror_of, plan};
 use crate::pods::MirrorSide;
@@ -220,6 +226,27 @@ fn a_copy_of_a_mirror_is_no_mirror_and_takes_none_away() {
     assert_eq!(steps(&[etcd, web], &all[1..]), ["create h1", "delete u3"]);
 }
 
+/// Whatever has taken its name meanwhile stays.
+#[tokio::test(start_paused = true)]
+async fn a_mirror_is_deleted_by_its_uid_and_not_by_its_name() {
+    let (server, a) = (ApiServer::in_memory().unwrap(), static_pod("h1", "a"));
+    let mut other = serde_json::to_value(in_api(&a, "u2", |_| {}).object()).unwrap();
+    (other["apiVersion"], other["kind"]) = (json!("v1"), json!("Pod"));
+    server.apply(other).unwrap();
+    let (outbox, _driver) = Outbox::new(&OutboxConfig::default());
+    let (mirrors, driver) = Mirrors::new("node-1", outbox, WallClock::fixed(WallTime::UNIX_EPOCH));
+    mirrors.api_saw(&in_api(&a, "u1", |_| {}));
+    mirrors.relisted(&[PodUid::new("u1")]);
+    let none = Arc::new(DesiredPods { complete: true, ..DesiredPods::default() });
+    let desired = watch::Sender::new(Some(none));
+    let client = kube::Client::new(server.service(), "default");
+    let minute = Duration::from_secs(60);
+    let _ =
+        timeout(minute, driver.run(client, desired.subscribe(), CancellationToken::new())).await;
+    assert_eq!((server.count("delete", "pods"), mirrors.count()), (1, 0));
+    assert_eq!(server.get("pods/kube-system/a").unwrap()["metadata"]["uid"], "u2");
+}
+
 /// Two lists run concurrently with the creation of mirrors.
 #[test]
 fn a_mirror_that_an_older_list_lacks_is_seen_again() {
@@ -289,4 +316,8 @@ fn an_answer_that_comes_late_neither_undoes_a_deletion_nor_brings_back_what_is_g
     mirrors.gone(&PodUid::new("u1"));
     mirrors.api_saw(&at("10", true));
     assert_eq!(mirrors.count(), 0);
+    // The server's data is restored from a backup: one is to be made, and is there already.
+    mirrors.relisted(&[PodUid::new("u1")]);
+    mirrors.api_saw(&at("8", false));
+    assert_eq!(mirrors.count(), 1);
 }

@@ -420,6 +420,8 @@ impl KnownPod {
         self.pod = pod.clone();
         self.presence = ApiPresence::Present;
         self.was_seen = true;
+        // A backup of the server's data that was restored has it as it was before.
+        self.removed &= pod.metadata.deletion_grace_period_seconds == Some(0);
         self.note_end(now);
         if matters {
             // What was refused may be accepted now.

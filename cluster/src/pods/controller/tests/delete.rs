@@ -173,6 +173,10 @@ async fn finalizers_keep_the_object_and_the_delete_is_not_repeated() {
     world.delete("u1", 10);
     world.until("it was removed", |w| w.calls("remove u1") == 1).await;
     world.holds_for(600 * S, "once", |w| w.calls("remove u1") == 1).await;
+    // The server's data is restored from a backup.
+    world.edit("u1", |p| p.metadata.deletion_grace_period_seconds = Some(10));
+    world.until("it was removed again", |w| w.calls("remove u1") == 2).await;
+    world.holds_for(600 * S, "once", |w| w.calls("remove u1") == 2).await;
     assert_eq!(world.calls("forget"), 0);
     world.vanish("u1", |_| ());
     world.until("it is forgotten", |w| w.calls("forget u1") == 1).await;
