@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::outage::Outage;
-use winddown_shared::{ActiveDeadlines, Backoff, Pod, PodUid, PodUidMap, WallTime};
+use winddown_api_client::refusal::{self, Refusal};
+use winddown_shared::{ActiveDeadlines, Backoff, Pod, PodRef, PodUid, PodUidMap, WallTime};
 
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
@@ -47,15 +48,26 @@ pub(crate) struct Queues {
 }
 
 impl<A, T: StatusSide, R> Parts<A, T, R> {
-    /// Sends one request about a pod to the API server, within its deadline.
+    /// Sends one request about a pod to the API server, within its deadline. What is refused for good, by a right or a
+    /// policy, is told once for the pod, and says nothing of the server.
     pub(crate) async fn request<V>(
         &self,
         what: &'static str,
+        pod: &PodRef,
         request: impl Future<Output = Result<V, RefusedRequest>>,
     ) -> Result<V, RefusedRequest> {
         let answer = RefusedRequest::within(self.config.request_deadline, what, request).await;
         match &answer {
-            Err(refused) if !refused.refusal.is_gone() => self.api_outage.failed(refused),
+            Err(refused) if matches!(refused.refusal, Refusal::NoAnswer | Refusal::Busy { .. }) => {
+                self.api_outage.failed(refused);
+            }
+            Err(refused) if !refused.refusal.is_gone() => {
+                self.api_outage.worked();
+                let text = refusal::chain(refused);
+                if self.known.mark(&pod.uid, |known| known.fail(&text)) == Some(true) {
+                    tracing::warn!(%pod, "{text}; retrying");
+                }
+            }
             _ => self.api_outage.worked(),
         }
         answer

@@ -33,7 +33,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     });
     let Some(known) = due else { return ItemOutcome::Done };
     let label = known.pod.pod_ref();
-    match parts.request("delete the pod", parts.api.delete(label, Duration::ZERO)).await {
+    match parts.request("delete the pod", label, parts.api.delete(label, Duration::ZERO)).await {
         Ok(()) => {
             parts.known.mark(&uid, |known| known.removed = true);
             tracing::debug!(pod = %label, "removed from the API");

@@ -316,7 +316,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// name has not found it. A missing answer proves nothing.
     async fn look_up(&self, known: &KnownPod) -> Option<ItemOutcome> {
         let label = known.pod.pod_ref();
-        let found = match self.request("read the pod", self.api.get(label)).await {
+        let found = match self.request("read the pod", label, self.api.get(label)).await {
             Ok(found) => found.and_then(|object| self.config.received(object).ok()),
             Err(refused) => {
                 return Some(ItemOutcome::Failed { after: refused.refusal.retry_after() });

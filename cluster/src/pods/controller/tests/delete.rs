@@ -1,8 +1,12 @@
 //! The termination of pods.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::world::{Running, World, exited, once, pod, runs};
 use winddown_api_client::refusal::Refusal;
@@ -193,6 +197,48 @@ async fn t27_a_pod_made_anew_under_its_name_waits_for_the_old_one_and_is_never_h
     assert!(of("delete u1") < of("forget u1") && of("forget u1") < of("create u2"), "{calls:?}");
     world.holds_for(60 * S, "the new one is let be", |w| w.calls("delete u2") == 0).await;
     assert_eq!(world.calls("remove"), 0);
+}
+
+/// Counts what is logged as a warning.
+struct Warnings(Arc<AtomicUsize>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// By a policy or a webhook, which says nothing of the server.
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_is_denied_again_and_again_is_told_once_whatever_works_meanwhile() {
+    let (world, _running) = with_a_running_pod().await;
+    let told = Arc::<AtomicUsize>::default();
+    let _guard = tracing::subscriber::set_default(Warnings(Arc::clone(&told)));
+    world.with(|s| s.denied = "u1");
+    world.delete("u1", 10);
+    world.until("it is denied", |w| w.calls("remove u1") > 0).await;
+    for uid in ["v1", "v2", "v3"] {
+        world.apply(pod(uid, uid));
+        world.until("another runs", |w| w.phase(uid).as_deref() == Some("Running")).await;
+        world.delete(uid, 10);
+        world.until("it is removed", |w| w.object(uid).is_none()).await;
+    }
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    world.with(|s| s.denied = "");
+    world.until("it goes", |w| w.object("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

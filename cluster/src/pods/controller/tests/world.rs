@@ -48,6 +48,8 @@ pub(super) struct State {
     /// What the API has.
     pub(super) objects: BTreeMap<String, api::Pod>,
     watchers: Vec<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
+    /// The pod whose removal the API denies.
+    pub(super) denied: &'static str,
     /// The API's answers to reads and removals, before it works again.
     pub(super) refusals: VecDeque<Refusal>,
     /// The API does not answer at all.

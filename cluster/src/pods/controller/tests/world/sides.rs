@@ -57,6 +57,9 @@ impl PodApi for World {
         }
         self.called(format!("remove {uid}"));
         self.with(|state| {
+            if state.denied == uid {
+                state.refusals.push_front(Refusal::Denied);
+            }
             state.refuse("delete the pod")?;
             if state.running.get(uid).is_some_and(|running| running.exit.is_none()) {
                 state.wrong.push(format!("{uid} was removed while it ran"));
