@@ -62,7 +62,7 @@ pub use error::{CredentialsError, RequestError};
 pub use health::{ApiHealth, ConnectionState};
 pub use in_cluster::ServiceAccount;
 pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
-pub use list_and_watch::list_and_watch;
+pub use list_and_watch::{events_of, list_and_watch};
 pub use pages::list_in_pages;
 pub use reviews::ApiReviews;
 pub use within::within;

@@ -9,8 +9,9 @@ use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
-use winddown_shared::fraction;
+use winddown_shared::{Backoff, fraction};
 
+use crate::outage::Outage;
 use crate::pages::{PAGE, smaller};
 use crate::refusal::{self, Refusal};
 
@@ -58,6 +59,36 @@ where
     .boxed()
 }
 
+/// The events of [`list_and_watch`] without its errors. Each of these counts for `outage`, is told to `failed`, and is
+/// waited after: for longer and longer, and at least as long as the API server asks.
+pub fn events_of<'a, K: Send + 'static>(
+    events: BoxStream<'static, watcher::Result<Event<K>>>,
+    outage: Outage,
+    failed: impl Fn(&watcher::Error) + Send + 'a,
+) -> BoxStream<'a, Event<K>> {
+    let begin = (events, outage, failed, Backoff::EAGER);
+    stream::unfold(begin, |(mut events, outage, failed, mut backoff)| async move {
+        loop {
+            let error = match events.next().await? {
+                Ok(event) => {
+                    // The start of a list says nothing about the connection.
+                    if !matches!(event, Event::Init) {
+                        outage.worked();
+                        backoff.reset();
+                    }
+                    return Some((event, (events, outage, failed, backoff)));
+                }
+                Err(error) => error,
+            };
+            outage.failed(&error);
+            failed(&error);
+            let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
+            sleep(backoff.after_failure(asked)).await;
+        }
+    })
+    .boxed()
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -70,7 +101,7 @@ mod tests {
     use super::*;
     use crate::{ClusterConfig, Connection, Credentials, list_in_pages};
 
-    /// The events of an API server that has no nodes and whose watches have this fault.
+    /// The events of an API server that has no nodes and has this fault.
     fn events(fault: Fault) -> BoxStream<'static, watcher::Result<Event<Node>>> {
         let server = ApiServer::in_memory().unwrap();
         server.fault(fault);
@@ -92,6 +123,15 @@ mod tests {
             let silent = pair[1] - pair[0];
             assert!((hour / 2..=hour).contains(&silent), "{silent:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_too_busy_is_asked_again_when_it_says() {
+        let events = events(Fault::on("list", "nodes").times(2).status(429).retry_after(30));
+        let mut events = events_of(events, Outage::new("watching"), |_| {});
+        let asked = Instant::now();
+        while !matches!(events.next().await, Some(Event::InitDone)) {}
+        assert!(asked.elapsed() >= Duration::from_secs(60), "{:?}", asked.elapsed());
     }
 
     #[tokio::test]

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use winddown_api_client::list_and_watch;
 use winddown_api_client::outage::Outage;
-use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
+use winddown_api_client::{events_of, list_and_watch, refusal};
 
 use super::{DownStage, SeenNodes};
 
@@ -48,28 +45,15 @@ impl NodesFollower {
 
     async fn follow(&self) {
         let outage = Outage::new("watching the nodes that go down before this one");
-        let mut backoff = Backoff::EAGER;
-        let mut listed = BTreeMap::new();
         let config = Config::default().labels(&self.selector);
-        let mut events = list_and_watch(self.api.clone(), config);
-        while let Some(event) = events.next().await {
-            let error = match event {
-                Ok(event) => {
-                    // The start of a list says nothing about the connection.
-                    if !matches!(event, Event::Init) {
-                        outage.worked();
-                        backoff.reset();
-                    }
-                    self.take(event, &mut listed);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            outage.failed(&error);
-            let why: Arc<str> = refusal::watch_text(&error).into();
+        let failed = |error: &watcher::Error| {
+            let why: Arc<str> = refusal::watch_text(error).into();
             self.seen.send_if_modified(|seen| seen.trouble.replace(Arc::clone(&why)) != Some(why));
-            let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
-            sleep(backoff.after_failure(asked)).await;
+        };
+        let mut events = events_of(list_and_watch(self.api.clone(), config), outage, failed);
+        let mut listed = BTreeMap::new();
+        while let Some(event) = events.next().await {
+            self.take(event, &mut listed);
         }
     }
 

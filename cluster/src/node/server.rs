@@ -9,11 +9,10 @@ use kube::Api;
 use kube::runtime::watcher::{Config, Event};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tracing::{debug, info, warn};
 
-use winddown_api_client::list_and_watch;
-use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
+use winddown_api_client::outage::Outage;
+use winddown_api_client::refusal::Refusal;
+use winddown_api_client::{events_of, list_and_watch};
 
 /// The Node object as the server has it, from its own watch and from the answers to writes.
 #[derive(Clone, Debug)]
@@ -96,43 +95,11 @@ impl ServerNode {
     /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
         let config = Config::default().fields(&format!("metadata.name={name}"));
-        let mut events = list_and_watch(api, config);
+        let outage = Outage::new("watching this node's object");
+        let mut events = events_of(list_and_watch(api, config), outage, |_| {});
         let mut listing = Listing::default();
-        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
         while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    // The start of a list says nothing about the connection.
-                    if !matches!(event, Event::Init) {
-                        if backoff.failures() > 0 {
-                            info!(node = name, "watching this node's object again");
-                        }
-                        backoff.reset();
-                    }
-                    self.take(event, &mut listing);
-                }
-                Err(error) => {
-                    // The client logs once that the server cannot be reached.
-                    let refusal = refusal::of_watch(&error);
-                    let first = backoff.failures() == 0 && refusal != Some(Refusal::NoAnswer);
-                    let wait = backoff.next_delay();
-                    if first {
-                        warn!(
-                            node = name,
-                            error = refusal::watch_text(&error),
-                            "the watch on this node's object failed; retrying"
-                        );
-                    } else {
-                        debug!(
-                            node = name,
-                            ?wait,
-                            error = refusal::watch_text(&error),
-                            "the watch on this node's object failed"
-                        );
-                    }
-                    tokio::time::sleep(wait).await;
-                }
-            }
+            self.take(event, &mut listing);
         }
     }
 

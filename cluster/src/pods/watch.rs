@@ -6,17 +6,16 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap, error_chain};
 
 use super::config::Whose;
 use super::known::ObjectChange;
 use super::parts::Parts;
 use super::seams::{Prepare, StatusSide};
+use winddown_api_client::events_of;
 use winddown_api_client::node_pods::PodApi;
 use winddown_api_client::outage::Outage;
-use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
 
 /// Follows the API's pods until the controller is cancelled. `synced` becomes true after the first complete list.
 pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
@@ -24,33 +23,15 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
     synced: watch::Sender<bool>,
 ) {
     let outage = Outage::new("watching the pods of this node");
-    let mut backoff = Backoff::EAGER;
     let mut listed = Listed::default();
-    let mut stream = parts.api.watch();
+    let mut events = events_of(parts.api.watch(), outage, |_| {});
     loop {
-        let event = tokio::select! {
-            Some(event) = stream.next() => event,
-            () = parts.cancel.cancelled() => return,
-        };
-        let error = match event {
-            Ok(event) => {
-                // The start of a list says nothing about the connection.
-                if !matches!(event, Event::Init) {
-                    outage.worked();
-                    backoff.reset();
-                }
+        tokio::select! {
+            Some(event) = events.next() => {
                 if parts.take(event, &mut listed) {
                     synced.send_replace(true);
                 }
-                continue;
             }
-            Err(error) => error,
-        };
-        outage.failed(&error);
-        let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
-        let wait = backoff.after_failure(asked);
-        tokio::select! {
-            () = sleep(wait) => {}
             () = parts.cancel.cancelled() => return,
         }
     }
