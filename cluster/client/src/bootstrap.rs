@@ -124,7 +124,12 @@ impl Renewal {
             let with = match self.step(share, made) {
                 BootstrapStep::Wait(wait) => {
                     self.state.lock().problem = None;
-                    tokio::time::sleep(wait).await;
+                    // A certificate that expired while the machine was suspended is first noticed by the API server.
+                    let mut health = self.shared.health.watch();
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        Ok(()) = health.changed() => {}
+                    }
                     continue;
                 }
                 BootstrapStep::Ask(with) => with,

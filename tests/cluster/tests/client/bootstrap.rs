@@ -1,6 +1,7 @@
 //! A certificate that has to be asked for first.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::{Bootstrap, RenewalState};
@@ -177,6 +178,29 @@ async fn a_certificate_that_ended_while_the_node_was_off_is_asked_for_with_the_t
     assert!(connection.certificate().unwrap().not_after < later.now());
     scene.server.set_clock_skew(jiff::SignedDuration::from_hours(1));
     let _running = run(&connection);
+    let asked = eventually("it is asked for", || {
+        scene.server.requests().into_iter().find(creates).map(|request| request.user)
+    });
+    assert_eq!(asked.await, BOOTSTRAP);
+}
+
+/// Timers stand still meanwhile: the next look at it is up to an hour away.
+#[tokio::test]
+async fn a_certificate_that_ended_while_the_machine_was_suspended_is_asked_for_once_it_is_refused()
+{
+    let scene = Scene::new().await;
+    scene.server.sign_requests(Some(HOUR));
+    let (asleep, slept) = (Arc::new(AtomicBool::new(false)), 2 * HOUR);
+    let sleeps = Arc::clone(&asleep);
+    let clock =
+        move || wall().now() + if sleeps.load(Ordering::Relaxed) { slept } else { Duration::ZERO };
+    let connection = Connection::open(unsigned(&scene), WallClock::new(clock)).await.unwrap();
+    let _running = run(&connection);
+    list(&connection).await.unwrap();
+    scene.server.forget_requests();
+    asleep.store(true, Ordering::Relaxed);
+    scene.server.revoke_user(NODE);
+    list(&connection).await.unwrap_err();
     let asked = eventually("it is asked for", || {
         scene.server.requests().into_iter().find(creates).map(|request| request.user)
     });
