@@ -289,6 +289,9 @@ impl ConnectionShared {
             Some(facts) if facts.not_after < self.wall.now() => {
                 format!("the certificate in {files} expired at {}: renew it", facts.not_after)
             }
+            None if current.material.authorization.is_some() => format!(
+                "the answer to the token in {files} is 401: make another; one that is bound to a Node ends when that is deleted"
+            ),
             _ => format!("the answer to the credentials in {files} is 401: renew them"),
         }
     }

@@ -44,6 +44,18 @@ async fn a_certificate_that_is_no_longer_taken_is_read_again_and_the_request_suc
 }
 
 #[tokio::test]
+async fn a_token_that_is_no_longer_taken_may_have_ended_with_its_node() {
+    let scene = Scene::new().await;
+    let token = scene.server.new_token(NODE, &["system:nodes"], None);
+    let connection = open(scene.kubeconfig(&json!({"token": token}))).await;
+    list(&connection).await.unwrap();
+    scene.server.revoke_token(&token);
+    list(&connection).await.unwrap_err();
+    let why = text(&connection.health().borrow().state);
+    assert!(why.contains("kubeconfig is 401: make another; one that is bound to a Node"), "{why}");
+}
+
+#[tokio::test]
 async fn a_certificate_that_tls_refuses_is_read_again_and_the_request_succeeds() {
     let scene = Scene::new().await;
     scene.server.set_clock_skew(jiff::SignedDuration::from_hours(-2));
