@@ -71,8 +71,6 @@ pub struct OutboxStats {
     pub reasserted: u64,
     /// Attempts that failed since the start.
     pub failures: u64,
-    /// When the API server last answered.
-    pub last_contact: Option<Instant>,
     /// Since when it has not answered, if so.
     pub silent_since: Option<Instant>,
     /// Statuses on disk.

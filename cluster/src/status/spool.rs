@@ -213,7 +213,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
     }
 
     /// Returns all records, oldest first. Unreadable files are set aside with `.bad` appended to
-    /// their names; files that are too old, or were left half-written by a power cut, are removed.
+    /// their names; files that a power cut left half-written are removed.
     ///
     /// # Errors
     /// When the directory cannot be read. A missing one counts as empty.

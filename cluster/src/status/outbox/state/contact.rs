@@ -15,7 +15,6 @@ impl OutboxState {
             sent: self.sent,
             reasserted: self.reasserted,
             failures: self.failures,
-            last_contact: self.last_contact,
             silent_since: self.silent_since,
             spool: SpoolStats::default(),
         }
@@ -32,7 +31,6 @@ impl OutboxState {
             }
             return;
         }
-        self.last_contact = Some(now);
         if let Some(since) = self.silent_since.take() {
             tracing::debug!(
                 after = ?now.duration_since(since),
