@@ -122,6 +122,35 @@ async fn a_purge_deletes_nothing_that_is_mounted_and_no_secret_of_a_container() 
     Ok(())
 }
 
+/// The package manager has stopped the agent by then, and the package can be installed again.
+#[tokio::test]
+async fn a_purge_is_refused_while_pods_run_wherever_their_logs_are() -> TestResult {
+    let test = "a_purge_is_refused_while_pods_run_wherever_their_logs_are";
+    let chosen = format!("{CONFIG}podLogsDir: '/var/log/pods'  # for a shipper\n");
+    for (logs, config) in [("/var/log/winddown", CONFIG), ("/var/log/pods", &chosen)] {
+        let Some((mut scenario, deb)) = a_node_and_the_deb(test).await? else { return Ok(()) };
+        install(&scenario, &deb).await?;
+        let unit = "/etc/systemd/system/winddown.service.d";
+        scenario.node.run(&["mkdir", "-p", logs, unit]).await?;
+        let writes = format!("[Service]\nReadWritePaths={logs}\n");
+        scenario.node.write(&format!("{unit}/logs.conf"), &writes, 0o644)?;
+        scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+        let pids = run_pods_with(&mut scenario, config).await?;
+
+        let refused = scenario.node.exec(&["dpkg", "--purge", "winddown"], DPKG).await?;
+        println!("{}{}", refused.stdout, refused.stderr);
+        assert!(!refused.status.success(), "{logs}");
+        assert!(refused.stderr.contains(&format!("pods run and write to {logs}")), "{logs}");
+
+        install(&scenario, &deb).await?;
+        scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+        scenario.lock_is_back().await?;
+        scenario.all_pods_are("Running").await?;
+        assert_eq!(scenario.untouched_pids().await?, pids, "pods are adopted");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_purge_empties_a_mount_point_and_keeps_it() -> TestResult {
     let test = "a_purge_empties_a_mount_point_and_keeps_it";
@@ -239,8 +268,12 @@ fn with_conffile(deb: &Path, dir: &Path) -> TestResult<PathBuf> {
 
 /// Gives the agent its operator's configuration and pods, and says which processes they are.
 pub(super) async fn run_pods(scenario: &mut Scenario) -> TestResult<Vec<u32>> {
+    run_pods_with(scenario, CONFIG).await
+}
+
+async fn run_pods_with(scenario: &mut Scenario, config: &str) -> TestResult<Vec<u32>> {
     scenario.pods = seven_pods();
-    scenario.node.write("/etc/winddown/config.yaml", CONFIG, 0o644)?;
+    scenario.node.write("/etc/winddown/config.yaml", config, 0o644)?;
     install_pods(&scenario.node, &scenario.pods)?;
     scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
     scenario.wait_started(scenario.pods.len()).await?;
