@@ -20,8 +20,7 @@ use tokio::time::Instant;
 use winddown_host::OneThread;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
-    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownWork, WallTime, WayDown,
-    error_chain,
+    Inhibitor, InhibitorState, LockState, Runtime, ShutdownWork, WallTime, WayDown, error_chain,
 };
 // The rest of what an agent needs for it.
 pub use winddown_shutdown::*;
@@ -105,8 +104,8 @@ struct StoredFiles {
     last_boot: LastBootState,
     /// Reads the disk for requests.
     reading: OneThread,
-    /// Why the report of the last drain is lost; none if it was written.
-    lost_report: Mutex<Option<String>>,
+    /// The reports of drains that the disk has not taken yet.
+    unstored: UnstoredReports,
 }
 
 // === impl Shutdown ===
@@ -221,6 +220,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.lock.inhibitor.state());
         core.count(joined.progress.subscribe());
         core.count(joined.drain.state.subscribe());
+        core.count(joined.kept.unstored.problem());
         core.count(joined.notices.changes());
         core.count(joined.kubelet.found());
         let contributions = &mut node.contributions;
@@ -272,6 +272,7 @@ impl Shutdown {
             Trigger::Drill => LastBootState::nothing(),
             _ => LastBootState::new(&state, &reports, &records, system, core.wall.now()),
         };
+        let reports = reports.of_node(&*core.identity.name);
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);
         let joined = Joined {
@@ -282,11 +283,11 @@ impl Shutdown {
             unit_stop: watch::Sender::default(),
             kept: StoredFiles {
                 state_directory: state,
-                reports: reports.of_node(&*core.identity.name),
+                unstored: UnstoredReports::new(Arc::new(reports.clone())),
+                reports,
                 records,
                 last_boot,
                 reading: OneThread::default(),
-                lost_report: Mutex::default(),
             },
             trigger: self.trigger,
             lock: Lock {

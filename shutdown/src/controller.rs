@@ -17,9 +17,9 @@ use crate::EndingPods;
 use crate::{
     AdmissionGate, BootClock, Budget, GroupReport, Policy, ProgressPhase, ProgressSender,
     RecordStore, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
+    UnstoredReports,
 };
 use signals::{ShutdownSignals, SignalState, until};
-use unstored::UnstoredReports;
 
 mod admission;
 mod fallback;
@@ -29,7 +29,6 @@ mod shutdown_run;
 mod signals;
 #[cfg(test)]
 mod tests;
-mod unstored;
 
 pub(crate) use shutdown_run::status_of_ended;
 pub(crate) use signals::before_now;

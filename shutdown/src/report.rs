@@ -18,6 +18,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 pub mod units;
+mod unstored;
 mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};
@@ -28,6 +29,7 @@ pub use pod_end::{PodEnd, PodEndText};
 pub use pods::{GroupReport, PodReport};
 pub use store::{Listing, ReportStore};
 use units::{ListOfMillis, OptionalSeconds, Seconds};
+pub use unstored::UnstoredReports;
 pub(crate) use work::WorkEnd;
 pub use work::{WorkOutcome, WorkReport};
 

@@ -256,20 +256,15 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Stores the report next to those of shutdowns. If the disk fails, only the report is lost.
+    /// Stores the report next to those of shutdowns, or leaves that to later attempts.
     async fn keep(&self, report: ShutdownReport) {
-        let store = self.kept.reports.clone();
-        let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
-        let lost = match written {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(winddown_shared::error_chain(&error)),
-            Err(_) => Some("writing it panicked".to_owned()),
-        };
-        if let Some(error) = &lost {
-            tracing::error!(log_kind = "reportLost", "the report of the drain is lost: {error}");
+        if let Ok(Err(error)) = self.kept.unstored.store(report).await {
+            tracing::error!(
+                log_kind = "reportLost",
+                error,
+                "the report of the drain is lost if the agent exits before the disk takes it; retrying"
+            );
         }
-        *self.kept.lost_report.lock() = lost;
-        self.core.changes.send_modify(|n| *n += 1);
     }
 }
 

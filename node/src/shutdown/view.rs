@@ -38,7 +38,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
         status.protection = Some(self.protection());
-        status.lost_report = self.kept.lost_report.lock().clone();
+        status.lost_report = self.kept.unstored.problem().borrow().clone();
     }
 
     fn facts(&self, facts: &mut ScrapedNode) {
@@ -51,7 +51,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
             refused_signals: (self.lock.refused_signals)(),
         };
         facts.protected = Some(self.protection().is_protected());
-        facts.report_lost = Some(self.kept.lost_report.lock().is_some());
+        facts.report_lost = Some(self.kept.unstored.problem().borrow().is_some());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
     }
 

@@ -608,3 +608,16 @@ async fn a_drain_and_its_end_that_no_disk_takes_say_so() {
     assert_eq!(b.node.withdraw_notice().await.warning, None);
     assert!(std::fs::read_to_string(&file).unwrap().contains("withdrawn"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_a_drain_that_the_disk_refused_is_stored_when_the_disk_has_room_again() {
+    let (b, ..) = two_pods().await;
+    let reports = b.state.path().join("reports");
+    std::fs::write(&reports, "no directory").unwrap();
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    assert!(b.node.status().lost_report.unwrap().contains("reports"));
+    std::fs::remove_file(&reports).unwrap();
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(b.node.status().lost_report, None);
+    assert_eq!(b.report().trigger, Trigger::Drain);
+}

@@ -72,7 +72,7 @@ impl<K: EndingPods> ShutdownController<K> {
         let file = self.parts.state_file.clone();
         let ended_at = report.finished_at;
         let stays_up = report.left_the_node_up();
-        let keep = tokio::spawn(self.unstored.clone().store(report));
+        let keep = self.unstored.store(report);
         let note = async move {
             // One after the other, or a slow first write could overwrite the second.
             let times = noted.await.unwrap_or_default();
