@@ -74,7 +74,9 @@ fn read(
         (None, Some(id), _) => source.report(checked_id(id)?, out),
         (None, None, Some(boot)) => {
             let this = winddown_host::machine::boot_id();
-            let id = of_boot(&source.list(out)?, &this, boot)?;
+            let list = source.list(out)?;
+            source.note_unreported(&list, out);
+            let id = of_boot(&list, &this, boot)?;
             source.report(&id, out)
         }
         (None, None, None) if args.check => {
@@ -83,12 +85,12 @@ fn read(
             source.report(id, out)
         }
         (None, None, None) => {
-            let report = source.report("latest", out)?;
-            // A later one may be among those that cannot be read.
+            // A later one may be among those that cannot be read, or may be missing.
             if let Ok(list) = source.list(out) {
                 note_problems(&list, out);
+                source.note_unreported(&list, out);
             }
-            Ok(report)
+            source.report("latest", out)
         }
     }
 }
@@ -135,21 +137,37 @@ impl ReportSource<'_> {
             return Err(CommandError::message(Exit::PodsLeft, what)
                 .with_hint("remove that file, or name a report with --id"));
         }
-        let last = list.last_run();
-        let unreported = match in_runtime(out, self.client.status())? {
-            Err(error) if asks_disk(&error) => self.unreported(list, out)?,
-            answer => answer?.unreported(last),
-        };
-        if let Some(what) = unreported {
-            let what = format!("no report says how the pods last terminated: {}", clean(&what));
+        if let Some(what) = self.unreported(list, out)? {
             return Err(CommandError::message(Exit::PodsLeft, what)
                 .with_hint("`winddown report` shows the last report there is"));
         }
-        Ok(last.map_or("latest", |entry| &entry.id))
+        Ok(list.last_run().map_or("latest", |entry| &entry.id))
     }
 
-    /// Why the last run may have left no report, by the files of the agent.
+    /// Says so if the last run has left no report: the one that is shown is of an earlier one.
+    fn note_unreported(&self, list: &ReportList, out: &mut Output) {
+        if let Ok(Some(what)) = self.unreported(list, out) {
+            out.progress(&winddown_render::notice(&what, "", out.error_color));
+        }
+    }
+
+    /// Why the last run may have left no report.
     fn unreported(
+        &self,
+        list: &ReportList,
+        out: &mut Output,
+    ) -> Result<Option<String>, CommandError> {
+        let what = match in_runtime(out, self.client.status())? {
+            Err(error) if asks_disk(&error) => self.unreported_on_disk(list, out)?,
+            answer => answer?.unreported(list.last_run()),
+        };
+        let said =
+            |what: String| format!("no report says how the pods last terminated: {}", clean(&what));
+        Ok(what.map(said))
+    }
+
+    /// The same by the files of the agent.
+    fn unreported_on_disk(
         &self,
         list: &ReportList,
         out: &mut Output,

@@ -221,7 +221,13 @@ fn a_check_without_an_agent_passes_over_no_run_that_the_power_or_the_agent_has_c
     mark("b1");
     checked(&world, Exit::Success, "");
     mark("b2");
-    checked(&world, Exit::PodsLeft, "no report says how the pods last terminated: the node went");
+    let cut = "no report says how the pods last terminated: the node went";
+    checked(&world, Exit::PodsLeft, cut);
+    for shows_an_earlier_one in ["report", "report -b -1"] {
+        let ran = world.run(shows_an_earlier_one);
+        assert_eq!(ran.exit, Exit::Success);
+        assert!(ran.err.contains(cut), "{}", ran.err);
+    }
 
     world.leave_record("shutdown.json", 2, "b2", &pod("terminating"));
     checked(&world, Exit::PodsLeft, "the machine went down in the middle");
