@@ -267,9 +267,14 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         found.extend(deleted(cluster));
         found.extend(certificate(cluster));
     }
+    // A delay of zero limits no plan, and no period helps against another one that is short.
+    let next = match short_delay(&status.lock).is_some_and(|delay| delay > 0.0) {
+        true => format!("`{DOCTOR}` says how to raise logind's delay"),
+        false => format!("raise {}, then `{RELOAD}`", clean(&status.shutdown_plan.raise)),
+    };
     found.extend(status.shutdown_plan.warnings.iter().map(|warning| StatusProblem {
         text: format!("a shutdown would not give every pod its time: {}", clean(warning)),
-        next: format!("raise {}, then `{RELOAD}`", clean(&status.shutdown_plan.raise)),
+        next: next.clone(),
     }));
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         found.push(StatusProblem {
@@ -364,10 +369,7 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         }),
         _ => {}
     }
-    if let Some(delay) = lock.delay_seconds
-        && lock.state == LockState::Held
-        && delay < lock.required_seconds
-    {
+    if let Some(delay) = short_delay(lock) {
         let (delay, wanted) = (seconds(delay), seconds(lock.required_seconds));
         let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
         let by = by.unwrap_or_default();
@@ -379,6 +381,12 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
         };
         found.push(StatusProblem { text, next: format!("`{DOCTOR}` says how to raise it") });
     }
+}
+
+/// How long logind waits for a lock that is held, if that is too short.
+fn short_delay(lock: &LockStatus) -> Option<f64> {
+    let delay = lock.delay_seconds.filter(|_| lock.state == LockState::Held);
+    delay.filter(|delay| *delay < lock.required_seconds)
 }
 
 /// Formats a problem as compilers do: `file:line: field: message`.

@@ -75,6 +75,18 @@ fn a_delay_that_is_too_short_names_the_file_that_set_it() {
 }
 
 #[test]
+fn no_longer_period_is_advised_where_logind_does_not_wait_for_it() {
+    let mut node = shrunk_delay();
+    node.shutdown_plan.warnings = vec!["pod default/db asks for 45s and gets 3s".to_owned()];
+    node.shutdown_plan.raise = "shutdownGracePeriod".to_owned();
+    for (delay, period_helps) in [(3.0, false), (40.0, true), (0.0, true)] {
+        node.lock.delay_seconds = Some(delay);
+        let text = status(&node, &SCREEN);
+        assert_eq!(text.contains("raise shutdownGracePeriod"), period_helps, "{delay}: {text}");
+    }
+}
+
+#[test]
 fn broken_manifests_are_named_with_file_line_and_field() {
     check("broken_manifests", &broken_manifests());
 }
