@@ -85,7 +85,7 @@ fn changed_configuration(status: &Status) -> Option<StatusProblem> {
     let at = status.config.changed_at?;
     Some(StatusProblem {
         text: format!("the configuration was changed at {at:.0} and is not in effect"),
-        next: format!("`{RELOAD}` has the agent read it again"),
+        next: format!("`{RELOAD}` has the agent read it again; in a pod, a rollout does"),
     })
 }
 
@@ -154,10 +154,12 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
     });
     let next = ended.unwrap_or_else(|| match reason {
         "ErrImageNeverPull" | "ImageInspectError" => {
-            "crictl shows the images of this node".to_owned()
+            "crictl, or with containerd ctr -n k8s.io images ls, shows the images of this node".to_owned()
         }
         reason if lacks_image(reason) => {
-            "pulled with crictl on this node, it shows what the registry answers".to_owned()
+            "pulled on this node with crictl, or with containerd by ctr -n k8s.io images pull, it shows what the registry \
+             answers"
+                .to_owned()
         }
         _ if exits_with_success(trouble) => {
             format!(
