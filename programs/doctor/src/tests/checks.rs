@@ -26,12 +26,24 @@ fn a_healthy_node_has_no_finding_but_well() {
     assert_eq!(ids.len(), found.len(), "an id names one check");
 }
 
+const PAGE: &str = include_str!("../../../../docs/reference/doctor.md");
+
+/// The worst severity of a check, as the page has it.
+fn worst_on_page(id: &str) -> Severity {
+    let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{id}`")));
+    let worst = row.and_then(|row| row.trim_end_matches(" |").rsplit("| ").next());
+    match worst {
+        Some("info") => Info,
+        Some("warning") => Warning,
+        _ => Problem,
+    }
+}
+
 #[test]
 fn the_page_marks_the_checks_of_which_a_healthy_node_shows_nothing() {
     // Of other kinds of nodes.
     const OTHERS: [&str; 5] = ["guard", "after-nodes", "slice", "limits", "api"];
-    let page = include_str!("../../../../docs/reference/doctor.md");
-    let (_, checks) = page.split_once("## The checks").unwrap();
+    let (_, checks) = PAGE.split_once("## The checks").unwrap();
     let found = findings(&healthy());
     let mut wrong = Vec::new();
     for row in checks.lines().filter_map(|line| line.strip_prefix("| `")) {
@@ -62,6 +74,7 @@ fn check(cases: &[Case]) {
         break_it(&mut facts);
         let found = finding(&facts, id).unwrap_or_else(|| panic!("{what}: no finding {id}"));
         assert_eq!(found.severity, *severity, "{what}: {found:?}");
+        assert!(*severity <= worst_on_page(id), "{what}: the page has a less severe one");
         let seen = found.evidence.join("\n");
         assert!(seen.contains(evidence), "{what}: {found:?}");
         assert!(says(&found, fix), "{what}: {found:?}");

@@ -445,6 +445,17 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
             "mkdir -p -m 755 /etc/systemd/logind.conf.d",
         ),
         (
+            "none",
+            |f| {
+                f.files.setting = set("/etc/systemd/logind.conf.d/zzz.conf", 0);
+                known(&mut f.bus.login).delay = secs(0);
+            },
+            "delay",
+            Problem,
+            "zzz.conf: InhibitDelayMaxSec=0",
+            "InhibitDelayMaxSec=32/' /etc/systemd/logind.conf.d/zzz.conf",
+        ),
+        (
             "ours is short",
             |f| {
                 f.files.setting = set("/etc/systemd/logind.conf.d/zz-winddown.conf", 12);
