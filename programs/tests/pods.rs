@@ -110,7 +110,7 @@ fn a_changed_runtime_takes_effect_only_once_no_pod_of_the_one_before_runs() {
     until(&bed, &["status"], "Running");
     bed.without_agent(|bed| bed.configure("runtime: process", "runtime: cri"));
     let status = until(&bed, &["status"], "runtime was changed");
-    let drained = "takes effect after `winddown drain`, `winddown install --runtime …`";
+    let drained = "takes effect after `winddown drain`, `winddown install --runtime cri`";
     assert!(status.contains(drained), "{status}");
     until(&bed, &["status"], "Running");
     assert!(said(&bed, &["config", "show", "--running"]).contains("runtime: process"));

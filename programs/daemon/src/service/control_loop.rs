@@ -113,7 +113,7 @@ impl ControlLoop {
                 }
                 for change in &changes.needs_restart {
                     let field = &change.field;
-                    let warning = at_restart(field);
+                    let warning = at_restart(field, new.config.node.runtime);
                     tracing::warn!(field, "reload: {warning}");
                     new.warnings.push(warning);
                     new.at_restart.push(field.to_string());

@@ -36,7 +36,7 @@ pub(super) fn kept(
         StartError::FormerRuntime { runtime, records, source }
     })? {
         Choice::Configured => return Ok(configuration),
-        Choice::Former(former) => (former, at_restart("runtime")),
+        Choice::Former(former) => (former, at_restart("runtime", configured)),
         Choice::Both(former) => (configured, beside(configured, former)),
     };
     tracing::warn!(runtime = %kept, "pods of a runtime that is not the configured one run: {warning}");
@@ -117,14 +117,14 @@ fn beside(configured: RuntimeKind, former: RuntimeKind) -> String {
     )
 }
 
-/// Says when the change of a field takes effect that a reload does not apply.
-pub(super) fn at_restart(field: &str) -> String {
+/// Says when the change of a field takes effect that a reload does not apply; `runtime` is that of the new configuration.
+pub(super) fn at_restart(field: &str, runtime: RuntimeKind) -> String {
     let then = match field {
         // Runtimes have different units, and a restart would leave the pods of the old runtime to the new one.
-        "runtime" => {
-            "`winddown drain`, `winddown install --runtime …`, `systemctl restart winddown`, `winddown undrain`"
-        }
-        _ => "`systemctl restart winddown`",
+        "runtime" => format!(
+            "`winddown drain`, `winddown install --runtime {runtime}`, `systemctl restart winddown`, `winddown undrain`"
+        ),
+        _ => "`systemctl restart winddown`".to_owned(),
     };
     format!("{field} was changed, which takes effect after {then}")
 }

@@ -59,11 +59,13 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     if disk {
         found = found.advise(super::node::space(&[state_directory(facts)]));
     }
+    let mut then = "";
     if facts.agent.known().is_some() {
         found = found.advise("`winddown plan eviction --explain` shows which pod would be evicted");
+        then = ", then: `systemctl reload winddown`";
     }
     Some(found.advise(format!(
-        "make room, or lower {} in {}",
+        "make room, or lower {} in {}{then}",
         fields(short),
         facts.config.file.display()
     )))

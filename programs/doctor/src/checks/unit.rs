@@ -307,7 +307,9 @@ fn limited(check: Check, limit: Duration, wanted: Duration) -> Finding {
         ))
         .saw(format!("poweroff.target, reboot.target: JobTimeoutSec={}", span(limit)))
         .saw("the agent shortens its plan to that")
-        .advise(format!("write JobTimeoutSec={enough} below [Unit] of both, in drop-ins"))
+        .advise(format!(
+            "write JobTimeoutSec={enough} below [Unit] of both, in drop-ins; then `systemctl daemon-reload`"
+        ))
 }
 
 /// Checks that neither pods nor the lock are lost when the agent fails.

@@ -50,7 +50,7 @@ fn a_node_below_its_thresholds_is_found() {
             "room",
             Warning,
             "the soft threshold is 25.0 GiB",
-            "lower evictionSoft[nodefs.available] in /etc/winddown/config.yaml",
+            "lower evictionSoft[nodefs.available] in /etc/winddown/config.yaml, then: `systemctl reload winddown`",
         ),
         (
             "short of tasks",

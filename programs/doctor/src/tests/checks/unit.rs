@@ -106,7 +106,7 @@ fn what_is_wrong_with_the_unit_is_found() {
             "stop-time",
             Warning,
             "JobTimeoutSec=45s",
-            "JobTimeoutSec=62",
+            "JobTimeoutSec=62 below [Unit] of both, in drop-ins; then `systemctl daemon-reload`",
         ),
         (
             "no fd store",

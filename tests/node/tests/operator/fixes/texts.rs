@@ -95,7 +95,7 @@ fn how(line: &str) -> How {
         "winddown install --from FILE" => Filled(
             "cp /etc/winddown/config.yaml new.yaml; winddown install --from new.yaml --force",
         ),
-        "winddown install --runtime …" => Filled("winddown install --runtime process"),
+        "winddown install --runtime {runtime}" => Filled("winddown install --runtime process"),
         "winddown describe POD" | "winddown describe {pod}" => Filled("winddown describe web-winddown-node"),
         "winddown logs POD" => Filled("winddown logs web-winddown-node"),
         "winddown logs {pod} -c {}" => {
