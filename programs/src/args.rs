@@ -290,8 +290,7 @@ not: to have them asked, use `kubectl drain` first.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods terminated in time, or are left to the node's shutdown;
-5 some were left running or needed SIGKILL, or it was cancelled; 6 refused, or
-pods are still not admitted.")]
+5 some were left running or needed SIGKILL, or it was cancelled; 6 refused.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
@@ -325,7 +324,7 @@ pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
-    /// Time until SIGKILL, preStop hooks included: whole seconds, at least 1s [default: the pod's own]
+    /// Time until SIGKILL, at most 2s more if a preStop hook takes it all: whole seconds, at least 1s [default: the pod's own]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub grace: Option<Duration>,
     /// Only if the pod has this UID

@@ -59,13 +59,13 @@ Refused if the pod would not start again: it comes from the API server, or the
 node admits no pods.
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 the pod has terminated and starts again, 5 it still runs,
-6 refused.")]
+Exit codes: 0 the pod has terminated and starts again, unless it has completed;
+5 it still runs, 6 refused.")]
 pub struct RestartArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
-    /// Time until SIGKILL, preStop hooks included: whole seconds, at least 1s [default: the pod's own]
+    /// Time until SIGKILL, at most 2s more if a preStop hook takes it all: whole seconds, at least 1s [default: the pod's own]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub grace: Option<Duration>,
 }
