@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_apiserver::Fault;
-use winddown_shared::{GateReason, PodUid};
+use winddown_shared::{GateReason, LockState, MachineState, PodUid};
 use winddown_shutdown::Outcome;
 
 use machine::Machine;
@@ -499,6 +499,35 @@ async fn a_node_stays_ready_while_its_agent_is_restarted() {
     let unready = written.filter(|request| is_unready(&request.body)).count();
     assert_eq!(unready, 0, "a NotReady node has its pods taken out of services");
     second.stop().await;
+}
+
+/// It knows of the shutdown by its record alone, until the login manager answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_restarted_in_a_shutdown_tells_from_the_first_moment_that_the_node_goes_down() {
+    const GOES_DOWN: &str = "GracefulNodeShutdownInProgress";
+    let m = Machine::new().await;
+    let agent = m.agent().await;
+    m.until_node("ready", |node| is_true(node, "Ready")).await;
+    let web = m.bind("web");
+    m.runtime.stop_takes(&web, LONG);
+    m.until_phase("web", "Running").await;
+    agent.login.prepare();
+    m.until_node("goes down", |node| is_true(node, GOES_DOWN)).await;
+    let (login, state) = (agent.login.clone(), agent.stop().await);
+    m.server.forget_requests();
+    login.modify(|login| {
+        (login.preparing, login.delay) = (false, None);
+        login.lock = LockState::Waiting { why: "not connected yet".into() };
+    });
+    login.set_machine(MachineState::StaysUp);
+    let next = m.agent_on(state, login, m.parts().await);
+    until("the lease is renewed", || m.server.count("update", "leases") > 0).await;
+    let written = m.server.requests().into_iter().filter(|r| r.is("patch", "nodes/status"));
+    let up = written.filter(|request| condition(&request.body, GOES_DOWN)["status"] == "False");
+    assert_eq!(up.count(), 0);
+    let node = m.server.get(NODE).unwrap();
+    assert!(is_true(&node, GOES_DOWN) && node["spec"]["unschedulable"] == true, "{node:#}");
+    next.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -195,9 +195,11 @@ mod tests {
         fs::create_dir(proc.path().join("image")).unwrap();
         link(&proc, "9/root", "../image");
         assert_eq!(said(&proc), in_container);
-        // This process is in a container as well.
+        // This process is in a container as well: in another one, in the same one.
         link(&proc, "self/root", "../9");
         assert_eq!(said(&proc), in_container);
+        link(&proc, "self/root", "../image");
+        assert_eq!(said(&proc), None);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(super) struct Machine {
     pub(super) names: watch::Sender<Vec<String>>,
     /// When the system was started, by the boot clock.
     pub(super) system_start: Duration,
+    /// When the first agent was started.
+    origin: tokio::time::Instant,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
 }
@@ -48,7 +50,7 @@ pub(super) struct Agent {
     pub(super) shutdown: ShutdownHandle,
     pub(super) login: FakeInhibitor,
     manifests: watch::Sender<Arc<DesiredManifests>>,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 fn wall() -> WallClock {
@@ -75,6 +77,7 @@ impl Machine {
             runtime: FakeRuntime::default(),
             has_labels: false,
             system_start: Duration::ZERO,
+            origin: tokio::time::Instant::now(),
             state: tempfile::tempdir().unwrap(),
             volatile: tempfile::tempdir().unwrap(),
         }
@@ -117,11 +120,19 @@ impl Machine {
 
     /// As [`agent`](Self::agent), with changed parts.
     pub(super) fn agent_with(&self, cluster: Cluster) -> Agent {
-        let login = held();
-        let origin = tokio::time::Instant::now();
+        self.agent_on(tempfile::tempdir().unwrap(), held(), cluster)
+    }
+
+    /// As [`agent_with`](Self::agent_with), with what an earlier agent left.
+    pub(super) fn agent_on(
+        &self,
+        state: tempfile::TempDir,
+        login: FakeInhibitor,
+        cluster: Cluster,
+    ) -> Agent {
+        let origin = self.origin;
         let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed())
             .with_system_start(self.system_start);
-        let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
             parts.cluster = Some(cluster);
             let readable = Arc::new(AtomicBool::new(true));
@@ -135,7 +146,7 @@ impl Machine {
             shutdown: bench.shutdown.clone(),
             login,
             manifests: bench.manifests.clone(),
-            _state: bench.state,
+            state: bench.state,
         };
         agent.has_manifests(&[]);
         agent
@@ -222,7 +233,9 @@ impl Agent {
         latest().unwrap()
     }
 
-    pub(super) async fn stop(self) {
+    /// Stops it, and returns its state directory.
+    pub(super) async fn stop(self) -> tempfile::TempDir {
         tokio::time::timeout(LONG, self.node.shut_down()).await.unwrap();
+        self.state
     }
 }

@@ -33,7 +33,8 @@ async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_hea
     bed.nothing_left().await;
 }
 
-#[tokio::test]
+/// What waits for the disk may block its thread, so another one watches the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_starts_on_a_disk_that_refuses_or_blocks_writes_and_knows_what_runs() {
     for break_it in [Disk::refuse_writes, Disk::freeze] {
         let (bed, disk) = match Bed::on_a_disk() {
@@ -46,8 +47,9 @@ async fn an_agent_starts_on_a_disk_that_refuses_or_blocks_writes_and_knows_what_
         drop(first);
         break_it(&disk);
         // The disk answers no more.
-        let opened = timeout(Duration::from_secs(60), ProcessRuntime::open(bed.config())).await;
-        let status = opened.expect("it waits for the disk").unwrap().pod_status(pod.uid()).await;
+        let opens = tokio::spawn(ProcessRuntime::open(bed.config()));
+        let opened = timeout(Duration::from_secs(60), opens).await.expect("it waits for the disk");
+        let status = opened.unwrap().unwrap().pod_status(pod.uid()).await;
         assert!(is_running(&status.unwrap().containers[0]));
     }
 }

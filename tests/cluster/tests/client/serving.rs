@@ -1,6 +1,7 @@
 //! The certificate that a node shows to who connects to it, and whom it asks who that is.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use tokio::sync::watch;
@@ -50,8 +51,12 @@ impl Drop for Running {
 }
 
 fn run(connection: &Connection, serving: ServingCertificate) -> Running {
+    run_by(wall(), connection, serving)
+}
+
+fn run_by(wall: WallClock, connection: &Connection, serving: ServingCertificate) -> Running {
     let (tell, told) = watch::channel("not asked".to_owned());
-    Running { told, task: tokio::spawn(serving.run(connection.client(), wall(), tell)) }
+    Running { told, task: tokio::spawn(serving.run(connection.client(), wall, tell)) }
 }
 
 async fn is_there(running: &mut Running) {
@@ -104,12 +109,20 @@ async fn a_node_asks_for_a_serving_certificate_says_what_it_waits_for_and_keeps_
 #[tokio::test]
 async fn a_serving_certificate_is_renewed_before_it_ends() {
     let scene = Scene::new().await;
-    scene.server.sign_requests(Some(Duration::from_secs(6)));
+    scene.server.sign_requests(Some(HOUR));
     let connection = open(scene.with_certificate()).await;
-    let wanted = serving(&scene, &["10.0.0.5"]);
-    let mut running = run(&connection, wanted.clone());
+    let node = names_of(&["10.0.0.5"]);
+    let wanted = following(&scene, &node);
+    let late = Arc::new(AtomicBool::new(false));
+    let (real, is_late) = (wall(), Arc::clone(&late));
+    let minutes = move || if is_late.load(Ordering::SeqCst) { 55 } else { 0 };
+    let clock = WallClock::new(move || real.now() + Duration::from_secs(60 * minutes()));
+    let mut running = run_by(clock, &connection, wanted.clone());
     is_there(&mut running).await;
     let first = std::fs::read(wanted.file()).unwrap();
+    late.store(true, Ordering::SeqCst);
+    // So that it looks at the clock.
+    rename(&node, &["10.0.0.5"]);
     eventually("it is another one", || {
         std::fs::read(wanted.file()).ok().filter(|now| *now != first)
     })
