@@ -311,7 +311,7 @@ fn runtime(status: &Status) -> Option<StatusProblem> {
 }
 
 /// What brings a deleted Node object back.
-pub const REGISTERS_AGAIN: &str = "restart the agent, which registers the node again; with `recreateNode: true` it does so by itself. A token that was bound to the Node has to be made anew first";
+pub const REGISTERS_AGAIN: &str = "restart the agent, which registers the node again; with `recreateNode: true` it does so by itself. Replace a token that was bound to the Node first";
 
 /// A Node object that was deleted, without which the control plane deletes the node's pods.
 fn deleted(cluster: &ClusterStatus) -> Option<StatusProblem> {
