@@ -25,6 +25,8 @@ use super::fix::Fix;
 const LOG: &str = "`journalctl -u winddown -e` says why";
 /// The command that shows a user what only root may see.
 const AS_ROOT: &str = "sudo winddown doctor";
+const START: &str = "systemctl start winddown";
+const RESTART: &str = "systemctl restart winddown";
 
 /// Maximum number of letters of an id: a column of the text.
 pub(crate) const LONGEST_ID: usize = 16;

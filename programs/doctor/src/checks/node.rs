@@ -5,7 +5,7 @@ use std::path::Path;
 use winddown_config::{Exposure, Mode};
 use winddown_shared::display::{age, bytes, clean};
 
-use super::Check;
+use super::{Check, RESTART};
 use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -14,7 +14,6 @@ use winddown_host::{FreeSpace, OthersMayWrite, Writers, path_word, shell_word};
 
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
-const RESTART: &str = "systemctl restart winddown";
 const NTP: &str = "switch the node's time service on (systemd-timesyncd, chrony), or install one";
 
 /// Checks that the configuration is valid, and in force.

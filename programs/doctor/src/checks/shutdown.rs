@@ -9,7 +9,7 @@ use winddown_systemd::drop_in::{self, Setting};
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::unit::state_of;
-use super::{Check, LOG, listed, lock_count, span};
+use super::{Check, LOG, RESTART, START, listed, lock_count, span};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
@@ -26,8 +26,6 @@ const SOFT_REBOOT: u32 = 254;
 const OBEYED_BY_ROOT: u32 = 257;
 
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
-const START: &str = "systemctl start winddown";
-const RESTART: &str = "systemctl restart winddown";
 const RESTART_LOGIND: &str = "systemctl restart systemd-logind";
 /// How long logind waits where no file says so.
 const LOGINDS_OWN_DELAY: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::{ServiceView, setting_that_shows};
 
-use super::{Check, LOG, UNIT, span};
+use super::{Check, LOG, RESTART, START, UNIT, span};
 use crate::facts::{Fact, Facts, NotObserved, ORDER, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -15,8 +15,6 @@ use winddown_shared::seconds_up;
 use winddown_shutdown::UnitStop;
 
 const INSTALL: &str = "winddown install";
-const START: &str = "systemctl start winddown";
-const RESTART: &str = "systemctl restart winddown";
 const RELOAD: &str = "systemctl daemon-reload";
 /// As the agent's unit does.
 const BEGIN: &str =
