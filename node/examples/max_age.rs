@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use winddown_host::machine::wall_clock;
-use winddown_node::{Node, Shutdown};
+use winddown_node::{Node, Product, Shutdown, SystemdService, block_on};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
 use winddown_shared::{
     Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, ShutdownPoint,
-    ShutdownWork, TerminationSpec, WallTime, critical,
+    ShutdownWork, TerminationSpec, WallTime,
 };
 use winddown_shutdown::Policy;
-use winddown_systemd::{InhibitorConfig, LogindInhibitor};
+use winddown_systemd::LogindInhibitor;
 
 const NAME: PluginName = PluginName::new("max-age");
 
@@ -130,9 +130,7 @@ fn main() -> ExitCode {
     }
     let seconds = args.next().and_then(|text| text.to_str()?.parse().ok());
     let Some(oldest) = seconds.map(Duration::from_secs) else { return usage() };
-    let runtime = tokio::runtime::Runtime::new();
-    let ended = runtime.map_err(Into::into).and_then(|it| it.block_on(run(first.as_ref(), oldest)));
-    match ended {
+    match block_on(run(first.as_ref(), oldest)).map_err(Into::into).and_then(|ended| ended) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("max_age: {error}");
@@ -147,6 +145,7 @@ fn usage() -> ExitCode {
 }
 
 async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
+    let service = SystemdService::new(&Product::default())?;
     let state = directory.join("state");
     let process = ProcessConfig::new(
         state.join("process"),
@@ -156,15 +155,18 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
     );
     let runtime = Arc::new(ProcessRuntime::open(process).await?);
     let policy = Policy::default();
-    let logind = LogindInhibitor::start(InhibitorConfig::new(policy.delay_wanted()));
+    let logind = LogindInhibitor::start(service.inhibitor(policy.delay_wanted()));
+    let shutdown = Shutdown::new(Arc::new(logind), policy, &state);
+    let handle = shutdown.handle();
 
     let node = Node::builder(runtime)
         .state_directory(directory.join("run"))
         .manifests(directory.join("pods"))
-        .plugin(Shutdown::new(Arc::new(logind), policy, &state))
+        .plugin(shutdown)
         .plugin(MaxAge::new(oldest, directory.join("ages")))
         .start()?;
     node.serve(directory.join("agent.sock")).await?;
-    // Until it is killed, or a task that the node depends on fails. The pods continue for the next agent.
-    Err(critical::first_failure().await.clone().into())
+    // Until SIGTERM, or a task that the node depends on fails. The pods continue for the next agent, unless the machine
+    // goes down.
+    Ok(service.run(&node, &handle).await?)
 }

@@ -1,7 +1,6 @@
 //! A node as a service of systemd.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -95,7 +94,9 @@ impl SystemdService {
 
     /// The settings of a lock in the name of the product, which systemd keeps while the agent is restarted.
     pub fn inhibitor(&self, wanted_delay: Duration) -> InhibitorConfig {
-        kept_lock(&self.product, &self.notifier, wanted_delay)
+        let mut wanted = InhibitorConfig::of_service(&self.notifier, wanted_delay);
+        wanted.who = self.product.name().to_owned();
+        wanted
     }
 
     /// Runs until SIGTERM or SIGINT, and then stops the node. Its pods continue, unless the machine is going down: then
@@ -159,25 +160,6 @@ pub fn watchdog(notifier: &Notifier) -> Interval {
     let mut ticks = interval_at(beat::due(Instant::now(), every), beat::period(every));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
-}
-
-/// The settings of a lock in the name of `product`, of which `notifier`'s service manager keeps a copy.
-pub fn kept_lock(
-    product: &Product,
-    notifier: &Notifier,
-    wanted_delay: Duration,
-) -> InhibitorConfig {
-    let mut wanted = InhibitorConfig::new(wanted_delay);
-    wanted.who = product.name().to_owned();
-    wanted.store = Arc::new(notifier.clone());
-    wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
-        tracing::warn!(
-            error = error_chain(&error),
-            "a lock kept over the restart cannot be used; taking a new one"
-        );
-        None
-    });
-    wanted
 }
 
 /// Stops the node because its service is stopped, and ends its pods first if the machine is going down.

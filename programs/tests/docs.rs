@@ -394,6 +394,19 @@ fn at_most_30_pages_are_written_by_hand_with_less_than_20_000_words() {
 }
 
 #[test]
+fn a_lock_that_an_example_or_a_page_holds_outlives_a_crash() {
+    let examples =
+        members().into_iter().filter_map(|member| member.join("examples").read_dir().ok());
+    let examples = examples.flatten().map(|entry| entry.expect("an entry").path());
+    let files = markdown(&root()).into_iter().chain(examples.filter(|file| file.is_file()));
+    let read = |file: PathBuf| std::fs::read_to_string(&file).map(|text| (file, text));
+    let texts: Vec<_> = files.map(read).collect::<Result<_, _>>().expect("text");
+    let with =
+        |call| texts.iter().filter(move |(_, text)| text.contains(call)).map(|(file, _)| file);
+    assert_eq!(with("InhibitorConfig::new(").next(), None, "use InhibitorConfig::of_service");
+    assert!(with("InhibitorConfig::of_service(").count() >= 3);
+}
+
 fn every_link_within_the_repository_leads_somewhere() {
     let links = every_link_leads_somewhere(&markdown(&root()));
     assert!(links > 100, "{links}");

@@ -7,7 +7,6 @@
 //! systemd-inhibit --list
 //! ```
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_shared::Inhibitor as _;
@@ -16,10 +15,8 @@ use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let notifier = Notifier::from_env();
-    let mut config = InhibitorConfig::new(Duration::from_secs(30));
-    config.inherited_lock = notifier.take_inherited_lock()?;
+    let config = InhibitorConfig::of_service(&notifier, Duration::from_secs(30));
     println!("inherited: {}", config.inherited_lock.is_some());
-    config.store = Arc::new(notifier.clone());
     let inhibitor = LogindInhibitor::start(config);
     notifier.ready();
     let mut state = inhibitor.state();

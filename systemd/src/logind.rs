@@ -29,7 +29,7 @@ pub(crate) use self::bus::{proxies, read_scheduled};
 use self::session::LoginManager;
 use self::supervisor::{Supervisor, supervise};
 use crate::bus::Bus;
-use crate::notify::{LockStore, NoStore};
+use crate::notify::{LockStore, NoStore, Notifier};
 use crate::system_state::in_progress_on;
 
 /// How long systemd may take to answer whether the machine is going down.
@@ -47,11 +47,8 @@ const DELAY_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # async fn hold() -> Result<(), Box<dyn std::error::Error>> {
 /// let notifier = Notifier::from_env();
-/// let mut config = InhibitorConfig::new(Duration::from_secs(30));
+/// let mut config = InhibitorConfig::of_service(&notifier, Duration::from_secs(30));
 /// config.who = "my-agent".to_owned();
-/// // systemd keeps a copy of the lock, so that it outlives a crash.
-/// config.store = std::sync::Arc::new(notifier.clone());
-/// config.inherited_lock = notifier.take_inherited_lock()?;
 /// let inhibitor = LogindInhibitor::start(config);
 /// notifier.ready();
 /// # Ok(())
@@ -110,7 +107,21 @@ enum Request {
 // === impl InhibitorConfig ===
 
 impl InhibitorConfig {
-    /// Returns the settings for the node's own logind, with the defaults of a service.
+    /// Returns the settings for a service. systemd keeps a copy of the lock while the program is restarted, also after a crash,
+    /// if the unit has `FileDescriptorStoreMax=`; the lock that an earlier process left is taken over by the first call.
+    pub fn of_service(notifier: &Notifier, wanted_delay: Duration) -> Self {
+        let inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
+            tracing::warn!(
+                error = error_chain(&error),
+                "a lock kept over the restart cannot be used; taking a new one"
+            );
+            None
+        });
+        Self { inherited_lock, store: Arc::new(notifier.clone()), ..Self::new(wanted_delay) }
+    }
+
+    /// Returns the settings for the node's own logind. The lock is released when the process exits, also after a crash: see
+    /// [`of_service`](Self::of_service).
     pub fn new(wanted_delay: Duration) -> Self {
         Self {
             wanted_delay,

@@ -36,10 +36,9 @@ use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, ex
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::{Cluster, certificate_folder};
 use winddown_node::metrics;
-use winddown_node::service::kept_lock;
 use winddown_node::{
     ConfigFile, Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError,
-    PodSource, Product, Shutdown, kept_directories, policy_of, trusted_paths,
+    PodSource, Shutdown, kept_directories, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -563,7 +562,7 @@ fn inhibitor_config(
     notifier: &Notifier,
 ) -> InhibitorConfig {
     let delay = policy_of(&config.shutdown).delay_wanted();
-    let mut wanted = kept_lock(&Product::default(), notifier, delay);
+    let mut wanted = InhibitorConfig::of_service(notifier, delay);
     wanted.root = Some(options.root.clone());
     wanted
 }
