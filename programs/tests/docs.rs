@@ -407,6 +407,26 @@ fn a_lock_that_an_example_or_a_page_holds_outlives_a_crash() {
     assert!(with("InhibitorConfig::of_service(").count() >= 3);
 }
 
+#[test]
+fn the_unit_of_an_agent_of_ones_own_is_restarted_and_keeps_its_lock_as_ours_does() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).expect(file);
+    let (ours, theirs) = (read("systemd/units/winddown.service"), read("node/README.md"));
+    let settings = [
+        "StartLimitIntervalSec=",
+        "Type=",
+        "Restart=",
+        "RestartSec=",
+        "WatchdogSec=",
+        "FileDescriptorStoreMax=",
+        "RuntimeDirectoryPreserve=",
+    ];
+    for setting in settings {
+        let line = ours.lines().find(|line| line.starts_with(setting)).expect(setting);
+        assert!(theirs.lines().any(|other| other == line), "node/README.md lacks {line}");
+    }
+}
+
+#[test]
 fn every_link_within_the_repository_leads_somewhere() {
     let links = every_link_leads_somewhere(&markdown(&root()));
     assert!(links > 100, "{links}");

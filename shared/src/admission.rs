@@ -31,7 +31,7 @@ pub use ports::HostPorts;
 pub use preemption::{AdmissionFailureHandler, PreemptionOutcome, Victim, VictimPlan};
 pub use sysctls::sysctl_namespace;
 
-/// One admission check for a new pod. Must return at once.
+/// One admission check for a new pod. Must return at once, and terminate no pod: that waits for it. A panic refuses its pod.
 pub trait AdmitHandler: Send + Sync + 'static {
     /// Admits the pod, or refuses it with a reason.
     ///
@@ -91,8 +91,8 @@ pub struct Rejection {
     pub message: Arc<str>,
     /// Whether the unchanged pod may be admitted on this node later. Static pods are tried again when another pod has
     /// left the node, with growing delays, and every five minutes; all pods are when admission opens again, and when a
-    /// plug-in calls [`NodeHandle::retry_rejected`](crate::NodeHandle::retry_rejected). For a pod from an API server, a
-    /// refusal is final.
+    /// plug-in calls [`NodeHandle::retry_rejected`](crate::NodeHandle::retry_rejected). For a pod from an API server,
+    /// or another source that says so, a refusal is final.
     pub retryable: bool,
 }
 
@@ -139,22 +139,28 @@ impl Admission {
     /// # Errors
     /// The first refusal.
     pub fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
-        self.0.iter().try_for_each(|handler| handler.admit(pod, others))
+        self.0.iter().try_for_each(|one| ask(pod, || one.admit(pod, others)).unwrap_or_else(Err))
     }
 
     /// Calls every handler; the first refusal wins. The pod waits only if no handler refuses it: no
     /// pod is preempted for one that cannot start.
     pub fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
-        let mut decided = Verdict::Admitted;
-        for handler in &self.0 {
-            match (handler.decide(pod, others), &decided) {
+        let mut so_far = Verdict::Admitted;
+        for one in &self.0 {
+            match (ask(pod, || one.decide(pod, others)).unwrap_or_else(Verdict::Refused), &so_far) {
                 (refused @ Verdict::Refused(_), _) => return refused,
-                (waiting @ Verdict::Waiting(_), Verdict::Admitted) => decided = waiting,
+                (waiting @ Verdict::Waiting(_), Verdict::Admitted) => so_far = waiting,
                 _ => {}
             }
         }
-        decided
+        so_far
     }
+}
+
+/// What a check says. The panic of one, which may be code of the embedder, would end one agent after the other.
+fn ask<T>(pod: &Pod, check: impl FnOnce() -> T) -> Result<T, Rejection> {
+    let has_bug = Rejection::new("UnexpectedAdmissionError", "A check has a bug: see the log");
+    crate::event::contained(pod.pod_ref(), check).ok_or(has_bug.retryable(true))
 }
 
 impl std::fmt::Debug for Admission {

@@ -51,7 +51,7 @@ pub(crate) fn contained<T>(about: &dyn fmt::Debug, call: impl FnOnce() -> T) -> 
     let called = catch_unwind(AssertUnwindSafe(call));
     let log = |panic: Box<dyn Any + Send>| {
         let text = panic_text(panic.as_ref());
-        tracing::error!(?about, "bug: an observer panicked, and misses this: {text}");
+        tracing::error!(?about, "bug: what was called for this panicked: {text}");
     };
     called.map_err(log).ok()
 }

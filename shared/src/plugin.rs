@@ -23,9 +23,8 @@ pub use metrics::{Counter, Gauge, MetricValue, PluginMetric};
 
 /// A controller that a node runs in addition to its own.
 ///
-/// It chooses pods to terminate through the [`NodeHandle`], and its actions are visible where those
-/// of the node's own controllers are: in the log, the metrics, the Kubernetes Events, the pods'
-/// statuses and `winddown status`, under its [name](Self::name).
+/// It chooses pods to terminate through the [`NodeHandle`], and its actions are visible where those of the node's own
+/// controllers are, under its [name](Self::name): in the log, the metrics, the Events, the pods' statuses, `winddown status`.
 pub trait Plugin: Send + 'static {
     /// Its name wherever people and programs see it. Names of plug-ins are unique within a node.
     fn name(&self) -> PluginName;

@@ -22,9 +22,8 @@ impl VictimLock {
         Self::default()
     }
 
-    /// Runs `choose` while no other controller does. It inspects the pods, decides, and requests
-    /// the terminations with [`begin_kill`](crate::PodKiller::begin_kill). Blocks while another
-    /// choice is in progress; `choose` must not call this method again.
+    /// Runs `choose` while no other controller does. It inspects the pods, decides, and requests the terminations with
+    /// [`begin_kill`](crate::PodKiller::begin_kill). Blocks while another choice is in progress; `choose` must not call this.
     pub fn choose<T>(&self, choose: impl FnOnce() -> T) -> T {
         // The lock holds no data, so a choice that panicked leaves nothing half done.
         let _turn = self.0.lock();

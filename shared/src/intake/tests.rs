@@ -509,6 +509,24 @@ async fn what_runs_without_a_manifest_counts_as_used() {
     assert_eq!(node.said(&new).0, "Running", "its place is free");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_check_that_panics_refuses_its_pod_and_no_other() {
+    struct Unwraps;
+    impl AdmitHandler for Unwraps {
+        fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
+            assert_eq!(pod.name(), "good", "a bug");
+            Ok(())
+        }
+    }
+    let checks = |admission: Admission| admission.then(Unwraps);
+    let node =
+        node_with(FakeRuntime::default(), FakeRecorder::default(), checks, &VictimLock::new());
+    let (bad, good) = (pod("bad", "Always"), pod("good", "Always"));
+    node.want(&[&bad, &good]).await;
+    assert_eq!(node.said(&bad), ("Failed".into(), "UnexpectedAdmissionError".into()));
+    assert_eq!(node.said(&good).0, "Running");
+}
+
 /// Admits a pod beside no other.
 struct Used;
 
