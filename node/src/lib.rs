@@ -231,6 +231,7 @@ impl<R: Runtime> Node<R> {
         let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.third_party()).collect();
         RegisteredPlugin::check(&others)?;
         core.product.check(&others)?;
+        let state_directory = core.state_directory.clone();
         let (core, pending_kills) = Core::new(core, &first, &others);
         let core = Arc::new(core);
         sources.extend(manifests.as_deref().map(|directory| core.watch_manifests(directory)));
@@ -238,6 +239,7 @@ impl<R: Runtime> Node<R> {
         let mut node = PluginRegistry {
             core: Arc::clone(&core),
             settings: settings.clone(),
+            state_directory,
             notes: notes.clone(),
             contributions,
         };

@@ -3,6 +3,7 @@
 //! Each plug-in joins the node once, with everything that it contributes, and starts when all have joined. No plug-in
 //! knows another; they communicate through [`Links`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -39,6 +40,8 @@ pub trait NodePlugin<R: Runtime>: Send + 'static {
 pub struct PluginRegistry<R: Runtime> {
     pub(crate) core: Arc<Core<R>>,
     pub(crate) settings: watch::Receiver<Settings>,
+    /// The directory for what may be lost with the boot.
+    pub(crate) state_directory: Option<PathBuf>,
     pub(crate) notes: PluginStatusLines,
     pub(crate) contributions: Contributions,
 }

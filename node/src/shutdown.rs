@@ -37,7 +37,6 @@ use winddown_control::protection::{AgentRole, ApiServerUse, KubeletFacts};
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
     state_directory: PathBuf,
-    volatile_directory: Option<PathBuf>,
     notices: NoticeAggregator,
     trigger: Trigger,
     refused_signals: RefusedSignals,
@@ -112,7 +111,9 @@ struct StoredFiles {
 
 impl Shutdown {
     /// Ends the pods by `policy` when `inhibitor` announces a shutdown, and keeps the record of the run and the
-    /// reports in `state_directory`.
+    /// reports in `state_directory`. If that fails, the node's own directory ([`NodeBuilder::state_directory`]) has the record.
+    ///
+    /// [`NodeBuilder::state_directory`]: crate::NodeBuilder::state_directory
     pub fn new(
         inhibitor: Arc<impl Inhibitor>,
         policy: Policy,
@@ -123,7 +124,6 @@ impl Shutdown {
         let policy = watch::Sender::new(Arc::new(policy)).subscribe();
         Self {
             state_directory,
-            volatile_directory: None,
             notices: NoticeAggregator::new(),
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
@@ -150,14 +150,6 @@ impl Shutdown {
     #[must_use]
     pub fn reports_kept(mut self, kept: usize) -> Self {
         self.handle.reports = self.handle.reports.keeping(kept);
-        self
-    }
-
-    /// Sets a directory in memory, which is lost with the boot. It keeps the record of a shutdown if the state
-    /// directory fails. By default there is none.
-    #[must_use]
-    pub fn volatile_directory(mut self, directory: impl Into<Option<PathBuf>>) -> Self {
-        self.volatile_directory = directory.into();
         self
     }
 
@@ -214,7 +206,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
     fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let core = Arc::clone(&node.core);
         let end_pods = Arc::clone(&self.handle.end_pods);
-        let (joined, carried) = self.joined(Arc::clone(&core));
+        let (joined, carried) = self.joined(node);
         let joined = Arc::new(joined);
         joined.keep_drained();
         core.count(joined.lock.inhibitor.state());
@@ -243,18 +235,19 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
 }
 
 impl Shutdown {
-    /// Returns the shutdown of the node, and the run of this boot that an earlier agent began. Blocks on the disk.
-    fn joined<R: Runtime>(self, core: Arc<Core<R>>) -> (Joined<R>, Option<RunRecord>) {
-        let state = self.state_directory;
+    /// Returns the shutdown of the node, and the run of this boot that an earlier agent began. Blocks on the disk. The node's
+    /// own directory is a second place for what is kept, unless it is the same.
+    fn joined<R: Runtime>(self, node: &PluginRegistry<R>) -> (Joined<R>, Option<RunRecord>) {
+        let (core, state) = (Arc::clone(&node.core), self.state_directory);
+        let volatile = node.state_directory.as_deref().filter(|own| *own != state);
         let boot_id = &core.identity.boot_id;
         let operator = OperatorSource::open(
             self.notices.publisher("operator", None),
-            &self.volatile_directory.iter().chain([&state]).cloned().collect::<Vec<_>>(),
+            &volatile.into_iter().chain([&*state]).map(Path::to_owned).collect::<Vec<_>>(),
             boot_id,
             core.wall.clone(),
             core.boot_clock.clone(),
         );
-        let volatile = self.volatile_directory.as_deref();
         let records = running::places(&state, volatile, std::convert::identity);
         let of_drain = running::places(&state, volatile, RecordFile::of_drain);
         let boot = (&**boot_id, &core.boot_clock);

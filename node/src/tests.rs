@@ -124,10 +124,7 @@ fn bench_with(
     } = parts;
     let configured = Configured::new(configuration);
     let guard = guard.map(|guard| guard(&configured, state.path().join("run")));
-    let plugin = configured
-        .shutdown(Arc::new(login.clone()))
-        .notices(notice_aggregator.clone())
-        .volatile_directory(guard.as_ref().and_then(|guard| guard.directory.clone()));
+    let plugin = configured.shutdown(Arc::new(login.clone())).notices(notice_aggregator.clone());
     let shutdown = plugin.handle();
     let companion = configured.configuration().config.node.mode == Mode::Companion;
     let node = Node::builder(Arc::new(runtime.clone()))

@@ -106,8 +106,8 @@ mod with_shutdown {
         ApiServerUse, KubeletFacts, KubeletPresence, NodePlugin, Shutdown, ShutdownGuard,
     };
     use winddown_shared::testing::FakeInhibitor;
-    use winddown_shared::{Inhibitor, LockState};
-    use winddown_shutdown::{Outcome, Policy};
+    use winddown_shared::{Inhibitor, InhibitorState, LockState};
+    use winddown_shutdown::{Outcome, Policy, RecordFile, RecordStore};
 
     /// The plug-ins that can be deleted, each with a metric of its own.
     fn beyond(state: &Path) -> [(&'static str, Box<dyn NodePlugin<FakeRuntime>>); 2] {
@@ -145,6 +145,21 @@ mod with_shutdown {
     #[tokio::test(start_paused = true)]
     async fn a_node_with_a_shutdown_alone_ends_its_pods_before_it_goes_down() {
         goes_down(tempfile::tempdir().unwrap().path(), Vec::new()).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_record_of_a_shutdown_is_in_the_nodes_directory_if_the_disk_takes_none() {
+        let (disk, run) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(disk.path().join("shutdown.json")).unwrap();
+        let login = FakeInhibitor::holding(secs(40));
+        let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
+        let shutdown = Shutdown::new(Arc::new(login.clone()), policy, disk.path());
+        let _node = runs(|list| list.state_directory(run.path()).plugin(shutdown)).await;
+        login.prepare();
+        let released = |state: &InhibitorState| state.lock == LockState::Released;
+        login.state().wait_for(released).await.unwrap();
+        let record = RecordFile::in_directory(run.path()).read().unwrap().unwrap();
+        assert_eq!(record.report.pods().count(), 1);
     }
 
     #[tokio::test(start_paused = true)]

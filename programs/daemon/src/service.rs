@@ -306,8 +306,7 @@ impl Service {
         let volatile = config.access.control_socket.parent().map(PathBuf::from);
         let runtime = Arc::new(runs.runtime);
         let plugin = shutdown(&configured, &inhibitor, &runtime, runs.api.clone(), &options.root)
-            .notices(notices.clone())
-            .volatile_directory(volatile.clone());
+            .notices(notices.clone());
         let shutdown = plugin.handle();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
