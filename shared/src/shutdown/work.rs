@@ -14,22 +14,20 @@ use crate::{PluginName, PodRef};
 /// Work of a plug-in at a point of a shutdown, for example to take the node out of a load balancer
 /// before the first pod terminates, or to report final statuses before the node goes down.
 ///
-/// The plan reserves time for it: work that hangs costs its bound, and takes no other time from
-/// pods. All work at one point runs concurrently. It is dropped when its time is over or the
-/// shutdown is called off, and is not part of a drain. If the agent is killed in the middle, the
-/// next one starts the work again with the rest of its time; finished work is not repeated.
+/// The plan reserves time for it: work that hangs costs its bound, and takes no other time from pods. It must not block its
+/// thread. All work at one point runs concurrently. It is dropped when its time is over or the shutdown is called off, and is
+/// not part of a drain. If the agent is killed in the middle, the next one starts the work again with the rest of its
+/// time; finished work is not repeated.
 #[derive(Clone)]
 pub struct ShutdownWork {
     /// The plug-in.
     pub by: PluginName,
-    /// Short description for people: `take the node out of the load balancer`. A plug-in does the
-    /// same work only once at one point.
+    /// Short description for people: `take the node out of the load balancer`. A plug-in does it once at one point.
     pub what: &'static str,
     /// The point at which it runs.
     pub point: ShutdownPoint,
-    /// The longest time it may take. All work together gets at most a quarter of a shutdown's time,
-    /// so the actual bound may be shorter. `None`, for [`ShutdownPoint::BeforeRelease`], reserves
-    /// no time: the work gets what the pods left, ten seconds at most.
+    /// The longest time it may take. All work together gets at most a quarter of a shutdown's time, so it may be less. `None`,
+    /// for [`ShutdownPoint::BeforeRelease`], reserves no time: the work gets what the pods left, ten seconds at most.
     pub bound: Option<Duration>,
     begin: Begin,
 }

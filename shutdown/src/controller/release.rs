@@ -1,11 +1,10 @@
 //! The work of plug-ins before the shutdown is released.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::HashMap;
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use tokio::time::{Instant, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use winddown_shared::{LateRemark, PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::ShutdownController;
@@ -33,53 +32,50 @@ impl<K: EndingPods> ShutdownController<K> {
         if work.is_empty() {
             return Vec::new();
         }
-        let (begun, clean) = (Instant::now(), run.is_clean());
-        let for_report = FOR_REPORT.min(until.saturating_duration_since(begun) / 4);
-        let until = until - for_report;
-        let mut going = FuturesUnordered::new();
-        for (work, remark) in &work {
-            let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) else {
-                continue;
-            };
-            let bound = work.bound.map(|bound| begun + bound.min(report.allowed));
-            let (until, given_up) = times(bound, until, for_report);
-            report.allowed = until.saturating_duration_since(begun);
-            let again = report.begin(started.elapsed());
-            let context = WorkContext { until, clean, again, remark: remark.clone() };
-            going.push(async move {
-                let doing = async { timeout_at(given_up, work.begin(context)).await };
-                (work, remark, AssertUnwindSafe(doing).catch_unwind().await)
-            });
-        }
+        let due = begin(run, &work, started, until);
         if work.iter().any(|(work, _)| work.bound.is_some()) {
             journal.work.clone_from(&run.work);
             journal.note_again(&run.groups).await;
         }
+        let last = due.iter().map(|(.., given_up)| *given_up).max().unwrap_or(until);
+        // Tasks of their own: work that blocks its thread must not hold up the release.
+        let (mut tasks, mut under_way) = (JoinSet::new(), HashMap::new());
+        for (one, context, given_up) in due {
+            let work = one.0.clone();
+            let task = async move { timeout_at(given_up, work.begin(context)).await };
+            under_way.insert(tasks.spawn(task).id(), one);
+        }
         let mut not_told = Vec::new();
         let called_off = signals.clone().called_off();
         tokio::pin!(called_off);
-        loop {
-            let (work, remark, end) = tokio::select! {
+        let rest = loop {
+            let (id, end) = tokio::select! {
                 biased;
-                next = going.next() => match next {
-                    Some((work, remark, Ok(worked))) => {
+                next = tasks.join_next_with_id() => match next {
+                    Some(Ok((id, worked))) => {
                         if let Ok(Err(WorkError::NotTold(pods))) = &worked {
                             not_told.extend(pods.iter().cloned());
                         }
-                        (work, remark, WorkEnd::of(worked))
+                        (id, WorkEnd::of(worked))
                     }
-                    Some((work, remark, Err(_))) => (work, remark, WorkEnd::panicked()),
+                    Some(Err(error)) => (error.id(), WorkEnd::panicked()),
                     None => return not_told,
                 },
                 // The node stays up, so statuses that were not sent can still be sent later.
-                () = &mut called_off => break,
+                () = &mut called_off => {
+                    not_told.clear();
+                    break WorkEnd::Cancelled;
+                }
+                () = sleep_until(last) => break WorkEnd::TimedOut,
             };
-            self.release_work_ended(run, work, started, end, remark);
-        }
+            if let Some((work, remark)) = under_way.remove(&id) {
+                self.release_work_ended(run, work, started, end, remark);
+            }
+        };
         for (work, remark) in &work {
-            self.release_work_ended(run, work, started, WorkEnd::Cancelled, remark);
+            self.release_work_ended(run, work, started, rest.clone(), remark);
         }
-        Vec::new()
+        not_told
     }
 
     /// Returns the work that is left to do before the release, each with an empty remark.
@@ -104,6 +100,28 @@ impl<K: EndingPods> ShutdownController<K> {
             self.parts.recorder.record(&report.end(work, started.elapsed(), end, remark));
         }
     }
+}
+
+/// Marks the work as begun. Returns each with its context, and when it is given up.
+fn begin<'a>(
+    run: &mut RunReport,
+    work: &'a [(ShutdownWork, LateRemark)],
+    started: Instant,
+    until: Instant,
+) -> Vec<(&'a (ShutdownWork, LateRemark), WorkContext, Instant)> {
+    let (begun, clean) = (Instant::now(), run.is_clean());
+    let for_report = FOR_REPORT.min(until.saturating_duration_since(begun) / 4);
+    let until = until - for_report;
+    let due = work.iter().filter_map(|one| {
+        let (work, remark) = one;
+        let report = run.work.iter_mut().find(|report| report.is_of(work))?;
+        let bound = work.bound.map(|bound| begun + bound.min(report.allowed));
+        let (until, given_up) = times(bound, until, for_report);
+        report.allowed = until.saturating_duration_since(begun);
+        let again = report.begin(started.elapsed());
+        Some((one, WorkContext { until, clean, again, remark: remark.clone() }, given_up))
+    });
+    due.collect()
 }
 
 /// When work is expected to end, and when it is given up. Work without a bound is expected to end at `until` by itself.

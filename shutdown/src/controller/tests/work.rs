@@ -131,6 +131,21 @@ async fn work_that_hangs_costs_its_bound_and_never_the_deadline() {
     }
 }
 
+/// A paused clock stands still while a thread is blocked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_before_the_release_that_blocks_its_thread_costs_its_bound() {
+    let blocks = |_| async {
+        std::thread::sleep(secs(5));
+        Ok(())
+    };
+    let work = vec![ShutdownWork::new(NAME, "last", BeforeRelease, secs(1), blocks)];
+    let mut node = Setup { work, ..Setup::with([]) }.start();
+    node.prepare();
+    let took = node.released().await;
+    assert!(took < secs(4), "{took:?}");
+    assert_eq!(outcomes(&node.reports()[0]), [("last", WorkOutcome::TimedOut)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_before_the_release_has_the_time_kept_for_it_where_nothing_says_how_long_the_node_waits()
  {
