@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_host::OneThread;
+use winddown_host::machine::{boot_clock, boot_id};
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
     Inhibitor, InhibitorState, LockState, Runtime, ShutdownWork, WallTime, WayDown, error_chain,
@@ -105,6 +106,19 @@ struct StoredFiles {
     reading: OneThread,
     /// The reports of drains that the disk has not taken yet.
     unstored: UnstoredReports,
+}
+
+/// The run that an agent of this boot began and did not finish, by its record in `state_directory`. For rehearsals. Blocks on
+/// the disk.
+///
+/// ```
+/// # let state = std::env::temp_dir().join("no-shutdown-is-recorded-here");
+/// assert!(winddown_node::shutdown::unfinished(&state).is_none());
+/// ```
+pub fn unfinished(state_directory: &Path) -> Option<RunRecord> {
+    let (places, clock) = (running::places(state_directory, None, |file| file), boot_clock());
+    let found = RunRecord::of_boot(&places, (&boot_id(), &clock), clock.system_start());
+    found.filter(|run| !run.phase.is_over())
 }
 
 // === impl Shutdown ===
