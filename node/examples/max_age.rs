@@ -71,6 +71,8 @@ impl Plugin for MaxAge {
                     Some(wait) => format!("the next pod is too old in {}", duration(wait)),
                     None => "no pod grows too old".to_owned(),
                 });
+                // While the gate is closed, the next pod may be too old already.
+                let next = next.filter(|_| gate.borrow().is_empty());
                 tokio::select! {
                     changed = pods.changed() => if changed.is_err() { return },
                     changed = gate.changed() => if changed.is_err() { return },

@@ -56,8 +56,26 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
         metrics.contains("winddown_plugin_terminations_total{plugin=\"max-age\"} 3"),
         "{metrics}"
     );
+    assert!(looks(&agent) >= 3, "{metrics}");
+}
+
+fn looks(agent: &Agent) -> u64 {
+    let metrics = agent.metrics();
     let looks = metrics.lines().find_map(|line| line.strip_prefix("max_age_looks_total "));
-    assert!(looks.unwrap().parse::<u64>().unwrap() >= 3, "{metrics}");
+    looks.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn while_the_node_goes_down_it_does_not_look_again_and_again() {
+    let agent = start(&[("slow", 0), ("critical", 2_000_000_000)], "3");
+    let run = |status: &Status| status.pods.iter().filter(|pod| pod.ready).count() == 2;
+    agent.until("the pods running", run).await;
+    let notice = NoticeBody { in_seconds: Some(120), ..NoticeBody::default() };
+    let _lines = agent.client().give_notice(&notice).await.unwrap();
+    let over = |status: &Status| status.shutdown.phase == Phase::Done;
+    agent.until("over", over).await;
+    let looks = looks(&agent);
+    assert!(looks < 50, "{looks}");
 }
 
 #[tokio::test]

@@ -108,12 +108,13 @@ fn program(example: &str, directory: &Path, options: &[&str], bus: &str) -> Chil
         .expect("cargo has built the example")
 }
 
-/// Adds the manifest of a pod that runs until it is asked to stop.
+/// Adds the manifest of a pod that runs until it is asked to stop, and 6 s longer if it is `slow`.
 fn add(directory: &Path, name: &str, priority: i32) {
+    let end = if name == "slow" { "'sleep 6; exit'" } else { "exit" };
     let manifest = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  \
          hostNetwork: true\n  priority: {priority}\n  containers:\n  - name: main\n    image: host\n    \
-         command: [sh, -c, \"trap exit TERM; while :; do sleep 0.05; done\"]\n"
+         command: [sh, -c, \"trap {end} TERM; while :; do sleep 0.05; done\"]\n"
     );
     let pods = directory.join("pods");
     std::fs::write(pods.join(format!(".{name}")), manifest).unwrap();
