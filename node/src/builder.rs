@@ -76,7 +76,8 @@ impl<R: Runtime> NodeBuilder<R> {
     /// A pod with the annotation `kubernetes.io/config.source`, whose value is not `api`, is the node's own: it starts
     /// again after a cancelled shutdown, a drain or an eviction. One without it counts as an API server's: once it was
     /// terminated it has failed, and this agent does not start it again. Its source has to publish the terminal phase
-    /// then, as an API server does, or the next agent starts it.
+    /// then, as an API server does, or the next agent starts it. If its controller also replaces a pod that was refused,
+    /// use [`PodSource::refused_for_good`], or both may run.
     #[must_use]
     pub fn source(mut self, source: impl Into<PodSource>) -> Self {
         self.0.sources.push(source.into());

@@ -42,8 +42,10 @@ impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for PodSource
 // === impl PodSource ===
 
 impl PodSource {
-    /// Makes refusals of this source's pods final.
-    pub(crate) fn refused_for_good(self) -> Self {
+    /// Makes refusals of this source's pods final: their controller creates others elsewhere. By default, a pod that was
+    /// refused for the moment starts when that is over.
+    #[must_use]
+    pub fn refused_for_good(self) -> Self {
         Self { refused_for_good: true, ..self }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_control::StatusApi as _;
-use winddown_node::Node;
+use winddown_node::{Node, PodSource};
 use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{
     AdmitHandler, DesiredPods, NodeHandle, OtherPods, Plugin, PluginName, Pod, Rejection,
@@ -49,13 +49,13 @@ impl AdmitHandler for Closed {
 }
 
 /// Whether a pod that was refused while the plug-in was closed runs a second after it opened.
-async fn runs_after_opening(retryable: bool) -> bool {
+async fn runs_after_opening(retryable: bool, source: impl FnOnce(PodSource) -> PodSource) -> bool {
     let (runtime, web) = (FakeRuntime::default(), pod("web"));
     let wanted = DesiredPods::all(vec![web.clone()]);
     let wanted = watch::Sender::new(Some(Arc::new(wanted)));
     let closed = watch::Sender::new(true);
     let node = Node::builder(Arc::new(runtime.clone()))
-        .source(wanted.subscribe())
+        .source(source(wanted.subscribe().into()))
         .plugin(Closed { closed: closed.subscribe(), retryable })
         .start()
         .unwrap();
@@ -74,10 +74,15 @@ async fn runs_after_opening(retryable: bool) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_a_plug_in_refused_start_when_it_says_so() {
-    assert!(runs_after_opening(true).await);
+    assert!(runs_after_opening(true, |source| source).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_refused_for_what_it_is_stays_refused() {
-    assert!(!runs_after_opening(false).await);
+    assert!(!runs_after_opening(false, |source| source).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_pod_that_its_controller_replaces_stays_refused() {
+    assert!(!runs_after_opening(true, PodSource::refused_for_good).await);
 }
