@@ -68,7 +68,7 @@ pub struct CloudSettings {
 /// Polls the metadata service and publishes its notices on `aggregator`, which knows of the source when this returns, though
 /// nothing is polled yet. The future never resolves.
 ///
-/// If the service does not answer, it is retried with exponential backoff of at most 30 s (or the poll
+/// If the service does not answer, it is retried with exponential backoff of at most 10 s (or the poll
 /// interval, if that is longer), and its last notice stays in force.
 pub fn watch_cloud(
     aggregator: &NoticeAggregator,
