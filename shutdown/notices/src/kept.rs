@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use winddown_host::{Durability, if_exists, regular, replace};
+use winddown_host::{Durability, if_exists, regular, replace, sync_directory};
 
 /// How long to wait for the disk.
 const DISK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -101,13 +101,9 @@ fn write(file: &Path, content: &impl Serialize) -> io::Result<()> {
 
 fn remove(file: &Path) -> io::Result<()> {
     match if_exists(std::fs::remove_file(file))? {
-        Some(()) => sync(file.parent().unwrap_or(Path::new("."))),
+        Some(()) => sync_directory(file.parent().unwrap_or(Path::new("."))),
         None => Ok(()),
     }
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    winddown_host::sync_directory(directory)
 }
 
 #[cfg(test)]

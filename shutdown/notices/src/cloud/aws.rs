@@ -10,7 +10,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
-use super::http::{Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, date};
+use super::http::{
+    Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, REQUEST_TIMEOUT, date,
+};
 use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -25,8 +27,6 @@ const EVENTS: &str = "/latest/meta-data/events/maintenance/scheduled";
 /// The lifetime that is requested for a token, and how long it is used: a little less.
 const TOKEN_SECONDS: &str = "21600";
 const TOKEN_USED: Duration = Duration::from_secs(21_000);
-
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Aws {
     endpoint: Endpoint,

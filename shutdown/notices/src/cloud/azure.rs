@@ -7,7 +7,9 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::http::{Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, date};
+use super::http::{
+    Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, REQUEST_TIMEOUT, date,
+};
 use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -17,8 +19,6 @@ mod tests;
 
 const EVENTS: &str = "/metadata/scheduledevents?api-version=2020-07-01";
 const NAME: &str = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";
-
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The timeout of the first request, which enables the service for this machine: that takes up to two minutes.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(150);

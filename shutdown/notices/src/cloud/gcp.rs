@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 
-use super::http::{Endpoint, MetadataRequest, MetadataRequestError};
+use super::http::{Endpoint, MetadataRequest, MetadataRequestError, REQUEST_TIMEOUT};
 use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -23,10 +23,9 @@ const PREEMPTION_NOTICE: Duration = Duration::from_secs(30);
 /// 60 s, which the stop itself shortens the run to.
 const MAINTENANCE_NOTICE: Duration = Duration::from_secs(3600);
 
-/// How long the server may hold a response, and the timeouts of requests that wait and do not wait.
+/// How long the server may hold a response, and the timeout of a request that waits for that.
 const HELD_SECONDS: u32 = 60;
 const HELD_REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FLAVOR: &str = "metadata-flavor";
 

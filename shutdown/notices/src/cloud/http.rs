@@ -15,6 +15,9 @@ use tokio::time::timeout;
 use winddown_host::HostNames;
 use winddown_shared::WallTime;
 
+/// The timeout of a request whose response nothing holds back.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The largest response body that is accepted, in bytes.
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
