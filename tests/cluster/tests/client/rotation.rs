@@ -52,7 +52,7 @@ async fn a_token_that_is_no_longer_taken_may_have_ended_with_its_node() {
     scene.server.revoke_token(&token);
     list(&connection).await.unwrap_err();
     let why = text(&connection.health().borrow().state);
-    assert!(why.contains("kubeconfig is 401: make another; one that is bound to a Node"), "{why}");
+    assert!(why.contains("is 401: make another; one that is bound to a Node"), "{why}");
 }
 
 #[tokio::test]
