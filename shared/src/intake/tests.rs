@@ -514,7 +514,7 @@ async fn a_check_that_panics_refuses_its_pod_and_no_other() {
     struct Unwraps;
     impl AdmitHandler for Unwraps {
         fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
-            assert_eq!(pod.name(), "good", "a bug");
+            assert_eq!(&**pod.name(), "good", "a bug");
             Ok(())
         }
     }

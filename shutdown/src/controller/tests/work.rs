@@ -132,6 +132,7 @@ async fn work_that_hangs_costs_its_bound_and_never_the_deadline() {
 }
 
 /// A paused clock stands still while a thread is blocked.
+#[allow(clippy::disallowed_methods, reason = "it blocks its thread")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_before_the_release_that_blocks_its_thread_costs_its_bound() {
     let blocks = |_| async {
