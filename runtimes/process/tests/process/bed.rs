@@ -23,11 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// the test has it, starts nothing after that.
 pub(crate) struct Bed {
     pub(crate) dir: TempDir,
+    /// Where the directory of logs is, if not in `dir`. It is not a link itself: none is followed in its place.
+    pub(crate) disk: Option<PathBuf>,
 }
 
 impl Bed {
     pub(crate) fn new() -> Self {
-        let bed = Self { dir: tempfile::tempdir().unwrap() };
+        let bed = Self { dir: tempfile::tempdir().unwrap(), disk: None };
         std::os::unix::fs::symlink(host(), bed.path(SHIM)).unwrap();
         bed
     }
@@ -37,12 +39,12 @@ impl Bed {
     /// # Errors
     /// Why this machine cannot mount one.
     pub(crate) fn on_a_disk() -> Result<(Self, Disk), String> {
-        let bed = Self::new();
+        let mut bed = Self::new();
         let disk = Disk::new(bed.dir.path())?;
-        for name in ["state", "logs"] {
-            std::os::unix::fs::symlink(disk.path(name), bed.path(name)).unwrap();
-            std::fs::create_dir(disk.path(name)).unwrap();
-        }
+        std::fs::create_dir(disk.path("logs")).unwrap();
+        std::fs::create_dir(disk.path("state")).unwrap();
+        std::os::unix::fs::symlink(disk.path("state"), bed.path("state")).unwrap();
+        bed.disk = Some(disk.path(""));
         Ok((bed, disk))
     }
 
@@ -54,7 +56,8 @@ impl Bed {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        let disk = self.disk.as_deref().filter(|_| name == "logs");
+        disk.unwrap_or(self.dir.path()).join(name)
     }
 
     pub(crate) fn config(&self) -> ProcessConfig {

@@ -270,8 +270,8 @@ async fn a_supervisor_that_dies_before_any_step_leaves_no_process_and_no_start_u
 
 #[tokio::test]
 async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
-    let bed = Bed::new();
-    let Some(_small) = SmallDisk::mount(&bed) else {
+    let mut bed = Bed::new();
+    let Some(_small) = SmallDisk::mount(&mut bed) else {
         return skip("a full disk", "cannot mount a tmpfs");
     };
     let runtime = bed.open().await;
@@ -330,7 +330,7 @@ fn fill(path: &Path) {
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
-    fn mount(bed: &Bed) -> Option<Self> {
+    fn mount(bed: &mut Bed) -> Option<Self> {
         let at = bed.path("state");
         std::fs::create_dir_all(&at).unwrap();
         let mut mount = Command::new("mount");
@@ -340,7 +340,7 @@ impl SmallDisk {
             return None;
         }
         std::fs::create_dir_all(at.join("logs")).unwrap();
-        std::os::unix::fs::symlink(at.join("logs"), bed.path("logs")).unwrap();
+        bed.disk = Some(at.clone());
         Some(Self(at))
     }
 }
