@@ -175,7 +175,9 @@ impl Recorder for Metrics {
             }
             Event::PodStopped { pod, by, took, forced, .. } => {
                 self.starting.forget(&pod.uid);
-                by.iter().for_each(|_| counted.pod_stop.observe(took.as_secs_f64()));
+                if by.is_some() {
+                    counted.pod_stop.observe(took.as_secs_f64());
+                }
                 if !forced.is_empty() && self.ending.load(Ordering::Relaxed) {
                     counted.shutdown.cut_killed.inc();
                 }

@@ -48,8 +48,8 @@ where
     }
 
     /// Returns the answer for `key`, at most `max_age` old, and calls `ask` if there is none: where a request is under way
-    /// that was sent before that, after it. `None` only if the request does not complete (the runtime shuts down). `kept_bytes` is how much memory an answer takes; one for
-    /// which it is `None` is not kept.
+    /// that was sent before that, after it. `None` only if the request does not complete (the runtime shuts down).
+    /// `kept_bytes` is how much memory an answer takes; one for which it is `None` is not kept.
     ///
     /// Dropping the future does not cancel the request, for which others may wait.
     pub(crate) async fn get<F>(
