@@ -11,6 +11,9 @@ use super::{GROUPS, SOON, Scenario, TestResult};
 /// longer; the benchmarks measure the actual delay.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
+/// The same where other programs have their part in it: systemctl, logind, the container runtime.
+const SOON_AFTER: Duration = Duration::from_secs(3);
+
 impl Scenario {
     /// Like [`Self::assert_ended_within`], with every pod asked once and a negligible delay between the groups.
     pub fn assert_ended_in_order(&self) -> TestResult<(u64, u64)> {
@@ -45,6 +48,21 @@ impl Scenario {
             assert!(waited < gap, "{waited:?} passed between two groups");
         }
         Ok((spans[0].0, spans[2].1))
+    }
+
+    /// Fails unless the first pod got SIGTERM (`first_term`) soon after the power-off was asked for (`asked`).
+    pub fn assert_first_term_soon(&self, asked: u64, first_term: u64) {
+        let waited = Duration::from_nanos(first_term - asked);
+        println!("`systemctl poweroff` to first SIGTERM: {waited:?}");
+        assert!(waited < SOON_AFTER, "{waited:?} until the first SIGTERM");
+    }
+
+    /// Fails unless the lock was released soon after `last_exit`, the exit of the last pod.
+    pub async fn assert_lock_released_soon(&self, last_exit: u64) -> TestResult {
+        let kept = self.lock_outlived(last_exit).await?;
+        println!("last exit to lock released: {kept:?}");
+        assert!(kept < SOON_AFTER, "the lock was held for {kept:?} for nothing");
+        Ok(())
     }
 
     /// How long the lock was held after `last_exit`, the exit of the last pod; fails if it was released before.
