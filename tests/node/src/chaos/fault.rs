@@ -205,6 +205,8 @@ impl Fault {
             && !is(&past, &|fault| fault.service() == Some(Service::Containerd))
             // Both of these write to /etc.
             && !is(&any(&[Self::EtcReadOnly]), &any(&[Self::ManifestBroken, Self::OtherDelay]))
+            // SIGHUP kills a logind that systemd is only about to start, whoever sends it.
+            && !is(&any(&[Self::OtherDelay]), &|fault| fault.service() == Some(Service::Logind))
             // A pod without a manifest does not come back.
             && !is(&Self::takes_back, &any(&[Self::ManifestBroken]))
             // The agent says in the journal that it lost the report, and logind that it gave up the shutdown.
