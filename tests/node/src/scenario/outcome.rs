@@ -50,11 +50,26 @@ impl Scenario {
         Ok((spans[0].0, spans[2].1))
     }
 
-    /// Fails unless the first pod got SIGTERM (`first_term`) soon after the power-off was asked for (`asked`).
-    pub fn assert_first_term_soon(&self, asked: u64, first_term: u64) {
+    /// Fails unless a power-off that was asked for at `asked` terminated all pods in order, soon and by themselves, and
+    /// then released the lock soon. Boots the node again and returns the report, which must be clean.
+    pub async fn assert_clean_power_off(&mut self, asked: u64) -> TestResult<Value> {
+        self.node.wait_off(Duration::from_secs(40)).await?;
+        let (first_term, last_exit) = self.assert_ended_in_order()?;
         let waited = Duration::from_nanos(first_term - asked);
         println!("`systemctl poweroff` to first SIGTERM: {waited:?}");
         assert!(waited < SOON_AFTER, "{waited:?} until the first SIGTERM");
+        self.assert_lock_released_soon(last_exit).await?;
+        self.assert_systemd_killed_nothing().await?;
+
+        let report = self.report_after_next_boot().await?;
+        assert_eq!(report["outcome"], "clean", "{report}");
+        assert_eq!(report["trigger"], "loginManager");
+        let groups = report["groups"].as_array().into_iter().flatten();
+        let pods: Vec<_> =
+            groups.map(|group| group["pods"].as_array().map_or(0, Vec::len)).collect();
+        let expected = GROUPS.map(|priority| self.group(priority).len());
+        assert_eq!(pods, expected, "{report}");
+        Ok(report)
     }
 
     /// Fails unless the lock was released soon after `last_exit`, the exit of the last pod.
