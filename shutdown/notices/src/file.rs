@@ -246,6 +246,9 @@ fn look(path: &Path) -> Look {
     };
     read().unwrap_or_else(|error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Look::Missing,
+        io::ErrorKind::InvalidInput => {
+            Look::Failed(io::Error::other(format!("{error}: put the notice itself there")))
+        }
         _ => Look::Failed(error),
     })
 }

@@ -254,7 +254,7 @@ async fn a_link_in_its_place_is_not_followed_and_nothing_of_its_target_is_told()
     for content in ["root:$y$j9T$secret:20000::", "90s an hour at most"] {
         fs::write(&target, content).expect("written");
         std::os::unix::fs::symlink(&target, &rig.path).expect("linked");
-        rig.problem("it is a symbolic link").await;
+        rig.problem("it is a symbolic link, not a regular file: put the notice itself there").await;
         assert!(rig.notices.borrow().in_effect.is_empty(), "{content}");
         let problem =
             rig.aggregator.source_statuses().pop().and_then(|s| s.problem).expect("a problem");
