@@ -417,18 +417,36 @@ async fn a_status_that_is_pushed_does_not_delay_the_pings() {
     assert!(pings.len() >= 28);
 }
 
+/// Another client writes the lease, which belongs to the node of this UID.
+fn apply_lease(server: &ApiServer, node_uid: &str) -> Arc<Value> {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": NAME, "uid": node_uid });
+    let metadata =
+        json!({ "name": NAME, "namespace": "kube-node-lease", "ownerReferences": [owner] });
+    let (version, kind) = ("coordination.k8s.io/v1", "Lease");
+    server.apply(json!({ "apiVersion": version, "kind": kind, "metadata": metadata })).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_took_the_place_of_an_earlier_nodes_is_not_deleted_for_it() {
+    let server = ApiServer::in_memory().unwrap();
+    apply_lease(&server, "earlier");
+    let held = server.fault(Fault::on("delete", "leases").hold());
+    let agent = Agent::ready(&server).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.count("delete", "leases"), 1);
+    assert!(server.remove(LEASE));
+    let node = there(&server)["metadata"]["uid"].as_str().unwrap().to_owned();
+    let replaced = apply_lease(&server, &node)["metadata"]["uid"].clone();
+    server.lift(held);
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(server.get(LEASE).unwrap()["metadata"]["uid"], replaced);
+    assert_eq!(agent.handle.state().borrow().lease_problem, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_an_earlier_node_that_may_not_be_deleted_is_taken_over() {
     let server = ApiServer::in_memory().unwrap();
-    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "earlier" });
-    server
-        .apply(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {
-                "name": NAME, "namespace": "kube-node-lease", "ownerReferences": [owner],
-            },
-        }))
-        .unwrap();
+    apply_lease(&server, "earlier");
     server.fault(Fault::on("delete", "leases").status(403));
     let agent = Agent::ready(&server).await;
     sleep(Duration::from_secs(15)).await;
