@@ -20,12 +20,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, fchmod, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
-use winddown_host::removal::{self, OPEN};
-use winddown_host::{if_exists, regular};
+use winddown_host::regular::{self, OPEN};
+use winddown_host::{if_exists, removal};
 use winddown_shared::WallTime;
 
 use super::payload::{File, Payload};
@@ -145,12 +143,10 @@ fn directory(above: &OwnedFd, name: &OsStr, group: Option<u32>) -> io::Result<Ow
 
 /// Creates a directory, world-readable whatever the umask.
 fn create(above: &OwnedFd, name: &OsStr, group: Option<u32>) -> io::Result<OwnedFd> {
-    mkdirat(above, name, Mode::RWXU)?;
-    let made = openat(above, name, OPEN, Mode::empty())?;
+    let made = regular::make_directory(above, name, 0o755)?;
     if group.is_some() {
         fchown(&made, None, group)?;
     }
-    fchmod(&made, Mode::from_raw_mode(0o755))?;
     Ok(made)
 }
 

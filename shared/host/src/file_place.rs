@@ -54,7 +54,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, openat};
 
     use super::*;
-    use crate::removal::OPEN;
+    use crate::regular::OPEN;
 
     #[test]
     fn a_subvolume_is_no_mount_and_a_mounted_part_of_the_same_device_is_one() {

@@ -12,19 +12,24 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, fchmod, fcntl_setfl, fstat, mkdirat, open as open_name,
-    openat, unlinkat,
+    openat, statat, unlinkat,
 };
+use rustix::io::Errno;
 
 /// A file that may be as large as a configuration: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: u64 = 1024 * 1024;
 /// More bytes than any object of an API server takes as JSON: etcd takes up to 1.5 MiB, and a byte may become six
 /// (`<` is `\u003c`).
 pub const MAX_OBJECT_BYTES: u64 = 16 << 20;
+
+/// How a directory of a pod is opened: never through a link.
+pub const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens a regular file for reading, wherever the links of its path lead: for files whose path only root can change.
 ///
@@ -63,7 +68,7 @@ pub fn append_below(directory: &Path, name: &Path, mode: u32) -> io::Result<File
     match openat(&parent, &name, flags | OFlags::PATH, Mode::empty()) {
         // As for reading: what opening a pipe or a device does is not found out.
         Ok(found) => must_be_regular(&found)?,
-        Err(rustix::io::Errno::NOENT) => {}
+        Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
@@ -92,18 +97,23 @@ pub fn make_directory_below(directory: &Path, name: &Path, mode: u32) -> io::Res
     let mut here = directory_below(directory, Path::new(""))?;
     for part in parts(name) {
         let part = part?;
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match mkdirat(&here, part, Mode::from_raw_mode(mode)) {
-            Ok(()) => {
-                let made = openat(&here, part, flags | OFlags::RDONLY, Mode::empty())?;
-                fchmod(&made, Mode::from_raw_mode(mode))?;
-            }
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+        match make_directory(&here, part, mode) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => here = enter(&here, part)?,
         }
-        here = openat(&here, part, flags | OFlags::PATH, Mode::empty())?;
     }
     Ok(here)
+}
+
+/// Creates the directory `name` in `above` with `mode`, whatever the umask is, and opens it.
+///
+/// # Errors
+/// It exists, or cannot be created.
+pub fn make_directory(above: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
+    mkdirat(above, name, Mode::from_raw_mode(mode))?;
+    let made = openat(above, name, OPEN, Mode::empty())?;
+    fchmod(&made, Mode::from_raw_mode(mode))?;
+    Ok(made)
 }
 
 /// Splits `path` before its last `names` names, for the calls that take a directory and what is below it: the
@@ -121,13 +131,12 @@ pub fn split(path: &Path, names: usize) -> (&Path, &Path) {
 /// # Errors
 /// It does not exist, is not a directory, leads out of `directory`, or is a link or has one in it.
 pub fn directory_below(directory: &Path, name: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Who may write beside `directory` can put a link in its place.
     let (above, own) = split(directory, 1);
-    let mut here = open_name(above, flags, Mode::empty())?;
+    let mut here = open_name(above, ENTER, Mode::empty())?;
     // One name at a time: `RestrictSUIDSGID=` denies openat2, which would do it in one call.
     for part in parts(own).chain(parts(name)) {
-        here = openat(here.as_fd(), part?, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        here = enter(&here, part?)?;
     }
     Ok(here)
 }
@@ -206,6 +215,20 @@ fn parts(name: &Path) -> impl Iterator<Item = io::Result<&OsStr>> {
     })
 }
 
+/// How a directory is opened to go through it.
+const ENTER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens the directory `name` in `above`. A link has the error of what is no directory.
+fn enter(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let error = match openat(above, name, ENTER | OFlags::NOFOLLOW, Mode::empty()) {
+        Err(error @ Errno::NOTDIR) => error,
+        entered => return Ok(entered?),
+    };
+    let found = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| error)?;
+    let what = format!("{} is {}, not a directory", name.display(), kind_of(found.st_mode));
+    Err(io::Error::new(io::ErrorKind::NotADirectory, what))
+}
+
 /// Opens a name for reading with `open`, which adds flags of its own, if it names a regular file before and after.
 fn readable(open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> io::Result<File> {
     // To name a thing is not to open it: nothing happens to a pipe or a device.
@@ -221,17 +244,25 @@ fn readable(open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> io::Result<
 }
 
 fn must_be_regular(found: &OwnedFd) -> io::Result<()> {
-    let what = match FileType::from_raw_mode(fstat(found)?.st_mode) {
-        FileType::RegularFile => return Ok(()),
+    let mode = fstat(found)?.st_mode;
+    if FileType::from_raw_mode(mode) == FileType::RegularFile {
+        return Ok(());
+    }
+    let what = format!("it is {}, not a regular file", kind_of(mode));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// What a file of this mode is, in words.
+fn kind_of(mode: u32) -> &'static str {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => "a regular file",
         FileType::Directory => "a directory",
         FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
         FileType::Unknown => "something else",
-    };
-    let kind = io::ErrorKind::InvalidInput;
-    Err(io::Error::new(kind, format!("it is {what}, not a regular file")))
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use crate::{FilePlace, regular};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
+use crate::FilePlace;
+use crate::regular::{self, OPEN};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
@@ -57,10 +58,6 @@ pub fn contents(directory: &Path) -> io::Result<()> {
 fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
     Removal { top, subvolume: None, place: FilePlace::of(top, c"")?, moved: 0 }.empty()
 }
-
-/// How a directory of a pod is opened: never through a link.
-pub const OPEN: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 struct Removal<'a> {
     top: BorrowedFd<'a>,

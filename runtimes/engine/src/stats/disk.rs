@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
 use winddown_host::FilePlace;
-use winddown_host::removal::OPEN;
+use winddown_host::regular::OPEN;
 
 /// How long walks may take.
 #[derive(Clone, Copy, Debug)]

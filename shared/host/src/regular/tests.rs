@@ -144,6 +144,10 @@ fn a_link_in_place_of_the_directory_itself_is_not_followed_and_one_above_it_is()
         assert!(crate::removal::tree_below(&link, file).is_err());
     }
     assert_eq!(fs::read_dir(&real).unwrap().count(), 2);
+    let said = |name: &str| directory_below(&dir.path().join(name), Path::new("")).unwrap_err();
+    assert_eq!(said("link").to_string(), "link is a symbolic link, not a directory");
+    assert_eq!(said("real/file").to_string(), "file is a regular file, not a directory");
+    assert_eq!(said("none").kind(), io::ErrorKind::NotFound);
     append_below(&dir.path().join("link/logs"), file, 0o600).unwrap();
     assert!(real.join("logs/file").exists());
 }
