@@ -514,7 +514,10 @@ fn warn_of_others(configuration: &Configuration) {
 fn make_directories(config: &Config) -> Result<(), StartError> {
     // To make one that exists waits for a disk that hangs.
     let written = config.written_directories().into_iter();
-    for (_, path) in written.filter(|(_, path)| !path.is_dir()) {
+    // A pod may have put it there. The runtime says so.
+    let is_taken =
+        |path: &Path| path == config.access.pod_logs_dir && path.symlink_metadata().is_ok();
+    for (_, path) in written.filter(|(_, path)| !path.is_dir() && !is_taken(path)) {
         std::fs::create_dir_all(path)
             .map_err(|source| StartError::Directory { path: path.to_owned(), source })?;
     }

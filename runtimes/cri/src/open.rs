@@ -62,7 +62,8 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     files::make_absolute(all.into_iter().chain(more)).map_err(unusable)?;
     make(&config.paths.state, 0o700)?;
     make(&config.paths.state.join("pods"), 0o711)?;
-    make(&config.logs.dir, 0o755)?;
+    files::prepare_log_directory(&config.logs.dir, 0o755)
+        .map_err(|source| unusable((config.logs.dir.clone(), source)))?;
     let path = config.paths.state.join("cri.lock");
     let lock = match state_lock::take(&path).await {
         Ok(Some(lock)) => lock,

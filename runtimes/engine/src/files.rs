@@ -1,12 +1,16 @@
 //! File names and operations that all runtimes share.
 
+use std::fs::DirBuilder;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 pub use winddown_host::pod_logs::{
     is_safe, logged_runs, logs_of_container, pod_logs, remove as remove_log, run_log,
 };
 use winddown_host::regular;
+use winddown_shared::error_chain;
 
 /// Makes paths absolute, because supervisors run in `/`.
 ///
@@ -19,6 +23,43 @@ pub fn make_absolute<'a>(
         *path = std::path::absolute(&*path).map_err(|error| (path.clone(), error))?;
         Ok(())
     })
+}
+
+/// Opens the directory of all logs, which is created with `mode` if it does not exist. Blocking.
+///
+/// # Errors
+/// It cannot be created, or something else has its place ([`io::ErrorKind::NotADirectory`]). That may be a link which a
+/// pod has made that has the directory above as a volume, so none is followed, whoever made it: root in a container is
+/// root.
+pub fn log_directory(all: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let open = || regular::directory_below(all, Path::new(""));
+    open().or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(mode).create(all)?;
+            open()
+        }
+        _ => Err(error),
+    })
+}
+
+/// Creates the directory of all logs as a runtime starts. Something else in its place is logged, and keeps no agent from
+/// starting: what runs has to be terminated in order all the same. Blocking.
+///
+/// # Errors
+/// As [`log_directory`], but for that.
+pub fn prepare_log_directory(all: &Path, mode: u32) -> io::Result<()> {
+    match log_directory(all, mode) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            tracing::error!(
+                path = %all.display(), error = error_chain(&error),
+                "what containers print is lost, or they do not start: there is no directory of logs. If a link of yours is \
+                 in its place, name the directory itself in the configuration (podLogsDir); move anything else away. Then \
+                 restart the agent"
+            );
+            Ok(())
+        }
+        opened => opened.map(drop),
+    }
 }
 
 /// The most bytes of a file's name, in every file system that a node keeps its logs on.
@@ -66,6 +107,24 @@ mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
     use super::*;
+
+    #[test]
+    fn what_is_in_place_of_the_directory_of_logs_is_told_and_neither_used_nor_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        prepare_log_directory(&at("made/logs"), 0o750).unwrap();
+        log_directory(&at("made/logs"), 0o711).unwrap();
+        for (target, name) in [("made/logs", "link"), ("nowhere", "dead"), ("loop", "loop")] {
+            std::os::unix::fs::symlink(target, at(name)).unwrap();
+            let error = log_directory(&at(name), 0o711).unwrap_err().to_string();
+            assert_eq!(error, format!("{name} is a symbolic link, not a directory"));
+            prepare_log_directory(&at(name), 0o711).unwrap();
+        }
+        assert!(!at("nowhere").exists());
+        std::fs::write(at("file"), "").unwrap();
+        prepare_log_directory(&at("file"), 0o711).unwrap();
+        assert!(prepare_log_directory(Path::new("/proc/none/logs"), 0o711).is_err());
+    }
 
     #[test]
     fn a_note_is_neither_written_to_nor_read_from_where_a_link_leads() {

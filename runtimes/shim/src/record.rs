@@ -49,7 +49,7 @@ pub const START_ERROR: &str = "start-error";
 pub const TERMINATION_LOG: &str = "termination-log";
 
 /// Mode of directories that other users can pass through but not list.
-const PASSAGE: u32 = 0o711;
+pub const PASSAGE: u32 = 0o711;
 
 /// Numbers the temporary files of records.
 static WRITES: AtomicU64 = AtomicU64::new(0);

@@ -1,10 +1,12 @@
 //! An attempt of a container before it is started: the order for its supervisor, and its records on disk.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use winddown_engine::{container_plan, files};
-use winddown_shared::{Pod, RuntimeError};
+use winddown_host::regular;
+use winddown_shared::{Pod, RuntimeError, error_chain};
 use winddown_shim::members;
 use winddown_shim::order::Order;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
@@ -50,13 +52,30 @@ impl AttemptDraft {
         context: &ProgramContext<D>,
         pod: &Pod,
     ) -> Result<(), RecordError> {
-        if let Some(logs) = self.record.log.parent() {
-            record::make_dirs(logs)?;
-        }
+        self.make_room_for_log(&context.config.log_dir)?;
         record::make_passage(&paths::pod(&context.config, pod.uid()))?;
         record::make_passage(self.container_dir())?;
         context.termination_notices.make_room(pod.uid());
         pod_record::write(&context.config, pod)
+    }
+
+    /// Creates the directory of the container's logs, below that of all logs, in which no link is followed. Where one is,
+    /// or anything else that a pod may have put there, no other pod is kept from starting.
+    fn make_room_for_log(&self, all: &Path) -> Result<(), RecordError> {
+        let Some(logs) = self.record.log.parent() else { return Ok(()) };
+        let name = logs.strip_prefix(all).unwrap_or(logs);
+        let made = files::log_directory(all, record::PASSAGE)
+            .and_then(|_| regular::make_directory_below(all, name, record::PASSAGE));
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                tracing::warn!(
+                    path = %logs.display(), error = error_chain(&error),
+                    "what a container prints is lost, because its log has no directory; move away what is in its place"
+                );
+                Ok(())
+            }
+            made => made.map(drop).map_err(RecordError::new("create", logs)),
+        }
     }
 
     /// Writes the attempt to its existing directory, calling `last` to write the part that makes it complete, so that

@@ -61,8 +61,9 @@ pub(crate) async fn take(mut config: ProcessConfig) -> Result<(ProcessConfig, Fi
     let make = move || {
         record::make_passage(&state)
             .and_then(|()| record::make_passage(&pods))
-            .and_then(|()| record::make_dirs(&logs))
-            .map_err(|error| OpenError::Unusable { path: error.path, source: error.source })
+            .map_err(|error| OpenError::Unusable { path: error.path, source: error.source })?;
+        files::prepare_log_directory(&logs, record::PASSAGE)
+            .map_err(|source| OpenError::Unusable { path: logs, source })
     };
     off_thread(make).await?;
     let path = config.state_dir.join("lock");

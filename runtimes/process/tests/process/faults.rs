@@ -397,3 +397,20 @@ async fn a_hundred_pods_are_asked_to_end_before_the_first_of_them_has() {
     let is_there = |pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
     eventually("no zombie", || !supervisors.iter().any(is_there)).await;
 }
+
+/// A pod that has the directory above as a volume may have made it: it kept all others from being started.
+#[tokio::test]
+async fn a_link_in_place_of_the_directory_of_logs_costs_a_pod_its_lines_and_nothing_else() {
+    let bed = Bed::new();
+    let elsewhere = bed.path("elsewhere");
+    for (n, target) in [&*elsewhere, Path::new("nowhere"), Path::new("logs")].iter().enumerate() {
+        let _ = std::fs::remove_file(bed.path("logs"));
+        let _ = std::fs::create_dir(&elsewhere);
+        std::os::unix::fs::symlink(target, bed.path("logs")).unwrap();
+        let runtime = bed.open().await;
+        let pod = bed.pod_named(&n.to_string(), "echo lost; exec sleep 1000");
+        sync_until(&runtime, &pod, |all| all.iter().any(is_running)).await;
+        stop(&runtime, &pod, 100).await;
+    }
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is made there");
+}
