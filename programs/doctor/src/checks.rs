@@ -43,7 +43,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// All checks, in the order in which findings of the same severity are shown.
-const CHECKS: [Run; 37] = [
+const CHECKS: [Run; 38] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -76,6 +76,7 @@ const CHECKS: [Run; 37] = [
     node::writers,
     node::exposed,
     node::state,
+    node::logs,
     node::disks,
     room::room,
     node::socket,
@@ -84,7 +85,7 @@ const CHECKS: [Run; 37] = [
 ];
 
 /// Checks that depend on the configuration: if it cannot be read, their findings would be about the defaults.
-const OF_THE_CONFIGURATION: [&str; 14] = [
+const OF_THE_CONFIGURATION: [&str; 15] = [
     "periods",
     "delay",
     "sandbox",
@@ -98,6 +99,7 @@ const OF_THE_CONFIGURATION: [&str; 14] = [
     "slice",
     "limits",
     "kubelet",
+    "logs",
     "room",
 ];
 

@@ -125,12 +125,15 @@ pub async fn collect(place: &ObservedNode) -> Facts {
 }
 
 async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFacts {
+    // Beside a kubelet, the containers' logs are the kubelet's.
+    let logs = (rooted.node.mode != Mode::Companion).then(|| rooted.access.pod_logs_dir.clone());
     let (
         setting,
         installed,
         others_may_write,
         exposed,
         state,
+        in_place_of_logs,
         socket,
         reports,
         unreported,
@@ -141,6 +144,7 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
         others_may_write(look.place, rooted.pods.static_pod_path.as_deref()),
         exposed(look.place, config),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
+        look.live_disk("the directory of logs", move |_, _, _| files::in_place_of_logs(logs)),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
         look.disk("the reports", |_, state, _| files::kept_reports(state)),
         look.disk("the records of runs", files::unreported),
@@ -154,6 +158,7 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
         others_may_write,
         exposed,
         state,
+        in_place_of_logs,
         socket,
         reports,
         unreported,

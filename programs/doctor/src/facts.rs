@@ -105,6 +105,8 @@ pub struct FileFacts {
     pub exposed: Fact<Vec<Exposed>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
+    /// What has the place of the directory of the containers' logs; `None` if nothing else has.
+    pub in_place_of_logs: Fact<Option<InPlaceOfLogs>>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
     /// The reports of shutdowns, the newest first.
@@ -297,6 +299,17 @@ pub struct StateDirectory {
     pub unwritable: Option<String>,
     /// What is left on its disk.
     pub left: FreeSpace,
+}
+
+/// What has the place of the directory of the containers' logs, and is no directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InPlaceOfLogs {
+    /// The configured path.
+    pub path: PathBuf,
+    /// What is there, in words.
+    pub what: String,
+    /// The directory that it leads to, if it is a link to one.
+    pub leads_to: Option<PathBuf>,
 }
 
 /// An eviction threshold that is met: less is available than it requires.

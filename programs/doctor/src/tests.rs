@@ -71,6 +71,7 @@ fn healthy() -> Facts {
                 unwritable: None,
                 left: FreeSpace { bytes: 10 << 30, inodes: Some(1_000_000), read_only: false },
             }),
+            in_place_of_logs: Fact::Known(None),
             socket: Fact::Known(SocketFile {
                 path: "/run/winddown/winddown.sock".into(),
                 mode: 0o600,

@@ -344,6 +344,31 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Checks that the containers' logs have a directory. Returns a finding only if something else has its place.
+pub(super) fn logs(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "logs",
+        Area::Node,
+        "what pods print is lost, or they do not start: no link is followed there, as a pod may have made it",
+    );
+    let found = facts.files.in_place_of_logs.known()?.as_ref()?;
+    let (path, file) = (found.path.display(), facts.config.file.display());
+    let move_away = format!("move {path} away");
+    let advice = match &found.leads_to {
+        Some(directory) => format!(
+            "if the link is yours, write podLogsDir: {} into {file}; otherwise {move_away}",
+            directory.display()
+        ),
+        None => move_away,
+    };
+    Some(
+        CHECK
+            .warning("the directory of the pods' logs is none")
+            .saw(format!("{path}: {}", found.what))
+            .advise(format!("{advice}; then `{RESTART}`")),
+    )
+}
+
 /// How to see what is left on the disks of these paths.
 pub(super) fn space(paths: &[&Path]) -> String {
     let words: Vec<_> = paths.iter().map(path_word).collect();

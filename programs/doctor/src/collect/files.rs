@@ -11,8 +11,8 @@ use winddown_shutdown::{FileError, ReportStore};
 
 use super::{ObservedNode, not_observed};
 use crate::facts::{
-    ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
-    ShutdownCommand, SocketFile, StateDirectory, UNIT,
+    ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, InPlaceOfLogs, Installed, NotObserved,
+    RUNTIME_UNITS, ShutdownCommand, SocketFile, StateDirectory, UNIT,
 };
 use winddown_companion::kubelet::UNIT_DIRECTORIES;
 use winddown_config::{Config, ConfigError, Origin};
@@ -109,6 +109,20 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
     match FreeSpace::of(directory) {
         Ok(left) => Fact::Known(StateDirectory { path: directory.to_owned(), unwritable, left }),
         Err(error) => not_observed(&error, directory),
+    }
+}
+
+pub(super) fn in_place_of_logs(logs: Option<PathBuf>) -> Fact<Option<InPlaceOfLogs>> {
+    let Some(path) = logs else { return Fact::Known(None) };
+    match regular::directory_below(&path, Path::new("")) {
+        Ok(_) => Fact::Known(None),
+        // The agent makes it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Fact::Known(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            let leads_to = fs::canonicalize(&path).ok().filter(|target| target.is_dir());
+            Fact::Known(Some(InPlaceOfLogs { what: error.to_string(), leads_to, path }))
+        }
+        Err(error) => not_observed(&error, &path),
     }
 }
 

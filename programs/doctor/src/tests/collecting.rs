@@ -301,3 +301,23 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let last = config.files.last().unwrap();
     assert_eq!(last, std::path::Path::new(&format!("/{kept}/99-winddown.conf")));
 }
+
+/// Many machines have their logs on a disk of their own, and lost them without a word.
+#[tokio::test]
+async fn a_link_in_place_of_the_directory_of_logs_is_found_with_the_directory_that_it_leads_to() {
+    let root = Root::new();
+    root.put("data/logs/x", "");
+    root.put("etc/winddown/config.yaml", &format!("{CONFIG}podLogsDir: /var/log/pods\n"));
+    root.put("var/log/x", "");
+    std::os::unix::fs::symlink("../../data/logs", root.path().join("var/log/pods")).unwrap();
+    let facts = collect(&root.place(no_bus())).await;
+    let found = finding(&facts, "logs").unwrap();
+    assert!(found.evidence[0].ends_with("pods is a symbolic link, not a directory"), "{found:?}");
+    let directory = root.path().canonicalize().unwrap().join("data/logs");
+    assert!(
+        found.advice[0].contains(&format!("podLogsDir: {} ", directory.display())),
+        "{found:?}"
+    );
+    std::fs::remove_file(root.path().join("var/log/pods")).unwrap();
+    assert_eq!(finding(&collect(&root.place(no_bus())).await, "logs"), None);
+}

@@ -3,12 +3,18 @@
 use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
+use crate::facts::InPlaceOfLogs;
 use winddown_config::{Exposed, Exposure};
 use winddown_control::api::ManifestProblem;
 use winddown_host::{OthersMayRead, OthersMayWrite, Writers};
 
 fn written_by(path: &str, who: Writers) -> OthersMayWrite {
     OthersMayWrite { path: path.into(), who }
+}
+
+fn linked_logs(to: Option<&str>) -> InPlaceOfLogs {
+    let (path, leads_to) = ("/var/log/winddown".into(), to.map(Into::into));
+    InPlaceOfLogs { path, what: "it is a link".into(), leads_to }
 }
 
 #[test]
@@ -37,6 +43,22 @@ fn what_is_wrong_with_the_node_is_found() {
             Info,
             "x is not used",
             "",
+        ),
+        (
+            "a link to a disk of logs",
+            |f| f.files.in_place_of_logs = Fact::Known(Some(linked_logs(Some("/data/logs")))),
+            "logs",
+            Warning,
+            "/var/log/winddown: it is a link",
+            "write podLogsDir: /data/logs into /etc/winddown/config.yaml; otherwise move",
+        ),
+        (
+            "a link to nothing where logs should be",
+            |f| f.files.in_place_of_logs = Fact::Known(Some(linked_logs(None))),
+            "logs",
+            Warning,
+            "/var/log/winddown: it is a link",
+            "move /var/log/winddown away; then `systemctl restart winddown`",
         ),
         (
             "hung disk",
