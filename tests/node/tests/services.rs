@@ -248,3 +248,34 @@ async fn a_change_to_another_target_stops_no_service_and_a_shutdown_ends_them_in
     scenario.assert_ended_in_order()?;
     Ok(())
 }
+
+/// A pod that has `/var/log` as a volume can put these there. The last two are links of which systemd finds no end.
+#[tokio::test]
+async fn what_a_pod_puts_in_place_of_the_directories_of_logs_keeps_no_agent_from_starting()
+-> TestResult {
+    let test = "what_a_pod_puts_in_place_of_the_directories_of_logs_keeps_no_agent_from_starting";
+    let Some(scenario) = Scenario::with_services(test, vec![TestPod::new("web-0", 0, 100)]).await?
+    else {
+        return Ok(());
+    };
+    let elsewhere = "/etc/elsewhere";
+    for made in [
+        format!("mkdir {elsewhere}; for each in $all; do ln -s {elsewhere} $each; done"),
+        "for each in $all; do ln -s /no/such/directory $each; done".to_owned(),
+        "for each in $all; do mkfifo $each; done".to_owned(),
+        "for each in $all; do ln -s $each $each; done".to_owned(),
+    ] {
+        let put = format!("all='/var/log/winddown /var/log/containers'; rm -rf $all; {made}");
+        scenario.node.run(&["sh", "-ec", &put]).await?;
+        scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+        scenario.all_pods_are("Running").await?;
+        let said = "journalctl _SYSTEMD_INVOCATION_ID=$(systemctl show --value -p InvocationID winddown) \
+            | grep 'there is no directory of logs'";
+        scenario.node.run(&["sh", "-ec", said]).await?;
+        let doctor = scenario.node.exec(&["winddown", "doctor"], SOON).await?.stdout;
+        assert!(doctor.contains("the directory of the pods' logs is none"), "{made}: {doctor}");
+    }
+    let made = scenario.node.run(&["ls", elsewhere]).await?;
+    assert_eq!(made, "", "nothing is made where a link leads");
+    Ok(())
+}

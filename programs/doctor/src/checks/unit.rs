@@ -129,7 +129,7 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
 
 /// The configured directories that the agent writes to and the unit itself does not open.
 fn beyond_unit(facts: &Facts) -> impl Iterator<Item = &Path> {
-    const OF_UNIT: [&str; 3] = ["/run/winddown", "/var/lib/winddown", "/var/log/winddown"];
+    const OF_UNIT: [&str; 3] = ["/run/winddown", "/var/lib/winddown", "/var/log"];
     let kept = facts.beyond.out_of_reach.known().into_iter().flatten();
     let hidden: Vec<&Path> = kept.filter(|one| one.hidden).map(|one| &*one.path).collect();
     let written = facts.config.config.written_directories().into_iter();

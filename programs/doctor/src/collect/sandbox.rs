@@ -86,7 +86,7 @@ mod tests {
     /// What the unit gives an agent with a container runtime, and this directory as well.
     fn sandbox_with(open: &Path) -> SandboxView {
         let open = open.display().to_string();
-        let all = ["/run/winddown", "/var/lib/winddown", "/var/log/winddown", open.as_str()];
+        let all = ["/run/winddown", "/var/lib/winddown", "/var/log", open.as_str()];
         let hidden = vec!["/home", "/root", "/run/user"];
         SandboxView { writable: Some(all.map(str::to_owned).into()), hidden }
     }
