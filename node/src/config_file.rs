@@ -96,7 +96,7 @@ mod tests {
         let configured = Configured::of(Config::default(), now);
         let looked = ConfigFile::new(configured.clone(), &path);
         let told = async || {
-            let mut status = api::Status::new(now, api::NodeStatus::default());
+            let mut status = api::Status { time: now, ..api::Status::default() };
             looked.refresh().await;
             looked.status(&mut status);
             status.config.changed_at

@@ -25,8 +25,8 @@ impl<R: Runtime> Node<R> {
             .extend(core.fit.found().iter().flat_map(|found| found.warnings().collect::<Vec<_>>()));
         warnings.extend(self.0.metrics_problem.borrow().clone());
         let (pods, rejected) = self.pods();
-        let mut status = api::Status::new(core.wall.now(), self.identity());
-        status.revision = *core.changes.borrow();
+        let (time, node, revision) = (core.wall.now(), self.identity(), *core.changes.borrow());
+        let mut status = api::Status { time, node, revision, ..api::Status::default() };
         let health = core.runtime_health();
         status.runtime = api::RuntimeStatus {
             name: runtime,

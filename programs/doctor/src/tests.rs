@@ -124,7 +124,7 @@ fn status() -> Status {
         uptime_seconds: 7200,
         ..NodeStatus::default()
     };
-    let mut status = Status::new(now(), node);
+    let mut status = Status { time: now(), node, ..Status::default() };
     status.lock.state = LockState::Held;
     status.lock.required_seconds = 32.0;
     status.shutdown_plan.enabled = true;

@@ -503,7 +503,8 @@ struct Agent(watch::Sender<u64>);
 impl StatusApi for Agent {
     fn status(&self) -> Status {
         let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
-        let mut status = Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node);
+        let time = "2026-11-20T12:00:00Z".parse().unwrap();
+        let mut status = Status { time, node, ..Status::default() };
         status.admission_closed_by = vec![ClosedBy::Drain];
         status
     }

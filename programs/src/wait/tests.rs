@@ -1,13 +1,11 @@
-use winddown_control::api::{
-    ApiState, ClusterStatus, DrainStatus, LastBootStatus, NodeStatus, Protection,
-};
+use winddown_control::api::{ApiState, ClusterStatus, DrainStatus, LastBootStatus, Protection};
 
 use super::*;
 
 /// The verdict on a status that says nothing but what `change` makes of it.
 fn verdict(condition: WaitCondition, change: impl FnOnce(&mut Status)) -> Result<String, String> {
     let time = "2026-11-20T12:00:00Z".parse().unwrap();
-    let mut status = Status::new(time, NodeStatus::default());
+    let mut status = Status { time, ..Status::default() };
     change(&mut status);
     judge(condition, &status)
 }

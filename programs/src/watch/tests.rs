@@ -4,7 +4,7 @@ use winddown_control::api::NodeStatus;
 
 fn picture(revision: u64) -> Status {
     let node = NodeStatus { name: format!("edge-{revision}"), ..NodeStatus::default() };
-    Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node)
+    Status { time: "2026-11-20T12:00:00Z".parse().unwrap(), node, ..Status::default() }
 }
 
 fn watch(form: OutputFormat) -> String {

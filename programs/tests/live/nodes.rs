@@ -15,7 +15,8 @@ pub(crate) fn idle() -> Status {
         started_at: Some("2026-11-17T09:12:00Z".parse().unwrap()),
         ..NodeStatus::default()
     };
-    let mut status = Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node);
+    let time = "2026-11-20T12:00:00Z".parse().unwrap();
+    let mut status = Status { time, node, ..Status::default() };
     status.lock.state = LockState::Held;
     status.lock.held_since = Some("2026-11-17T09:12:01Z".parse().unwrap());
     status.lock.delay_seconds = Some(62.0);

@@ -162,7 +162,8 @@ mod tests {
 
     /// A status with one pod, and these decisions about it.
     fn status(pod: serde_json::Value, decisions: serde_json::Value) -> Status {
-        let mut status = Status::new("2026-01-01T00:01:00Z".parse().unwrap(), Default::default());
+        let time = "2026-01-01T00:01:00Z".parse().unwrap();
+        let mut status = Status { time, ..Status::default() };
         status.pods = vec![serde_json::from_value(pod).unwrap()];
         status.decisions = serde_json::from_value(decisions).unwrap();
         status

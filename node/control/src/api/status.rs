@@ -13,7 +13,7 @@ use crate::ApiError;
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
 // Over the limit because it is one JSON document, and each field is a member of that.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// When the snapshot was taken, on the agent's clock. Ages are relative to this.
@@ -583,38 +583,5 @@ impl Status {
 
     fn uptime(&self) -> i64 {
         i64::try_from(self.node.uptime_seconds).unwrap_or(i64::MAX)
-    }
-
-    /// Creates an empty status: no lock, no pods, no decisions.
-    pub fn new(time: WallTime, node: NodeStatus) -> Self {
-        Self {
-            time,
-            revision: 0,
-            node,
-            lock: LockStatus::default(),
-            protection: None,
-            shutdown: ShutdownProgress::default(),
-            drain: None,
-            notices: Vec::new(),
-            last_boot: None,
-            guard: None,
-            start: None,
-            shutdown_plan: PlanSummary::default(),
-            runtime: RuntimeStatus::default(),
-            config: ConfigStatus::default(),
-            cluster: None,
-            #[cfg(feature = "eviction")]
-            pressure: None,
-            plugins: Vec::new(),
-            admission_closed: false,
-            admission_closed_by: Vec::new(),
-            pods_unknown: false,
-            pods: Vec::new(),
-            rejected: Vec::new(),
-            manifests: Manifests::default(),
-            directories: Vec::new(),
-            lost_report: None,
-            decisions: Vec::new(),
-        }
     }
 }

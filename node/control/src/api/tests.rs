@@ -55,7 +55,7 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
          \"forced\":false}"
     );
     let node = super::NodeStatus::default();
-    let status = Status::new(TIME.parse().unwrap(), node);
+    let status = Status { time: TIME.parse().unwrap(), node, ..Status::default() };
     let json = serde_json::to_value(super::Envelope::new(status)).unwrap();
     let lock = serde_json::json!({ "state": "unknown", "requiredSeconds": 0.0 });
     assert_eq!(json["lock"], lock);

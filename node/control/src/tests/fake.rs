@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::{mpsc, watch};
-use winddown_shared::{Mutex, WallTime};
+use winddown_shared::Mutex;
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
@@ -35,7 +35,7 @@ pub(super) struct FakeAgent {
 impl FakeAgent {
     pub(super) fn new() -> Self {
         let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
-        let mut status = Status::new(WallTime::UNIX_EPOCH, node);
+        let mut status = Status { node, ..Status::default() };
         for name in ["web-edge-1", "stuck"] {
             status.pods.push(PodStatus {
                 namespace: "default".to_owned(),

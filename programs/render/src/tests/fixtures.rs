@@ -43,7 +43,7 @@ pub(crate) fn fresh() -> Status {
         uptime_seconds: 5,
         ..NodeStatus::default()
     };
-    let mut status = Status::new(at("12:00:00"), node);
+    let mut status = Status { time: at("12:00:00"), node, ..Status::default() };
     status.lock.state = LockState::Held;
     status.lock.held_since = Some(at("11:59:56"));
     status.lock.delay_seconds = Some(40.0);
