@@ -68,7 +68,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let counted = Counted::register(&mut registry, product);
         for RegisteredPlugin { name, metrics } in plugins {
-            counted.plugin_choices(name.as_str());
+            counted.plugin_choices.of(name.as_str());
             for metric in metrics {
                 registry.register(metric.name(), metric.help(), OfPlugin(metric.clone()));
             }
@@ -154,7 +154,7 @@ impl WorkerObserver for Metrics {
     }
 
     fn step_ended(&self, operation: &'static str, took: Duration) {
-        self.counted.step(operation).observe(took.as_secs_f64());
+        self.counted.steps.of(operation).observe(took.as_secs_f64());
     }
 }
 
@@ -184,17 +184,17 @@ impl Recorder for Metrics {
             }
             Event::PodPreempted { signal, .. } => {
                 let signal = signal.as_ref().map_or("", ResourceName::as_str);
-                counted.preemption(signal).inc();
+                counted.preemptions.of(signal).inc();
             }
             Event::EvictionThresholdMet { signal, stats_age: Some(age), .. } => {
-                counted.eviction_stats_age(signal).observe(age.as_secs_f64());
+                counted.eviction_stats_age.of(signal).observe(age.as_secs_f64());
             }
-            Event::PodEvicted { signal, .. } => counted.eviction(signal).inc(),
+            Event::PodEvicted { signal, .. } => counted.evictions.of(signal).inc(),
             Event::PluginChose { by, .. } => {
-                counted.plugin_choices(by.as_str()).inc();
+                counted.plugin_choices.of(by.as_str()).inc();
             }
             Event::GroupFinished { priority, took, .. } => {
-                counted.group(*priority).observe(took.as_secs_f64());
+                counted.shutdown.group(*priority).observe(took.as_secs_f64());
             }
             Event::ShutdownStarted { .. } => self.shutdown_began(),
             // The start time comes from the state file.

@@ -84,7 +84,12 @@ impl ClusterFacts {
             None,
             i64::from(self.registered),
         )?;
-        self.encode_lease(out)?;
+        out.gauge_if(
+            "winddown_node_lease_renewed_timestamp",
+            "When the node's lease was last renewed, in seconds since 1970.",
+            Some(&Unit::Seconds),
+            self.lease_renewed.map(WallTime::as_second),
+        )?;
         for (name, help, value) in [
             (
                 "winddown_statuses_waiting",
@@ -124,15 +129,5 @@ impl ClusterFacts {
         }
         self.certificate.encode(out)?;
         self.of_plugins.iter().try_for_each(|gauge| gauge.encode(out))
-    }
-
-    fn encode_lease(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let Some(renewed) = self.lease_renewed else { return Ok(()) };
-        out.gauge(
-            "winddown_node_lease_renewed_timestamp",
-            "When the node's lease was last renewed, in seconds since 1970.",
-            Some(&Unit::Seconds),
-            renewed.as_second(),
-        )
     }
 }

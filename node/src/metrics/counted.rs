@@ -45,14 +45,14 @@ const OPERATIONS: [&str; 5] = ["sync", "update", "create", "kill", "terminated"]
 pub(super) struct Counted {
     restarted: [Counter; 2],
     pub(super) orphans: Counter,
-    steps: Labelled<Histogram>,
+    pub(super) steps: Labelled<Histogram>,
     pub(super) worker_start: Histogram,
     pub(super) containers_per_pod: Histogram,
     rejections: Labelled<Counter>,
-    preemptions: Labelled<Tally>,
-    evictions: Labelled<Tally>,
-    eviction_stats_age: Labelled<Histogram>,
-    plugin_choices: Labelled<Counter>,
+    pub(super) preemptions: Labelled<Tally>,
+    pub(super) evictions: Labelled<Tally>,
+    pub(super) eviction_stats_age: Labelled<Histogram>,
+    pub(super) plugin_choices: Labelled<Counter>,
     pub(super) shutdown: OfShutdown,
     pub(super) pod_stop: Histogram,
     pub(super) pod_start: Histogram,
@@ -70,26 +70,23 @@ pub(super) struct OfShutdown {
 impl OfShutdown {
     fn register(registry: &mut Registry, product: &Product) -> Self {
         let help = "When the last shutdown started, in seconds since 1970; 0 if there was none";
-        let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
+        let start =
+            seconds(registry, "kubelet_graceful_shutdown_start_time", help, Gauge::default());
         let help = "When the last shutdown had terminated its pods, in seconds since 1970; 0 if it did not";
-        let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
+        let end = seconds(registry, "kubelet_graceful_shutdown_end_time", help, Gauge::default());
         let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
         let help = "How long a group of pods took to terminate at a shutdown or a drain";
-        seconds(
-            registry,
-            &product.metric("winddown_shutdown_group_duration"),
-            help,
-            groups.clone(),
-        );
-        let cut = labelled(
-            registry,
-            &product.metric("winddown_pods_cut_short"),
-            "how",
-            2,
-            "Pods that a shutdown killed (killed) or left running (stillRunning)",
-        );
+        let name = product.metric("winddown_shutdown_group_duration");
+        let groups = seconds(registry, &name, help, groups);
+        let help = "Pods that a shutdown killed (killed) or left running (stillRunning)";
+        let name = product.metric("winddown_pods_cut_short");
+        let cut = plain(registry, &name, help, Labelled::new("how", 2, Counter::default));
         let (cut_killed, cut_left) = (cut.of("killed"), cut.of("stillRunning"));
         Self { start, end, groups, cut_killed, cut_left }
+    }
+
+    pub(super) fn group(&self, priority: i32) -> Histogram {
+        self.groups.of(&priority.to_string())
     }
 }
 
@@ -97,51 +94,51 @@ impl Counted {
     /// Registers all metrics at zero. Series whose label values are known exist from the start, because a rate
     /// over a series that appears with its first event would miss that event.
     pub(super) fn register(registry: &mut Registry, product: &Product) -> Self {
-        let restarted = labelled(
-            registry,
-            "kubelet_restarted_pods",
-            "static",
-            2,
-            "Pods restarted because they were deleted and re-created under the same UID",
-        );
-        let orphans = Counter::default();
+        let counter = |label, most| Labelled::new(label, most, Counter::default);
+        let tally = |label, most| Labelled::new(label, most, Tally::default);
+        let times = |label, most| Labelled::new(label, most, || Histogram::new(DEFAULT));
+        let help = "Pods restarted because they were deleted and re-created under the same UID";
+        let restarted = plain(registry, "kubelet_restarted_pods", help, counter("static", 2));
         let help = "Pods found in the container runtime that no source wants and no worker knows";
-        registry.register("kubelet_orphaned_runtime_pods", help, orphans.clone());
-        let steps = Labelled::new("operation_type", OPERATIONS.len(), || Histogram::new(DEFAULT));
+        let orphans = plain(registry, "kubelet_orphaned_runtime_pods", help, Counter::default());
         let help = "Time from a pod's update to the completion of its worker's step";
-        seconds(registry, "kubelet_pod_worker_duration", help, steps.clone());
+        let steps = times("operation_type", OPERATIONS.len());
+        let steps = seconds(registry, "kubelet_pod_worker_duration", help, steps);
         OPERATIONS.iter().for_each(|operation| drop(steps.of(operation)));
-        let help = "Time from the first sight of a pod to the start of its worker";
-        let worker_start = histogram(registry, "kubelet_pod_worker_start_duration", help, &DEFAULT);
-        let containers_per_pod = Histogram::new(CONTAINERS);
-        let help = "Regular containers of each pod that was started";
-        registry.register("kubelet_containers_per_pod_count", help, containers_per_pod.clone());
-        let rejections = labelled(
-            registry,
-            "kubelet_admission_rejections",
-            "reason",
-            MOST_REASONS,
-            "Pods that were rejected, by reason",
+        let (help, started) = (
+            "Time from the first sight of a pod to the start of its worker",
+            Histogram::new(DEFAULT),
         );
+        let worker_start = seconds(registry, "kubelet_pod_worker_start_duration", help, started);
+        let (help, containers) =
+            ("Regular containers of each pod that was started", Histogram::new(CONTAINERS));
+        let containers_per_pod =
+            plain(registry, "kubelet_containers_per_pod_count", help, containers);
+        let (help, reasons) =
+            ("Pods that were rejected, by reason", counter("reason", MOST_REASONS));
+        let rejections = plain(registry, "kubelet_admission_rejections", help, reasons);
         rejections.of("NodeShutdown");
-        let preemptions = preemptions(registry);
-        let (evictions, eviction_stats_age) = evictions(registry);
-        let plugin_choices = labelled(
-            registry,
-            &product.metric("winddown_plugin_terminations"),
-            "plugin",
-            MOST_PLUGINS,
-            "Pods that a plug-in terminated",
-        );
+        let help = "Pods preempted for a critical pod, by the first resource that it lacked";
+        let preemptions = tally("preemption_signal", MOST_RESOURCES);
+        let preemptions = plain(registry, "kubelet_preemptions", help, preemptions);
+        let (help, causes) =
+            ("Pods evicted, by eviction signal", tally("eviction_signal", MOST_CAUSES));
+        let evictions = plain(registry, "kubelet_evictions", help, causes);
+        let help = "Age of the measurements when a threshold was acted on";
+        let ages = times("eviction_signal", MOST_CAUSES);
+        let eviction_stats_age = seconds(registry, "kubelet_eviction_stats_age", help, ages);
+        let name = product.metric("winddown_plugin_terminations");
+        let (help, plugins) = ("Pods that a plug-in terminated", counter("plugin", MOST_PLUGINS));
+        let plugin_choices = plain(registry, &name, help, plugins);
         let shutdown = OfShutdown::register(registry, product);
         let help = "Time from the first request to terminate a pod to its last container's exit";
         let name = product.metric("winddown_pod_stop_duration");
-        let pod_stop = histogram(registry, &name, help, &GRACE);
+        let pod_stop = seconds(registry, &name, help, Histogram::new(GRACE));
         let help = "Time from admitting a pod to its containers running";
         let name = product.metric("winddown_pod_start_duration");
-        let pod_start = histogram(registry, &name, help, &GRACE);
+        let pod_start = seconds(registry, &name, help, Histogram::new(GRACE));
         Self {
-            restarted: [restarted.of(""), restarted.of("true")],
+            restarted: ["", "true"].map(|is_static| restarted.of(is_static)),
             orphans,
             steps,
             worker_start,
@@ -159,18 +156,6 @@ impl Counted {
 
     pub(super) fn restarted(&self, is_static: bool) -> &Counter {
         &self.restarted[usize::from(is_static)]
-    }
-
-    pub(super) fn step(&self, operation: &str) -> Histogram {
-        self.steps.of(operation)
-    }
-
-    pub(super) fn group(&self, priority: i32) -> Histogram {
-        self.shutdown.groups.of(&priority.to_string())
-    }
-
-    pub(super) fn preemption(&self, signal: &str) -> Tally {
-        self.preemptions.of(signal)
     }
 
     /// Creates the preemption series, so that they exist from the start.
@@ -192,65 +177,18 @@ impl Counted {
         self.eviction_stats_age.of(Signal::MemoryAvailable.as_str());
     }
 
-    pub(super) fn eviction(&self, signal: &str) -> Tally {
-        self.evictions.of(signal)
-    }
-
-    pub(super) fn eviction_stats_age(&self, signal: &str) -> Histogram {
-        self.eviction_stats_age.of(signal)
-    }
-
-    pub(super) fn plugin_choices(&self, plugin: &str) -> Counter {
-        self.plugin_choices.of(plugin)
-    }
-
     pub(super) fn rejection(&self, reason: &str) -> Counter {
         self.rejections.of(rejection_reason(reason))
     }
 }
 
-fn preemptions(registry: &mut Registry) -> Labelled<Tally> {
-    let preemptions = Labelled::new("preemption_signal", MOST_RESOURCES, Tally::default);
-    let help = "Pods preempted for a critical pod, by the first resource that it lacked";
-    registry.register("kubelet_preemptions", help, preemptions.clone());
-    preemptions
-}
-
-fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) {
-    let evictions = Labelled::new("eviction_signal", MOST_CAUSES, Tally::default);
-    let help = "Pods evicted, by eviction signal";
-    registry.register("kubelet_evictions", help, evictions.clone());
-    let ages = Labelled::new("eviction_signal", MOST_CAUSES, || Histogram::new(DEFAULT));
-    let help = "Age of the measurements when a threshold was acted on";
-    seconds(registry, "kubelet_eviction_stats_age", help, ages.clone());
-    (evictions, ages)
-}
-
-fn labelled(
-    registry: &mut Registry,
-    name: &str,
-    label: &'static str,
-    most: usize,
-    help: &str,
-) -> Labelled<Counter> {
-    let counters = Labelled::new(label, most, Counter::default);
-    registry.register(name, help, counters.clone());
-    counters
-}
-
-fn histogram(registry: &mut Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    let histogram = Histogram::new(buckets.iter().copied());
-    seconds(registry, name, help, histogram.clone());
-    histogram
-}
-
-fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
-    let gauge = Gauge::default();
-    seconds(registry, name, help, gauge.clone());
-    gauge
+fn plain<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// The library appends the unit to the name, as it appends `_total` to a counter's.
-fn seconds(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
-    registry.register_with_unit(name, help, Unit::Seconds, metric);
+fn seconds<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    metric
 }

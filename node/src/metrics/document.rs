@@ -33,6 +33,17 @@ impl Document<'_, '_> {
         ConstGauge::new(value).encode(encoder)
     }
 
+    /// Writes a gauge with one sample; nothing if there is no value.
+    pub(super) fn gauge_if(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: Option<impl EncodeGaugeValue>,
+    ) -> fmt::Result {
+        value.map_or(Ok(()), |value| self.gauge(name, help, unit, value))
+    }
+
     /// Writes a gauge with several samples, each with its labels.
     pub(super) fn gauges<L, V, const N: usize>(
         &mut self,

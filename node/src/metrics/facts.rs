@@ -75,10 +75,7 @@ impl Collector for ScrapedNode {
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut out)?;
         }
-        match &self.process {
-            Some(usage) => encode_process(&mut out, usage),
-            None => Ok(()),
-        }
+        self.process.as_ref().map_or(Ok(()), |usage| encode_process(&mut out, usage))
     }
 }
 
@@ -91,22 +88,18 @@ impl InhibitorFacts {
             None,
             i64::from(*held),
         )?;
-        if let Some(at) = scheduled {
-            out.gauge(
-                "winddown_scheduled_shutdown_time",
-                "When the scheduled shutdown begins, in seconds since 1970; absent without one.",
-                Some(&Unit::Seconds),
-                at.as_second(),
-            )?;
-        }
-        if let Some(delay) = delay_max {
-            out.gauge(
-                "winddown_inhibit_delay_max",
-                "The longest time that the login manager delays a shutdown.",
-                Some(&Unit::Seconds),
-                delay.as_secs_f64(),
-            )?;
-        }
+        out.gauge_if(
+            "winddown_scheduled_shutdown_time",
+            "When the scheduled shutdown begins, in seconds since 1970; absent without one.",
+            Some(&Unit::Seconds),
+            scheduled.map(WallTime::as_second),
+        )?;
+        out.gauge_if(
+            "winddown_inhibit_delay_max",
+            "The longest time that the login manager delays a shutdown.",
+            Some(&Unit::Seconds),
+            delay_max.map(|delay| delay.as_secs_f64()),
+        )?;
         out.gauge(
             "winddown_inhibit_delay_required",
             "The delay of a shutdown that the configured grace periods require.",
@@ -163,34 +156,28 @@ impl ScrapedNode {
     }
 
     fn encode_node(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        if let Some(protected) = self.protected {
-            out.gauge(
-                "winddown_protected",
-                "Whether the pods of this node terminate in order at a shutdown; 0 also if unknown.",
-                None,
-                i64::from(protected),
-            )?;
-        }
+        out.gauge_if(
+            "winddown_protected",
+            "Whether the pods of this node terminate in order at a shutdown; 0 also if unknown.",
+            None,
+            self.protected.map(i64::from),
+        )?;
         let closed = GateReason::ALL
             .map(|why| ([("reason", reason(why))], usize::from(self.gate.contains(why))));
         out.gauges("winddown_admission_closed", "Why new pods are not admitted.", &closed)?;
         self.inhibitor.encode(out)?;
-        if let Some(graceful) = self.last_shutdown_graceful {
-            out.gauge(
-                "winddown_last_shutdown_graceful",
-                "Whether every pod exited by itself before this boot.",
-                None,
-                i64::from(graceful),
-            )?;
-        }
-        if let Some(lost) = self.report_lost {
-            out.gauge(
-                "winddown_report_lost",
-                "Whether the report of the last drain could not be written.",
-                None,
-                i64::from(lost),
-            )?;
-        }
+        out.gauge_if(
+            "winddown_last_shutdown_graceful",
+            "Whether every pod exited by itself before this boot.",
+            None,
+            self.last_shutdown_graceful.map(i64::from),
+        )?;
+        out.gauge_if(
+            "winddown_report_lost",
+            "Whether the report of the last drain could not be written.",
+            None,
+            self.report_lost.map(i64::from),
+        )?;
         for gauge in &self.of_plugins {
             gauge.encode(out)?;
         }
@@ -236,16 +223,10 @@ fn encode_process(out: &mut Document<'_, '_>, usage: &ProcessUsage) -> fmt::Resu
     out.gauge("process_resident_memory", help, bytes, usage.resident_bytes)?;
     let help = "Virtual memory of the agent.";
     out.gauge("process_virtual_memory", help, bytes, usage.virtual_bytes)?;
-    if let Some(open) = usage.open_fds {
-        out.gauge("process_open_fds", "Open file descriptors of the agent.", None, open)?;
-    }
-    if let Some(most) = usage.max_fds {
-        let help = "The most file descriptors that the agent may have open.";
-        out.gauge("process_max_fds", help, None, most)?;
-    }
-    if let Some(started) = usage.started_at {
-        let help = "When the agent started, in seconds since 1970.";
-        out.gauge("process_start_time", help, seconds, started)?;
-    }
-    Ok(())
+    let help = "Open file descriptors of the agent.";
+    out.gauge_if("process_open_fds", help, None, usage.open_fds)?;
+    let help = "The most file descriptors that the agent may have open.";
+    out.gauge_if("process_max_fds", help, None, usage.max_fds)?;
+    let help = "When the agent started, in seconds since 1970.";
+    out.gauge_if("process_start_time", help, seconds, usage.started_at)
 }
