@@ -7,15 +7,20 @@ use tokio::sync::watch;
 use winddown_host::machine::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_shared::{BootClock, Runtime, WallClock};
 
-use crate::core::CoreParts;
 use crate::registered_plugin::PluginError;
 use crate::{Machine, Node, NodeIdentity, NodePlugin, PodSource, Product, Settings};
 
 /// Builds a [`Node`]. Each method names the default of what it sets.
-pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
-
-pub(crate) struct NodeParts<R: Runtime> {
-    pub(crate) core: CoreParts<R>,
+pub struct NodeBuilder<R: Runtime> {
+    pub(crate) runtime: Arc<R>,
+    pub(crate) runtime_health: fn(&R) -> Result<(), String>,
+    pub(crate) identity: NodeIdentity,
+    pub(crate) machine: Option<Machine>,
+    pub(crate) wall: WallClock,
+    pub(crate) boot_clock: BootClock,
+    pub(crate) admits_all: bool,
+    pub(crate) state_directory: Option<PathBuf>,
+    pub(crate) product: Product,
     pub(crate) settings: watch::Receiver<Settings>,
     pub(crate) manifests: Option<PathBuf>,
     pub(crate) sources: Vec<PodSource>,
@@ -25,7 +30,7 @@ pub(crate) struct NodeParts<R: Runtime> {
 impl<R: Runtime> NodeBuilder<R> {
     pub(crate) fn new(runtime: Arc<R>) -> Self {
         let name = host_name().trim().to_ascii_lowercase();
-        let core = CoreParts {
+        Self {
             runtime,
             runtime_health: |_| Ok(()),
             identity: NodeIdentity { name, boot_id: boot_id() },
@@ -35,29 +40,25 @@ impl<R: Runtime> NodeBuilder<R> {
             admits_all: false,
             state_directory: None,
             product: Product::default(),
-        };
-        let settings = watch::Sender::new(Settings::default()).subscribe();
-        Self(NodeParts {
-            core,
-            settings,
+            settings: watch::Sender::new(Settings::default()).subscribe(),
             manifests: None,
             sources: Vec::new(),
             plugins: Vec::new(),
-        })
+        }
     }
 
     /// Sets the node's settings; a receiver may change them while the node runs. By default nothing is reserved from
     /// the pods.
     #[must_use]
     pub fn settings(mut self, settings: impl Into<watch::Receiver<Settings>>) -> Self {
-        self.0.settings = settings.into();
+        self.settings = settings.into();
         self
     }
 
     /// Sets the program that the node is part of, which its status, metrics and Events name. By default that is winddown.
     #[must_use]
     pub fn product(mut self, product: Product) -> Self {
-        self.0.core.product = product;
+        self.product = product;
         self
     }
 
@@ -66,7 +67,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// Give its absolute path, and the same one each time: the UID of a manifest's pod depends on it.
     #[must_use]
     pub fn manifests(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.0.manifests = Some(directory.into());
+        self.manifests = Some(directory.into());
         self
     }
 
@@ -80,7 +81,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// use [`PodSource::refused_for_good`], or both may run.
     #[must_use]
     pub fn source(mut self, source: impl Into<PodSource>) -> Self {
-        self.0.sources.push(source.into());
+        self.sources.push(source.into());
         self
     }
 
@@ -94,7 +95,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// none. Plug-ins check new pods in the order of the list.
     #[must_use]
     pub fn plugin(mut self, plugin: impl NodePlugin<R>) -> Self {
-        self.0.plugins.push(Box::new(plugin));
+        self.plugins.push(Box::new(plugin));
         self
     }
 
@@ -108,21 +109,21 @@ impl<R: Runtime> NodeBuilder<R> {
     /// default the runtime counts as healthy.
     #[must_use]
     pub fn runtime_health(mut self, health: fn(&R) -> Result<(), String>) -> Self {
-        self.0.core.runtime_health = health;
+        self.runtime_health = health;
         self
     }
 
     /// Sets the node's name and boot id. By default they are those of this host.
     #[must_use]
     pub fn identity(mut self, identity: NodeIdentity) -> Self {
-        self.0.core.identity = identity;
+        self.identity = identity;
         self
     }
 
     /// Sets the machine that the pods have to fit into. By default every pod fits.
     #[must_use]
     pub fn machine(mut self, machine: impl Into<Option<Machine>>) -> Self {
-        self.0.core.machine = machine.into();
+        self.machine = machine.into();
         self
     }
 
@@ -130,7 +131,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// The default is false.
     #[must_use]
     pub fn admits_all(mut self, admits_all: bool) -> Self {
-        self.0.core.admits_all = admits_all;
+        self.admits_all = admits_all;
         self
     }
 
@@ -141,7 +142,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// disk that hangs would hold up a shutdown. For a directory on a disk the node starts with a warning.
     #[must_use]
     pub fn state_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.0.core.state_directory = Some(directory.into());
+        self.state_directory = Some(directory.into());
         self
     }
 
@@ -149,7 +150,7 @@ impl<R: Runtime> NodeBuilder<R> {
     /// default they are the host's.
     #[must_use]
     pub fn clocks(mut self, wall: WallClock, boot: BootClock) -> Self {
-        (self.0.core.wall, self.0.core.boot_clock) = (wall, boot);
+        (self.wall, self.boot_clock) = (wall, boot);
         self
     }
 
@@ -163,6 +164,6 @@ impl<R: Runtime> NodeBuilder<R> {
     /// # Errors
     /// The name of a third-party plug-in or of one of its metrics is invalid or already taken. Nothing was started.
     pub fn start(self) -> Result<Node<R>, PluginError> {
-        Node::of_parts(self.0)
+        Node::of_parts(self)
     }
 }

@@ -1,6 +1,6 @@
 //! The core of a node, which all plug-ins share: the pods, their workers and admission.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use winddown_shared::{
 };
 use winddown_static_pods::ManifestDirectory;
 
-use crate::fit::{Fit, Machine, Supported};
+use crate::fit::{Fit, Supported};
 use crate::kept_kills::KeptKills;
 use crate::links::{Links, next_change};
 use crate::recorders::Recorders;
 use crate::registered_plugin::RegisteredPlugin;
-use crate::{NodeIdentity, PodSource, Product, Settings};
+use crate::{NodeBuilder, NodeIdentity, PodSource, Product, Settings};
 
 /// How long a shutdown that is already in progress waits for the pods to be found again.
 pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
@@ -32,19 +32,6 @@ const RESCAN_INTERVAL: Duration = winddown_host::beat::beats(5);
 
 /// After the machine could not be read.
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
-
-/// The parts of a node without its plug-ins.
-pub(crate) struct CoreParts<R> {
-    pub(crate) runtime: Arc<R>,
-    pub(crate) runtime_health: fn(&R) -> Result<(), String>,
-    pub(crate) identity: NodeIdentity,
-    pub(crate) machine: Option<Machine>,
-    pub(crate) wall: WallClock,
-    pub(crate) boot_clock: BootClock,
-    pub(crate) admits_all: bool,
-    pub(crate) state_directory: Option<PathBuf>,
-    pub(crate) product: Product,
-}
 
 /// The node without its plug-ins.
 pub(crate) struct Core<R: Runtime> {
@@ -82,7 +69,7 @@ impl<R: Runtime> Core<R> {
     /// Assembles the parts, and returns the kill requests that an earlier agent of this boot recorded. Nothing runs
     /// yet. `plugins` are the node's third-party plug-ins. Blocks on the disk.
     pub(crate) fn new(
-        parts: CoreParts<R>,
+        parts: NodeBuilder<R>,
         settings: &Settings,
         plugins: &[RegisteredPlugin],
     ) -> (Self, PodUidMap<EarlierKill>) {

@@ -89,6 +89,7 @@ mod tests;
 #[cfg(feature = "config")]
 mod trust;
 
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,7 +107,6 @@ use crate::links::Links;
 use crate::metrics::ProcessReader;
 use crate::plugin::{Answers, Contributions, Lead, PluginSection};
 use crate::registered_plugin::RegisteredPlugin;
-use builder::NodeParts;
 
 pub use builder::NodeBuilder;
 #[cfg(feature = "cluster")]
@@ -225,14 +225,15 @@ impl<R: Runtime> Node<R> {
         NodeBuilder::new(runtime)
     }
 
-    pub(crate) fn of_parts(parts: NodeParts<R>) -> Result<Self, PluginError> {
-        let NodeParts { core, settings, manifests, mut sources, plugins } = parts;
+    pub(crate) fn of_parts(mut parts: NodeBuilder<R>) -> Result<Self, PluginError> {
+        let (settings, manifests) = (parts.settings.clone(), parts.manifests.take());
+        let (mut sources, plugins) = (take(&mut parts.sources), take(&mut parts.plugins));
         let first = settings.borrow().clone();
         let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.third_party()).collect();
         RegisteredPlugin::check(&others)?;
-        core.product.check(&others)?;
-        let state_directory = core.state_directory.clone();
-        let (core, pending_kills) = Core::new(core, &first, &others);
+        parts.product.check(&others)?;
+        let state_directory = parts.state_directory.clone();
+        let (core, pending_kills) = Core::new(parts, &first, &others);
         let core = Arc::new(core);
         sources.extend(manifests.as_deref().map(|directory| core.watch_manifests(directory)));
         let (notes, contributions) = <(PluginStatusLines, Contributions)>::default();
