@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::bytes;
-use winddown_shared::{Freed, WallTime};
+use winddown_shared::{Freed, WallTime, millis};
 
 use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
@@ -298,10 +298,6 @@ impl From<String> for DecisionOutcome {
     fn from(text: String) -> Self {
         Self::Said(text)
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 // === impl RankedPodStatus ===

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 use winddown_host::refuse_if_others_may_write;
-use winddown_shared::PodRef;
+use winddown_shared::{PodRef, millis};
 
 #[cfg(test)]
 mod tests;
@@ -101,7 +101,7 @@ impl Hook for HookCommand {
             out.append(&mut err);
             out.truncate(MAX_OUTPUT_BYTES);
             EvictionHookRun {
-                took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                took_ms: millis(begun.elapsed()),
                 error,
                 output: String::from_utf8_lossy(&out).trim_end().to_owned(),
             }

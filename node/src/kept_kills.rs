@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use winddown_host::machine::is_in_memory;
 use winddown_shared::{
     BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
-    Recorder, RestartCondition, StatusOverride, StopChange, error_chain,
+    Recorder, RestartCondition, StatusOverride, StopChange, error_chain, millis,
 };
 
 use crate::kept_file;
@@ -242,10 +242,6 @@ impl KeptKills {
     fn boot_ms_after(&self, grace: Duration) -> u64 {
         millis(self.clock.now().saturating_add(grace))
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Recorder for KeptKills {

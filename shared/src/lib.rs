@@ -87,7 +87,7 @@ pub use winddown_quantities::clock::{BootClock, WallClock, WallTime};
 pub use winddown_quantities::retry::{Retries, Retry};
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
-    QuantityFormat, ResourceFieldError, parse_duration, seconds_up,
+    QuantityFormat, ResourceFieldError, millis, parse_duration, seconds_up,
 };
 pub use winddown_quantities::{error_chain, http_fields, text as display};
 pub use workers::runtime_syncer::{RuntimeSyncer, deadline::ActiveDeadlines};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{BootClock, RequestReport, WallClock};
+use winddown_shared::{BootClock, RequestReport, WallClock, millis};
 
 use crate::record::VERSION;
-use crate::report::units::millis;
 use crate::report::{Ended, ReportHeader};
 use crate::run_context::RunContext;
 use crate::{

@@ -6,13 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
     BootClock, EarlierKill, InhibitorState, KillRequest, LONGEST_NOTICE, MachineState, PodUid,
-    ShutdownKind, WallClock,
+    ShutdownKind, WallClock, millis,
 };
 
 use crate::controller::status_of_ended;
 use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
-use crate::report::units::millis;
 use crate::run_context::RunContext;
 use crate::{Budget, FileError, Outcome, PodReport, ShutdownReport, Trigger};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{ContainerKind, GoDuration, PodEvent, PodEventKind};
+use winddown_shared::{ContainerKind, GoDuration, PodEvent, PodEventKind, millis};
 
 use super::{EventDraft, EventKind, Subject};
 
@@ -26,9 +26,8 @@ pub(super) fn draft(event: &PodEvent) -> EventDraft {
             (Warning, "FailedToRetrieveImagePullSecret", message)
         }
         H::Pulled { image, took: (pull, whole), size } => {
-            let [pull, whole] = [pull, whole].map(|took| {
-                in_words(Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)))
-            });
+            let [pull, whole] =
+                [pull, whole].map(|took| in_words(Duration::from_millis(millis(*took))));
             let how = format!("in {pull} ({whole} including waiting). Image size: {size} bytes.");
             (Normal, "Pulled", format!("Successfully pulled image {image:?} {how}"))
         }

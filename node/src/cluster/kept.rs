@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use winddown_cluster::pods::{EarlierPods, KeepPods, PrepareError};
 use winddown_pod_references::{MOST_BYTES_OF_VARIABLES, MemoryRoom};
-use winddown_shared::{BootClock, Pod, PodUid, error_chain};
+use winddown_shared::{BootClock, Pod, PodUid, error_chain, millis};
 
 use crate::kept_file::{self, SET_ASIDE, has_ending};
 
@@ -179,8 +179,7 @@ impl KeptPodsShared {
 
     /// The time since the boot without that for which the machine was suspended.
     fn awake_ms(&self) -> u64 {
-        let awake = self.clock.now().saturating_sub(self.clock.suspended());
-        u64::try_from(awake.as_millis()).unwrap_or(u64::MAX)
+        millis(self.clock.now().saturating_sub(self.clock.suspended()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use winddown_host::regular;
-use winddown_shared::WallTime;
+use winddown_shared::{WallTime, millis};
 
 use crate::members;
 use crate::order::{MessageSource, Order};
@@ -56,7 +56,7 @@ pub(crate) fn describe(dir: &Path, order: &Order, seen: ObservedExit) -> ExitRec
         message,
         started_at: seen.started_at,
         finished_at: seen.finished_at,
-        ran_ms: record::millis(seen.ran),
+        ran_ms: millis(seen.ran),
         boot_id: procfs::boot_id(&order.proc_root),
     }
 }

@@ -27,7 +27,7 @@ pub use go_duration::{
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
 pub use resource_field::{ResourceFieldError, resource_field};
-pub use seconds_up::seconds_up;
+pub use seconds_up::{millis, seconds_up};
 
 /// Splits the text after its leading digits.
 fn split_digits(text: &str) -> (&str, &str) {

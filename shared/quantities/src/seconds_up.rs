@@ -1,4 +1,4 @@
-//! Whole seconds, for interfaces that take no parts of one.
+//! Whole numbers of a unit, for interfaces that take no parts of one.
 
 use std::time::Duration;
 
@@ -6,6 +6,12 @@ use std::time::Duration;
 #[must_use]
 pub fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// The duration in whole milliseconds, rounded down; what no `u64` holds is the most that one does.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

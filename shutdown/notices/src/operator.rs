@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use winddown_shared::{
-    BootClock, Mutex as SyncMutex, Notice, RequestReport, WallClock, WallTime, seconds_up,
+    BootClock, Mutex as SyncMutex, Notice, RequestReport, WallClock, WallTime, millis, seconds_up,
 };
 
 use crate::announcement::one_line;
 use crate::{Announcement, COMPARE, Deadline, NoticePublisher};
-use stored::{Stored, StoredWord, millis};
+use stored::{Stored, StoredWord};
 
 mod stored;
 

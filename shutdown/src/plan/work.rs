@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::{ShutdownPoint, ShutdownWork};
+use winddown_shared::{ShutdownPoint, ShutdownWork, millis};
 
 use super::{Group, Plan, priority_index, share};
 
@@ -59,7 +59,6 @@ pub(super) fn place(
 
 /// Cuts the longest places if all together take more than their part of `available`.
 pub(super) fn cut(work: &mut [PlannedWork], available: Duration) {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let places: Vec<u64> =
         work.chunk_by(|a, b| a.place == b.place).map(|here| millis(longest(here))).collect();
     let shares = share::level(&places, millis(available / ShutdownWork::PART));

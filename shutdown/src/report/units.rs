@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use winddown_shared::millis;
 
 /// Defines a type for `#[serde(with)]` that has the schema of a number. Takes the JSON type, and how to write
 /// and read it.
@@ -72,11 +73,6 @@ unit! {
     ListOfMillis(Vec<Duration>): Vec<u64>,
     |field: &Vec<Duration>| field.iter().copied().map(millis).collect(),
     |json: Vec<u64>| Ok(json.into_iter().map(Duration::from_millis).collect())
-}
-
-/// Returns `duration` in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Durations from here on are stored in whole seconds, because an `f64` has no exact thousandths there. logind's

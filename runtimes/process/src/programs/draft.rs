@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_engine::{container_plan, files};
 use winddown_host::regular;
-use winddown_shared::{Pod, RuntimeError, error_chain};
+use winddown_shared::{Pod, RuntimeError, error_chain, millis};
 use winddown_shim::members;
 use winddown_shim::order::Order;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
@@ -38,7 +38,7 @@ impl AttemptDraft {
         let order = launch::order(context, pod, &found, &dir, log.clone(), cgroups.clone())?;
         let record = AttemptRecord {
             created_at: config.wall.now(),
-            backoff_ms: record::millis(backoff),
+            backoff_ms: millis(backoff),
             log,
             boot_id: context.boot_id.clone(),
             cgroups,

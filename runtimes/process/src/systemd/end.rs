@@ -8,7 +8,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 use winddown_engine::container_plan;
 use winddown_host::regular;
-use winddown_shared::{Retry, RuntimeError, critical, error_chain};
+use winddown_shared::{Retry, RuntimeError, critical, error_chain, millis};
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 use winddown_shim::{exit, log};
@@ -209,7 +209,7 @@ fn unexplained(end: &UnitEnd, boot_id: &str) -> ExitRecord {
         message: String::new(),
         started_at,
         finished_at: end.finished_at.unwrap_or(started_at),
-        ran_ms: record::millis(end.ran),
+        ran_ms: millis(end.ran),
         boot_id: boot_id.to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use winddown_shared::BootClock;
+use winddown_shared::{BootClock, millis};
 
 use crate::kept::KeptFile;
 
@@ -131,8 +131,4 @@ impl<T> WordInPlace<T> {
             found => Ok(found),
         }
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
