@@ -2,9 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use winddown_host::regular;
+use winddown_host::{FileStamp, regular};
 
 use super::error::CredentialsError;
 
@@ -28,15 +27,7 @@ pub(super) fn unless_hidden(machine: &Path, path: &Path, error: io::Error) -> io
 
 /// The files that were read, each with its state just before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files(Vec<(PathBuf, Option<Look>)>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Look {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: Option<SystemTime>,
-}
+pub(super) struct Files(Vec<(PathBuf, Option<FileStamp>)>);
 
 // === impl Files ===
 
@@ -63,35 +54,19 @@ impl Files {
     /// Remembers the state of a file that other code reads.
     pub(super) fn remember(&mut self, path: &Path) {
         if !self.0.iter().any(|(known, _)| known == path) {
-            self.0.push((path.to_path_buf(), Look::at(path)));
+            self.0.push((path.to_path_buf(), FileStamp::at(path)));
         }
     }
 
     /// Whether one of the files has changed. Blocks.
     pub(super) fn changed(&self) -> bool {
-        self.0.iter().any(|(path, look)| *look != Look::at(path))
+        self.0.iter().any(|(path, stamp)| *stamp != FileStamp::at(path))
     }
 
     /// The files, for messages.
     pub(super) fn names(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|(path, _)| path.display().to_string()).collect();
         names.join(", ")
-    }
-}
-
-// === impl Look ===
-
-impl Look {
-    fn at(path: &Path) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt;
-        // Follows links: projected volumes are updated by replacing a link.
-        let facts = std::fs::metadata(path).ok()?;
-        Some(Self {
-            device: facts.dev(),
-            inode: facts.ino(),
-            size: facts.size(),
-            modified: facts.modified().ok(),
-        })
     }
 }
 

@@ -1,10 +1,8 @@
 //! The node's certificate and the CA of client certificates, read from files.
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -13,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
-use winddown_host::{OneThread, regular};
+use winddown_host::{FileStamp, OneThread, regular};
 use winddown_shared::error_chain;
 
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.
@@ -66,14 +64,6 @@ struct TlsConfig {
     server: Arc<ServerConfig>,
     /// Verifies the certificates of clients; `None` if none is accepted.
     clients: Option<Arc<dyn ClientCertVerifier>>,
-}
-
-/// Metadata by which a replaced file is recognised.
-#[derive(PartialEq, Eq)]
-struct FileStamp {
-    inode: u64,
-    size: u64,
-    modified: Option<SystemTime>,
 }
 
 impl Tls {
@@ -143,11 +133,7 @@ impl Current {
 fn stamps(files: &TlsFiles) -> Vec<Option<FileStamp>> {
     let TlsFiles { certificate, key, client_authority } = files;
     let all = [Some(certificate), Some(key), client_authority.as_ref()];
-    let stamp = |path: &PathBuf| {
-        let facts = std::fs::metadata(path).ok()?;
-        Some(FileStamp { inode: facts.ino(), size: facts.size(), modified: facts.modified().ok() })
-    };
-    all.into_iter().flatten().map(stamp).collect()
+    all.into_iter().flatten().map(|path| FileStamp::at(path)).collect()
 }
 
 fn read(files: &TlsFiles) -> Result<TlsConfig, TlsError> {

@@ -4,12 +4,11 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use winddown_host::regular;
-use winddown_shared::WallTime;
+use winddown_host::{FileStamp, regular};
 
 use super::ManifestError;
 
@@ -53,22 +52,12 @@ const COPIES: [(&str, &[&str]); 4] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
     Missing,
-    Regular(Stamp),
+    Regular(FileStamp),
     /// Not a regular file; says what it is instead.
     Special(&'static str),
     /// A link that leads nowhere, yet: what it leads to may be mounted later.
     Dangling,
     Unreadable(io::ErrorKind),
-}
-
-/// Distinguishes versions of a file without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 // === impl EntryRole ===
@@ -98,7 +87,7 @@ impl FileState {
         match fs::metadata(path) {
             Ok(meta) => match special(&meta) {
                 Some(kind) => Self::Special(kind),
-                None => Self::Regular(Stamp::of(&meta)),
+                None => Self::Regular(FileStamp::of(&meta)),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match fs::symlink_metadata(path) {
@@ -119,30 +108,6 @@ fn special(meta: &Metadata) -> Option<&'static str> {
         () if kind.is_fifo() => Some("a named pipe"),
         () if kind.is_socket() => Some("a socket"),
         () => Some("a device"),
-    }
-}
-
-// === impl Stamp ===
-
-impl Stamp {
-    fn of(meta: &Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-
-    /// Whether the file was not changed for at least a second before `now`. False if the clock was set back.
-    pub(super) fn rests(&self, now: WallTime) -> bool {
-        self.age(now) >= 2
-    }
-
-    /// The whole seconds since the last change, at most one too many. Negative if the clock was set back.
-    pub(super) fn age(&self, now: WallTime) -> i64 {
-        now.as_second().saturating_sub(self.modified.0.max(self.changed.0))
     }
 }
 

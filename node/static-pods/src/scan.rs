@@ -309,7 +309,8 @@ impl ScannedFile {
     fn has_settled(&mut self, state: FileState, look: &Look<'_>) -> bool {
         let rests = match state {
             FileState::Regular(stamp) => {
-                (look.closed && look.role == EntryRole::Manifest) || stamp.rests(look.wall)
+                // Not changed for at least a second, unless the clock was set back.
+                (look.closed && look.role == EntryRole::Manifest) || stamp.age(look.wall) >= 2
             }
             FileState::Missing => false,
             FileState::Special(_) | FileState::Dangling | FileState::Unreadable(_) => true,

@@ -13,7 +13,7 @@
 //! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
 //! * [`replace()`]: readers and crashes see the old content or the new one, never a part; [`replace_private`]: nobody
 //!   else reads it. [`removal`]: a directory that others write to is removed, and nothing outside it, nor what is mounted
-//!   in it ([`FilePlace`]).
+//!   in it ([`FilePlace`]). [`FileStamp`] tells whether a file has changed.
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile. [`SharedWatch`]: the same, for any number of readers of
 //!   files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread. [`HostNames`]: the same of name servers.
@@ -48,6 +48,7 @@ mod cgroup;
 mod connection_limiter;
 mod file;
 mod file_place;
+mod file_stamp;
 mod free_space;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -95,6 +96,7 @@ pub use cgroup::{
 pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use file::{ReadError, Roots};
 pub use file_place::FilePlace;
+pub use file_stamp::FileStamp;
 pub use free_space::FreeSpace;
 pub use host_names::{HostNames, addresses_of_host};
 pub use if_exists::if_exists;
