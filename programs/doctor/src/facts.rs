@@ -10,7 +10,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 use winddown_companion::kubelet::SettingDifference;
 use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
-use winddown_control::api::{ReportList, Status};
+use winddown_control::api::{ReportList, Status, ThresholdStatus};
 use winddown_host::{FreeSpace, OthersMayWrite, path_word};
 
 /// The result of one observation.
@@ -68,7 +68,7 @@ pub struct Facts {
     pub beyond: BeyondAgent,
     /// Eviction thresholds that are met. They are measured by this command, and without a container
     /// runtime; the running agent has better measurements.
-    pub shortages: Fact<Vec<MetThreshold>>,
+    pub shortages: Fact<Vec<ThresholdStatus>>,
     /// The system clock.
     pub clock: Clock,
 }
@@ -310,21 +310,6 @@ pub struct InPlaceOfLogs {
     pub what: String,
     /// The directory that it leads to, if it is a link to one.
     pub leads_to: Option<PathBuf>,
-}
-
-/// An eviction threshold that is met: less is available than it requires.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetThreshold {
-    /// The eviction signal, e.g. `memory.available`.
-    pub signal: String,
-    /// Whether it is one of `evictionHard`.
-    pub hard: bool,
-    /// The available amount, in the signal's unit.
-    pub available: i64,
-    /// The required amount.
-    pub threshold: i64,
-    /// The total amount.
-    pub capacity: i64,
 }
 
 /// The control socket's file.

@@ -7,7 +7,7 @@ use winddown_shared::Quantity;
 use winddown_shared::display::bytes;
 
 use super::Check;
-use crate::facts::{Facts, MetThreshold};
+use crate::facts::Facts;
 use crate::finding::{Area, Finding};
 use winddown_control::api::{PressureStatus, ThresholdStatus};
 
@@ -25,13 +25,10 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     let running = facts.agent.known().and_then(|status| status.pressure.as_ref());
     // An agent that has just started has not measured anything yet.
     let running = running.filter(|pressure| pressure.thresholds.iter().any(is_measured));
-    let measured;
-    let short: &[MetThreshold] = match (running, facts.shortages.known()) {
-        (Some(pressure), _) => {
-            measured = by_the_agent(pressure);
-            &measured
-        }
-        (None, Some(short)) => short,
+    let is_met = |one: &&ThresholdStatus| one.met_for_seconds.is_some() && is_measured(one);
+    let short: Vec<&ThresholdStatus> = match (running, facts.shortages.known()) {
+        (Some(pressure), _) => pressure.thresholds.iter().filter(is_met).collect(),
+        (None, Some(short)) => short.iter().collect(),
         (None, None) => return CHECK.not_observed("what is left", &facts.shortages),
     };
     if short.is_empty() {
@@ -41,7 +38,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
             None => well,
         });
     }
-    let lines: Vec<String> = short.iter().map(line).collect();
+    let lines: Vec<String> = short.iter().filter_map(|short| line(short)).collect();
     if facts.config.config.eviction.shadow {
         let title =
             "an eviction threshold is met: pods would be evicted, were it not for evictionShadow";
@@ -66,7 +63,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     }
     Some(found.advise(format!(
         "make room, or lower {} in {}{then}",
-        fields(short),
+        fields(&short),
         facts.config.file.display()
     )))
 }
@@ -82,38 +79,22 @@ fn is_measured(threshold: &ThresholdStatus) -> bool {
     threshold.available.is_some()
 }
 
-/// The shortages according to the agent's last measurement.
-fn by_the_agent(pressure: &PressureStatus) -> Vec<MetThreshold> {
-    let amount = |text: &Option<String>| text.as_ref()?.parse::<Quantity>().ok();
-    let met = pressure.thresholds.iter().filter(|threshold| threshold.met_for_seconds.is_some());
-    met.filter_map(|threshold| {
-        Some(MetThreshold {
-            signal: threshold.signal.clone(),
-            hard: threshold.hard,
-            available: amount(&threshold.available)?.value(),
-            threshold: amount(&threshold.threshold)?.value(),
-            capacity: threshold.capacity?,
-        })
-    })
-    .collect()
-}
-
-fn line(short: &MetThreshold) -> String {
+fn line(short: &ThresholdStatus) -> Option<String> {
     let counted = Cause::named(&short.signal).and_then(Cause::unit) != Some(Unit::Bytes);
     let amount = |amount: i64| match u64::try_from(amount) {
         Ok(amount) if !counted => bytes(amount),
         _ => amount.to_string(),
     };
-    let MetThreshold { signal, available, threshold, capacity, .. } = short;
-    let [available, threshold, capacity] = [*available, *threshold, *capacity].map(amount);
-    format!("{signal}: {available} of {capacity}, the {} threshold is {threshold}", kind(short))
+    let parsed =
+        |text: &Option<String>| text.as_ref()?.parse().ok().map(|one: Quantity| one.value());
+    let ThresholdStatus { signal, hard, available, threshold, capacity, .. } = short;
+    let all = [parsed(available)?, parsed(threshold)?, (*capacity)?];
+    let [available, threshold, capacity] = all.map(amount);
+    let kind = if *hard { "hard" } else { "soft" };
+    Some(format!("{signal}: {available} of {capacity}, the {kind} threshold is {threshold}"))
 }
 
-fn kind(short: &MetThreshold) -> &'static str {
-    if short.hard { "hard" } else { "soft" }
-}
-
-fn fields(short: &[MetThreshold]) -> String {
+fn fields(short: &[&ThresholdStatus]) -> String {
     let mut fields: Vec<String> = Vec::new();
     for short in short {
         let field = if short.hard { "evictionHard" } else { "evictionSoft" };

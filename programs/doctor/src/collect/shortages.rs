@@ -7,8 +7,9 @@ use winddown_host::{NodeUsage, UsagePaths};
 use winddown_shared::NodeStats;
 
 use super::{ObservedNode, blocking, silent};
-use crate::facts::{Fact, MetThreshold};
+use crate::facts::Fact;
 use winddown_config::Config;
+use winddown_control::api::ThresholdStatus;
 
 /// Measures the node and compares it with the configured thresholds. It does not query a container runtime, so the
 /// file system of images is not measured.
@@ -16,7 +17,7 @@ pub(super) async fn look(
     place: &ObservedNode,
     config: &Config,
     state: &Path,
-) -> Fact<Vec<MetThreshold>> {
+) -> Fact<Vec<ThresholdStatus>> {
     if !place.live {
         return Fact::not_live();
     }
@@ -43,18 +44,19 @@ pub(super) async fn look(
 }
 
 /// The thresholds that are met. What was not measured does not count.
-fn of(stats: &NodeStats, policy: &Policy) -> Vec<MetThreshold> {
+fn of(stats: &NodeStats, policy: &Policy) -> Vec<ThresholdStatus> {
     let (policy, _) = policy.for_layout(stats.layout.unwrap_or_default());
     let observed = Observations::of(stats, policy.memory_available);
     let met = policy.thresholds().iter().filter_map(|threshold| {
         let found = observed.get(threshold.signal)?;
-        let least = threshold.quantity(found.capacity, false).value();
-        (found.available < least).then(|| MetThreshold {
+        let least = threshold.quantity(found.capacity, false);
+        (found.available < least.value()).then(|| ThresholdStatus {
             signal: threshold.signal.as_str().to_owned(),
             hard: threshold.is_hard(),
-            available: found.available,
-            threshold: least,
-            capacity: found.capacity,
+            available: Some(found.available.to_string()),
+            threshold: Some(least.to_string()),
+            capacity: Some(found.capacity),
+            ..ThresholdStatus::default()
         })
     });
     met.collect()
@@ -83,12 +85,13 @@ mod tests {
             stats
         };
         let policy = Config::default().eviction.policy();
-        let short = MetThreshold {
+        let short = ThresholdStatus {
             signal: "nodefs.available".to_owned(),
             hard: true,
-            available: 90,
-            threshold: 100,
-            capacity: 1000,
+            available: Some("90".to_owned()),
+            threshold: Some("100".to_owned()),
+            capacity: Some(1000),
+            ..ThresholdStatus::default()
         };
         assert_eq!(of(&stats, &policy), [short]);
         assert_eq!(of(&NodeStats::default(), &policy), []);

@@ -3,16 +3,16 @@
 use super::super::*;
 use super::Severity::{Info, Warning};
 use super::{Well, check};
-use crate::facts::MetThreshold;
 use winddown_control::api::{PressureStatus, SwapStatus, ThresholdStatus};
 
-fn disk(hard: bool) -> MetThreshold {
-    MetThreshold {
+fn disk(hard: bool) -> ThresholdStatus {
+    ThresholdStatus {
         signal: "nodefs.available".to_owned(),
         hard,
-        available: 12 << 30,
-        threshold: 25 << 30,
-        capacity: 250 << 30,
+        available: Some("12Gi".to_owned()),
+        threshold: Some("25Gi".to_owned()),
+        capacity: Some(250 << 30),
+        ..ThresholdStatus::default()
     }
 }
 
@@ -56,7 +56,7 @@ fn a_node_below_its_thresholds_is_found() {
             "short of tasks",
             |f| {
                 let signal = "pid.available".to_owned();
-                f.shortages = Fact::Known(vec![MetThreshold { signal, ..disk(true) }]);
+                f.shortages = Fact::Known(vec![ThresholdStatus { signal, ..disk(true) }]);
             },
             "room",
             Warning,
