@@ -14,8 +14,9 @@ pub struct CompanionConfig {
     /// How long evictions are repeated that disruption budgets refuse. `None` uses a third of the grace period, and
     /// at most [`EVICTION_TIMEOUT`](Self::EVICTION_TIMEOUT). Never longer than the grace period.
     pub eviction_timeout: Option<Duration>,
-    /// What to do when the API server is away while the node goes down.
-    pub without_api: WithoutApi,
+    /// Whether nothing is stopped while the node goes down and the API server is away. Otherwise containers are stopped
+    /// through the container runtime, and before that the kubelet's service, so that it does not restart them.
+    pub waits_for_api: bool,
     /// The pod that this agent itself runs in; it is never stopped.
     pub own_pod: Option<PodUid>,
     /// Whether the node goes down. Each time this changes to false, a kubelet that was stopped for a
@@ -26,17 +27,6 @@ pub struct CompanionConfig {
     pub may_stop_kubelet: watch::Receiver<bool>,
     /// The best estimate of the API server's clock, in which deletion timestamps are expressed.
     pub api_clock: WallClock,
-}
-
-/// What to do when the API server is away while the node goes down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WithoutApi {
-    /// Stop containers through the container runtime, and before that the kubelet's service, so
-    /// that it does not restart them.
-    #[default]
-    StopContainers,
-    /// Wait: nothing is stopped without the API server.
-    Wait,
 }
 
 // === impl CompanionConfig ===
@@ -54,7 +44,7 @@ impl CompanionConfig {
         Self {
             node: node.into(),
             eviction_timeout: None,
-            without_api: WithoutApi::default(),
+            waits_for_api: false,
             own_pod: None,
             going_down: watch::channel(false).1,
             may_stop_kubelet: watch::channel(true).1,

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
-use super::config::WithoutApi;
 use super::found;
 use super::known::ONLY_FOUND;
 use super::local_node::{KubeletHost, NodeError};
@@ -69,20 +68,16 @@ impl<A, N> StopCore<A, N> {
         if !self.known.has_pods() {
             return Some(trouble);
         }
-        let then = match self.config.without_api {
-            WithoutApi::StopContainers => {
-                "a shutdown terminates them through the container runtime"
-            }
-            WithoutApi::Wait => {
-                "a shutdown terminates only those of manifests (companionWithoutApi: wait)"
-            }
+        let then = match self.config.waits_for_api {
+            false => "a shutdown terminates them through the container runtime",
+            true => "a shutdown terminates only those of manifests (companionWithoutApi: wait)",
         };
         Some(format!("{trouble}; {then}"))
     }
 
     /// Whether a shutdown now would wait for an API server that cannot be used.
     pub(super) fn awaits_api_server(&self) -> bool {
-        self.config.without_api == WithoutApi::Wait && self.trouble().is_some()
+        self.config.waits_for_api && self.trouble().is_some()
     }
 }
 

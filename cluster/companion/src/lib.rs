@@ -21,7 +21,7 @@
 //!   device claims is prepared.
 //! - While the node goes down, containers are stopped through the container runtime as soon as the API server tells the
 //!   pod's end to those that watch its pods: a kubelet that sees an exit before that starts the pod again. Pods with
-//!   preStop hooks are left to the kubelet, unless the API server is away ([`WithoutApi`]) or the kubelet is stopped: then
+//!   preStop hooks are left to the kubelet, unless the API server is away ([`CompanionConfig::waits_for_api`]) or the kubelet is stopped: then
 //!   winddown runs the hooks. `stop/plan.rs` is the whole rule.
 //! - A pod of the API server counts as a mirror pod only if the container runtime confirms it: any tenant may write the
 //!   annotations.
@@ -82,7 +82,7 @@ mod unused_volumes;
 #[doc(hidden)]
 pub use kubelet_root::fuzzing;
 
-pub use config::{CompanionConfig, WithoutApi};
+pub use config::CompanionConfig;
 pub use follow::KubeletFollower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{

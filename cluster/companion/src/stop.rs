@@ -21,7 +21,7 @@ use winddown_shared::{
 use super::api::EndPods;
 use super::api_outage::ApiOutage;
 use super::budgets::Budgets;
-use super::config::{CompanionConfig, WithoutApi};
+use super::config::CompanionConfig;
 use super::facts;
 use super::known::{CurrentPod, PodIndex};
 use super::kubelet_hold::KubeletHold;
@@ -309,7 +309,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     pub(super) fn may_stop_containers(&self) -> bool {
-        self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
+        !self.config.waits_for_api && self.is_going_down()
     }
 
     /// Whether the pod is a mirror pod that the API server no longer has and that stands for nothing any more: another one

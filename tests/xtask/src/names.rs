@@ -25,14 +25,13 @@ const VAGUE_TYPES: [&str; 12] = [
 ];
 
 /// Names that two types may share, and why.
-const SAME: [(&str, &str); 7] = [
+const SAME: [(&str, &str); 6] = [
     ("ContainerStatus", "of the control socket, and of the runtime that it is made from"),
     ("GroupProgress", "of the control socket, and of the run that it is made from"),
     ("LockState", "of the control socket, and of the inhibitor that it is made from"),
     ("ManifestProblem", "of the control socket, and of the manifests that it is made from"),
     ("Policy", "each plug-in has one, and none sees another's"),
     ("StartPlan", "of the control socket, and of the plan that it is made from"),
-    ("WithoutApi", "of the configuration, and of the companion, which does not see that"),
 ];
 
 /// Prints how many names there are.

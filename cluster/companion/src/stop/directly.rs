@@ -181,7 +181,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let next = next_step(StopView {
                 current: step,
                 is_going_down,
-                may_stop_without_api: self.config.without_api == WithoutApi::StopContainers,
+                may_stop_without_api: !self.config.waits_for_api,
                 is_found: self.known.is_found(pod.uid()),
                 is_kubelet_held: self.kubelet.is_held(),
                 api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),

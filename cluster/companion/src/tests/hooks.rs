@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use winddown_shared::Grace;
 
-use super::super::config::{CompanionConfig, WithoutApi};
+use super::super::config::CompanionConfig;
 use super::called_off::{agent, shut_down};
 use super::pods::*;
 use super::world::*;
@@ -245,15 +245,14 @@ async fn while_winddown_runs_hooks_a_kubelet_that_cannot_be_stopped_is_told_noth
 
 #[tokio::test(start_paused = true)]
 async fn a_shorter_grace_does_not_make_the_kubelet_begin_hooks_again_while_the_node_goes_down() {
-    let (never, waits) = (WithoutApi::StopContainers, WithoutApi::Wait);
     let killed = Some("29: stop uid-web 1");
-    for (without_api, takes, stopped, ended) in [
-        (never, 10, None, 10),
-        (never, 600, killed, 30),
-        (waits, 10, None, 10),
-        (waits, 600, killed, 30),
+    for (waits_for_api, takes, stopped, ended) in [
+        (false, 10, None, 10),
+        (false, 600, killed, 30),
+        (true, 10, None, 10),
+        (true, 600, killed, 30),
     ] {
-        let choose = |config: &mut CompanionConfig| config.without_api = without_api;
+        let choose = |config: &mut CompanionConfig| config.waits_for_api = waits_for_api;
         let (world, core) = World::with([with_hook("web")], choose).await;
         world.state().takes = secs(takes);
         world.delete_by_others("web", secs(600));

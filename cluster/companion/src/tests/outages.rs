@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 use winddown_api_client::refusal::Refusal;
 use winddown_shared::Grace;
 
-use super::super::config::WithoutApi;
 use super::super::stop::StopCore;
 use super::pods::*;
 use super::world::*;
@@ -377,9 +376,9 @@ async fn an_outage_that_began_earlier_is_not_waited_out_again() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_api_a_node_that_stays_up_waits_for_it_and_so_does_one_that_is_told_to() {
-    for (going_down, choice) in [(false, WithoutApi::StopContainers), (true, WithoutApi::Wait)] {
+    for (going_down, waits_for_api) in [(false, false), (true, true)] {
         let pods = [pod("web", json!({}))];
-        let (world, core) = World::with(pods, |config| config.without_api = choice).await;
+        let (world, core) = World::with(pods, |config| config.waits_for_api = waits_for_api).await;
         world.set_api_away(true);
         // Longer than a list, which may be the first to show the end, takes to count.
         world.state().takes = secs(3);
@@ -391,7 +390,7 @@ async fn without_the_api_a_node_that_stays_up_waits_for_it_and_so_does_one_that_
         let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
         sleep(secs(30)).await;
         assert!(!stopping.is_finished());
-        assert_eq!(asked.awaits_api_server(), choice == WithoutApi::Wait);
+        assert_eq!(asked.awaits_api_server(), waits_for_api);
         world.set_api_away(false);
         let took = stopping.await.unwrap().0;
         assert!((30..=36).contains(&took), "{took}");

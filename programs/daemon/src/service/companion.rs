@@ -13,7 +13,7 @@ use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::kubelet::service;
 use winddown_companion::{
     CompanionConfig, ContainerStop, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds,
-    LocalHooks, LocalKubelet, NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
+    LocalHooks, LocalKubelet, NodeError, RuntimePodState, SharedLook, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
@@ -27,7 +27,7 @@ use super::cluster::{after_nodes, volatile};
 use super::kubelet::KubeletService;
 use super::shims::may_run_containers;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
-use winddown_config::{self as config, Config};
+use winddown_config::{Config, WithoutApi};
 use winddown_node::NodePlugin;
 use winddown_node::cluster::{Cluster, connect_early};
 
@@ -74,7 +74,7 @@ impl Service {
         let (machine, machine_goes_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
-        settings.without_api = without_api(config.companion.without_api);
+        settings.waits_for_api = config.companion.without_api == WithoutApi::Wait;
         settings.own_pod =
             std::env::var(OWN_UID).ok().filter(|uid| !uid.is_empty()).map(PodUid::new);
         settings.going_down = node_goes_down;
@@ -126,14 +126,6 @@ pub(super) struct GoingDown {
     node: watch::Sender<bool>,
     /// Whether the machine does, as the login manager says.
     machine: watch::Sender<bool>,
-}
-
-/// What the configuration chose for a shutdown without the API server.
-fn without_api(choice: config::WithoutApi) -> WithoutApi {
-    match choice {
-        config::WithoutApi::StopContainers => WithoutApi::StopContainers,
-        config::WithoutApi::Wait => WithoutApi::Wait,
-    }
 }
 
 /// Settings for what a shutdown writes alone: the kubelet owns the rest of the Node object.

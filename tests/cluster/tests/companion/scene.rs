@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use winddown_apiserver::ApiServer;
-use winddown_companion::{CompanionConfig, KubeletRuntime, WithoutApi, companion};
+use winddown_companion::{CompanionConfig, KubeletRuntime, companion};
 use winddown_shared::{PodUid, Runtime, WallClock};
 
 use crate::companion::kubelet::{Containers, Kubelet};
@@ -61,11 +61,11 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
 impl Scene {
     /// With these pods, which run. Their containers take that long to end.
     pub(crate) async fn new(pods: &[Value], takes: Duration) -> Self {
-        Self::with(pods, takes, WithoutApi::StopContainers).await
+        Self::with(pods, takes, false).await
     }
 
-    /// The same, and what is done when the API server does not answer, be it only because the machine is busy.
-    pub(crate) async fn with(pods: &[Value], takes: Duration, without_api: WithoutApi) -> Self {
+    /// The same, and whether it waits for an API server that does not answer, be it only because the machine is busy.
+    pub(crate) async fn with(pods: &[Value], takes: Duration, waits_for_api: bool) -> Self {
         let server = ApiServer::start().await.unwrap();
         server.restrict_nodes(true);
         for pod in pods {
@@ -76,7 +76,7 @@ impl Scene {
             Kubelet::start(kubelets_client(&server).await, NODE, containers.clone(), takes);
         let down = watch::Sender::new(false);
         let mut config = CompanionConfig::new(NODE, wall());
-        (config.going_down, config.without_api) = (down.subscribe(), without_api);
+        (config.going_down, config.waits_for_api) = (down.subscribe(), waits_for_api);
         let (runtime, follower) = companion(client(&server).await, containers.clone(), config);
         let stop = CancellationToken::new();
         tokio::spawn(follower.run(stop.clone()));

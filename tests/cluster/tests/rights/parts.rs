@@ -17,7 +17,6 @@ use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
 use winddown_cluster::pods::MirrorSide as _;
-use winddown_companion::WithoutApi;
 use winddown_shared::{DesiredPods, Grace, Pod, Reviews, Runtime, WallClock, WallTime};
 
 use super::compare::Right;
@@ -198,7 +197,7 @@ pub(crate) async fn companion() -> BTreeSet<Right> {
     moved["spec"]["evictionResponders"] = json!([{"name": "example.com/move", "priority": 9}]);
     let pods = [scene::pod("web", &json!({})), job, moved];
     // All requests are to be made, however late the answers are.
-    let scene = scene::Scene::with(&pods, Duration::from_secs(600), WithoutApi::Wait).await;
+    let scene = scene::Scene::with(&pods, Duration::from_secs(600), true).await;
     scene.server.serve_version(37);
     // Whether it serves eviction requests is to be known in time, however busy the machine is.
     let what = "the eviction responders are known";
