@@ -67,16 +67,13 @@ impl Output {
         let terminal = std::io::stdout().is_terminal();
         let term = std::env::var_os("TERM");
         Self {
-            out: Box::new(std::io::stdout()),
-            err: Box::new(std::io::stderr()),
             terminal,
             draws: terminal && moves_cursor(term.as_deref()),
             progress_terminal: std::io::stderr().is_terminal() && moves_cursor(term.as_deref()),
             color,
             error_color,
             program: program_without_name(),
-            drawn: false,
-            unread: CancellationToken::new(),
+            ..Self::plain(std::io::stdout(), std::io::stderr())
         }
     }
 

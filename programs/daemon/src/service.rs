@@ -198,30 +198,23 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         Mode::Companion => return service.run_companion().await,
         Mode::Cluster => Some(cluster::parts(&config, &service.identity, &service.wall).await?),
     };
-    match config.node.runtime {
+    let (configured, identity, wall) = (&service.configured, &service.identity, &service.wall);
+    let runs = match config.node.runtime {
         RuntimeKind::Process => {
-            let process = Arc::new(
-                runtime::process(&service.configured, &service.identity, &service.wall).await?,
-            );
-            let runs = Runs::own(process, ConfiguredRuntime::Process, &service, joined);
-            service.run(runs).await
+            let process = Arc::new(runtime::process(configured, identity, wall).await?);
+            Runs::own(process, ConfiguredRuntime::Process, &service, joined)
         }
         RuntimeKind::Cri => {
-            let cri = Arc::new(
-                runtime::cri(&service.configured, &service.identity, &service.wall).await?,
-            );
+            let cri = Arc::new(runtime::cri(configured, identity, wall).await?);
             let joined = joined.map(|parts| cluster::with_runtime_facts(parts, Arc::clone(&cri)));
-            let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined);
-            service.run(runs).await
+            Runs::own(cri, ConfiguredRuntime::Cri, &service, joined)
         }
         RuntimeKind::Systemd => {
-            let units = Arc::new(
-                runtime::systemd(&service.configured, &service.identity, &service.wall).await?,
-            );
-            let runs = Runs::own(units, ConfiguredRuntime::Systemd, &service, joined);
-            service.run(runs).await
+            let units = Arc::new(runtime::systemd(configured, identity, wall).await?);
+            Runs::own(units, ConfiguredRuntime::Systemd, &service, joined)
         }
-    }
+    };
+    service.run(runs).await
 }
 
 /// Logs what is wrong with a configuration; that it is not the file's is an error.

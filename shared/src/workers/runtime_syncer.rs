@@ -80,9 +80,6 @@ impl<R: Runtime> RuntimeSyncer<R> {
         recorder: Arc<dyn Recorder>,
         wall: WallClock,
     ) -> Self {
-        let (listed, unknown) = (Mutex::new(None), Notify::new());
-        let (ignored, owned) = (Mutex::default(), Some(OwnedPods::default()));
-        let host_ips = Box::new(Vec::new);
         let recorder: Arc<dyn Recorder> = Arc::new(ContainedRecorder::new(recorder));
         runtime.record_to(&recorder);
         Self {
@@ -90,12 +87,12 @@ impl<R: Runtime> RuntimeSyncer<R> {
             statuses,
             recorder,
             wall,
-            host_ips,
-            owned,
-            ignored,
+            host_ips: Box::new(Vec::new),
+            owned: Some(OwnedPods::default()),
+            ignored: Mutex::default(),
             endings: Mutex::default(),
-            listed,
-            unknown,
+            listed: Mutex::default(),
+            unknown: Notify::new(),
             stops: Stops::default(),
         }
     }
