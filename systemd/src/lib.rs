@@ -24,6 +24,7 @@ pub mod fuzzing;
 pub mod inspect;
 mod logind;
 mod manager;
+mod name_owner;
 mod notify;
 mod own_socket;
 #[cfg(feature = "stand-in")]

@@ -21,6 +21,7 @@ use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallEr
 use crate::bus::Bus;
 use crate::inspect::LockView;
 use crate::manager::ManagerProxy;
+use crate::name_owner;
 use crate::trouble::trouble;
 
 /// The well-known name of logind.
@@ -86,7 +87,7 @@ impl BusLogin {
     async fn subscribe(
         &self,
         connection: &Connection,
-    ) -> Result<(signal_verification::Owner, u32), LogindCallError> {
+    ) -> Result<(name_owner::Owner, u32), LogindCallError> {
         let driver = fdo::DBusProxy::builder(connection)
             .cache_properties(CacheProperties::No)
             .build()
@@ -99,14 +100,9 @@ impl BusLogin {
                 .await
                 .map_err(|error| self.translate("AddMatch", &error.into()))?;
         }
-        let name = zbus::names::BusName::try_from(LOGIN1)
-            .map_err(|error| self.translate("GetNameOwner", &error))?;
-        let owner = match driver.get_name_owner(name).await {
-            Ok(owner) => Some(owner),
-            // logind is not running yet; the first call starts it.
-            Err(fdo::Error::NameHasNoOwner(_)) => None,
-            Err(error) => return Err(self.translate("GetNameOwner", &error.into())),
-        };
+        // Without one logind is not running yet; the first call starts it.
+        let owner = name_owner::of(&driver, LOGIN1).await;
+        let owner = owner.map_err(|error| self.translate("GetNameOwner", &error))?;
         let Some(own_name) = connection.unique_name() else {
             return Ok((owner, std::process::id()));
         };

@@ -14,15 +14,15 @@ use winddown_host::service_units::{
 };
 use winddown_shared::{Backoff, critical};
 use zbus::fdo::DBusProxy;
-use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
-use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant, fdo};
+use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Variant};
 
 use super::error::sorted;
 use super::properties::{Properties, properties};
 use super::signals::{PROPERTIES, TrustedSender, UnitSignals, rules};
 use crate::bus::Bus;
 use crate::manager::{Listed, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
+use crate::name_owner::{self, Owner};
 use crate::trouble::trouble;
 
 /// How many changes a subscriber may lag behind before it must list all services.
@@ -282,19 +282,13 @@ async fn connect(
     Ok((connection, ended))
 }
 
-async fn subscribe_to_bus(
-    connection: &Connection,
-) -> zbus::Result<Option<zbus::names::OwnedUniqueName>> {
+async fn subscribe_to_bus(connection: &Connection) -> zbus::Result<Owner> {
     let driver = DBusProxy::builder(connection).cache_properties(CacheProperties::No);
     let driver = driver.build().await?;
     for rule in rules() {
         driver.add_match_rule(rule?).await?;
     }
-    match driver.get_name_owner(BusName::try_from(SYSTEMD1)?).await {
-        Ok(owner) => Ok(Some(owner)),
-        Err(fdo::Error::NameHasNoOwner(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    name_owner::of(&driver, SYSTEMD1).await
 }
 
 /// Calls `Subscribe`, before which systemd sends no signals.

@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use tokio::sync::broadcast;
 use winddown_host::service_units::{UnitChange, UnitView};
 use zbus::message::{Header, Type};
-use zbus::names::OwnedUniqueName;
 use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
 
 use super::path::unit_of;
 use super::state::UnitProperties;
 use crate::manager::{MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
+use crate::name_owner::{self, Owner};
 use winddown_shared::Mutex;
 
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-const DRIVER: &str = "org.freedesktop.DBus";
 
 /// Returns the match rules: changes of services, removed units, and changes of the owner of systemd's name.
 pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
@@ -30,9 +29,7 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
     };
     let removed =
         signal().sender(SYSTEMD1).path(MANAGER_PATH).interface(MANAGER).member("UnitRemoved");
-    let owner = signal().sender(DRIVER).interface(DRIVER).member("NameOwnerChanged");
-    let owner = owner.arg(0, SYSTEMD1);
-    [changed(SERVICE), changed(UNIT), removed.build(), owner.build()]
+    [changed(SERVICE), changed(UNIT), removed.build(), name_owner::rule(SYSTEMD1)]
 }
 
 /// The properties received for our units, and the subscribers to their changes.
@@ -48,7 +45,7 @@ pub(super) enum TrustedSender {
     /// The only peer of a connection without a bus.
     Peer,
     /// The owner of systemd's name; `None` while it has no owner.
-    Owner(Option<OwnedUniqueName>),
+    Owner(Owner),
 }
 
 impl UnitSignals {
@@ -89,7 +86,7 @@ impl UnitSignals {
         match header.member().map_or("", |member| member.as_str()) {
             "PropertiesChanged" if is_trusted(&header, trusted) => self.changed(message, &header),
             "UnitRemoved" if is_trusted(&header, trusted) => self.removed(message),
-            "NameOwnerChanged" => return owner_changed(message, &header, trusted),
+            "NameOwnerChanged" => return owner_changed(message, trusted),
             _ => {}
         }
         false
@@ -142,17 +139,9 @@ fn is_trusted(header: &Header<'_>, trusted: &TrustedSender) -> bool {
     }
 }
 
-fn owner_changed(message: &Message, header: &Header<'_>, trusted: &mut TrustedSender) -> bool {
-    // Only the bus itself sends under this name.
-    if header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
-        return false;
-    }
-    let body = message.body();
-    let Ok((name, _, new)) = body.deserialize::<(&str, &str, &str)>() else { return false };
-    if name != SYSTEMD1 || *trusted == TrustedSender::Peer {
-        return false;
-    }
-    let owner = zbus::names::UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
+fn owner_changed(message: &Message, trusted: &mut TrustedSender) -> bool {
+    let changed = name_owner::change(message, SYSTEMD1);
+    let Some(owner) = changed.filter(|_| *trusted != TrustedSender::Peer) else { return false };
     let is_there = owner.is_some();
     *trusted = TrustedSender::Owner(owner);
     is_there

@@ -17,15 +17,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 use zbus::message::{Header, Type};
-use zbus::names::{OwnedUniqueName, UniqueName};
+use zbus::names::OwnedUniqueName;
 use zbus::{Connection, MatchRule, Message, MessageStream, OwnedVariant, Variant, fdo};
 
 use super::super::session::LogindEvent;
 use super::LOGIN1;
+use crate::name_owner::{self, Owner};
 
 const LOGIN_PATH: &str = "/org/freedesktop/login1";
 const LOGIN_INTERFACE: &str = "org.freedesktop.login1.Manager";
-const DRIVER: &str = "org.freedesktop.DBus";
 const PLAIN: &str = "PrepareForShutdown";
 const WITH_METADATA: &str = "PrepareForShutdownWithMetadata";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
@@ -45,15 +45,13 @@ pub(super) fn rules() -> [zbus::Result<MatchRule<'static>>; 4] {
         signal().sender(LOGIN1).path(LOGIN_PATH).interface(interface).member(member)
     };
     let prepare = |member| of_logind(LOGIN_INTERFACE, member);
-    let owner = signal()
-        .sender(DRIVER)
-        .path("/org/freedesktop/DBus")
-        .interface(DRIVER)
-        .member("NameOwnerChanged")
-        .arg(0, LOGIN1)
-        .build();
     let changed = of_logind(PROPERTIES, CHANGED).arg(0, LOGIN_INTERFACE);
-    [prepare(PLAIN).build(), prepare(WITH_METADATA).build(), changed.build(), owner]
+    [
+        prepare(PLAIN).build(),
+        prepare(WITH_METADATA).build(),
+        changed.build(),
+        name_owner::rule(LOGIN1),
+    ]
 }
 
 /// Distinguishes signals of the login manager from others.
@@ -63,9 +61,6 @@ pub(super) struct SignalVerifier {
     /// `None` until the owner is known.
     owner: Option<Owner>,
 }
-
-/// The owner of logind's name; `None` if it has no owner.
-pub(super) type Owner = Option<OwnedUniqueName>;
 
 #[derive(Debug, PartialEq)]
 pub(super) enum MessageVerdict {
@@ -97,7 +92,7 @@ impl SignalVerifier {
         match member {
             PLAIN | WITH_METADATA => self.judge_prepare(message, &header, at),
             CHANGED => self.judge_change(message, &header, at),
-            "NameOwnerChanged" => self.judge_owner(message, &header),
+            "NameOwnerChanged" => self.judge_owner(message),
             _ => MessageVerdict::Other,
         }
     }
@@ -164,19 +159,9 @@ impl SignalVerifier {
         }
     }
 
-    fn judge_owner(&mut self, message: &Message, header: &Header<'_>) -> MessageVerdict {
-        // Only the bus itself sends under this name; no client can own it.
-        if !self.on_bus || header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
-            return MessageVerdict::Other;
-        }
-        let body = message.body();
-        let Ok((name, _old, new)) = body.deserialize::<(&str, &str, &str)>() else {
-            return MessageVerdict::Other;
-        };
-        if name != LOGIN1 {
-            return MessageVerdict::Other;
-        }
-        let owner: Owner = UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
+    fn judge_owner(&mut self, message: &Message) -> MessageVerdict {
+        let changed = name_owner::change(message, LOGIN1).filter(|_| self.on_bus);
+        let Some(owner) = changed else { return MessageVerdict::Other };
         let event = if owner.is_some() { LogindEvent::Back } else { LogindEvent::Gone };
         self.owner = Some(owner);
         MessageVerdict::Believed(event)
