@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use futures_util::StreamExt as _;
+use http_body_util::{BodyDataStream, BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
@@ -46,7 +47,7 @@ pub struct Client {
 pub struct AnswerLines {
     socket: PathBuf,
     agent: String,
-    body: Incoming,
+    body: BodyDataStream<Incoming>,
     buffer: Vec<u8>,
     /// The number of bytes at the front of `buffer` that are known to contain no line end.
     scanned: usize,
@@ -56,7 +57,7 @@ pub struct AnswerLines {
 #[derive(Debug)]
 pub struct AnswerBlocks {
     socket: PathBuf,
-    body: Incoming,
+    body: BodyDataStream<Incoming>,
 }
 
 // === impl Client ===
@@ -90,12 +91,8 @@ impl Client {
         &self,
         within: Option<Duration>,
     ) -> Result<crate::api::ShutdownPlan, ClientError> {
-        match within {
-            Some(within) => {
-                self.get(&format!("/v1/plan/shutdown?seconds={}", within.as_secs())).await
-            }
-            None => self.get("/v1/plan/shutdown").await,
-        }
+        let query = within.map(|within| format!("?seconds={}", within.as_secs()));
+        self.get(&format!("/v1/plan/shutdown{}", query.unwrap_or_default())).await
     }
 
     /// Gets the order in which the pods would be started after a boot.
@@ -109,15 +106,10 @@ impl Client {
         manifest: Option<Vec<u8>>,
         strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ClientError> {
-        let mut path = "/v1/plan/preemption".to_owned();
-        if let Some(strategy) = strategy {
-            path.push_str("?strategy=");
-            path.push_str(strategy);
-        }
-        match manifest {
-            Some(manifest) => self.ask(Method::POST, &path, Some(manifest)).await,
-            None => self.get(&path).await,
-        }
+        let query = strategy.map(|strategy| format!("?strategy={strategy}"));
+        let path = format!("/v1/plan/preemption{}", query.unwrap_or_default());
+        let method = if manifest.is_some() { Method::POST } else { Method::GET };
+        self.ask(method, &path, manifest).await
     }
 
     /// Gets the pods that would be evicted if `signal`, by default the one nearest to its threshold, were met.
@@ -126,10 +118,8 @@ impl Client {
         &self,
         signal: Option<&str>,
     ) -> Result<crate::api::EvictionPlan, ClientError> {
-        match signal {
-            Some(signal) => self.get(&format!("/v1/plan/eviction?signal={signal}")).await,
-            None => self.get("/v1/plan/eviction").await,
-        }
+        let query = signal.map(|signal| format!("?signal={signal}"));
+        self.get(&format!("/v1/plan/eviction{}", query.unwrap_or_default())).await
     }
 
     /// Stops a pod; resolves when the pod is gone or the agent has stopped waiting.
@@ -170,7 +160,8 @@ impl Client {
         let start = if query.follow { LogQuery::START_TIMEOUT } else { Duration::ZERO };
         let answer = self.send(Method::GET, &path, None);
         let response = self.within(CONTROL_ANSWER_TIMEOUT + start, answer).await?;
-        Ok(AnswerBlocks { socket: self.socket.clone(), body: response.into_body() })
+        let body = response.into_body().into_data_stream();
+        Ok(AnswerBlocks { socket: self.socket.clone(), body })
     }
 
     /// Lets shutdowns proceed although a pod blocks them.
@@ -319,11 +310,10 @@ impl Client {
     }
 
     async fn whole(&self, response: Response<Incoming>) -> Result<Vec<u8>, ClientError> {
-        let (mut body, mut whole) = (response.into_body(), Vec::new());
-        while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame.map_err(|error| self.broken(error))?.into_data() {
-                append(&mut whole, &data).map_err(|error| self.io(error))?;
-            }
+        let (mut body, mut whole) = (response.into_body().into_data_stream(), Vec::new());
+        while let Some(data) = body.next().await {
+            let data = data.map_err(|error| self.broken(error))?;
+            append(&mut whole, &data).map_err(|error| self.io(error))?;
         }
         Ok(whole)
     }
@@ -332,7 +322,7 @@ impl Client {
         AnswerLines {
             socket: self.socket.clone(),
             agent: version_of(&response),
-            body: response.into_body(),
+            body: response.into_body().into_data_stream(),
             buffer: Vec::new(),
             scanned: 0,
         }
@@ -374,17 +364,7 @@ impl AnswerBlocks {
     /// # Errors
     /// The connection was lost.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        loop {
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(broken(&self.socket, error)),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
+        self.body.next().await.transpose().map_err(|error| broken(&self.socket, error))
     }
 }
 
@@ -415,18 +395,12 @@ impl AnswerLines {
                     .map_err(|source| ClientError::Skew { agent: self.agent.clone(), source });
             }
             self.scanned = self.buffer.len();
-            match self.body.frame().await {
+            match self.body.next().await {
                 None if self.buffer.is_empty() => return Ok(None),
                 None => return Err(self.closed()),
                 Some(Err(error)) => return Err(broken(&self.socket, error)),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        append(&mut self.buffer, &data).map_err(|source| ClientError::Io {
-                            socket: self.socket.clone(),
-                            source,
-                        })?;
-                    }
-                }
+                Some(Ok(data)) => append(&mut self.buffer, &data)
+                    .map_err(|source| ClientError::Io { socket: self.socket.clone(), source })?,
             }
         }
     }

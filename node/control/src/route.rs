@@ -469,12 +469,10 @@ async fn bytes<A>(
 
 /// Copies a body piece by piece. Collected as they are, pieces of one byte would each keep the 8 KiB that hyper read
 /// them into.
-async fn copied(mut body: Limited<Incoming>) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(piece) = frame?.into_data() {
-            bytes.extend_from_slice(&piece);
-        }
+async fn copied(body: Limited<Incoming>) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    let (mut body, mut bytes) = (body.into_data_stream(), Vec::new());
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece?);
     }
     Ok(bytes)
 }
