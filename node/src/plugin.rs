@@ -107,8 +107,9 @@ pub(crate) struct Answers {
     pub(crate) eviction: Option<Arc<dyn EvictionAnswers>>,
 }
 
-/// See [`PlanApi`](winddown_control::PlanApi) and [`ActApi`](winddown_control::ActApi) for each.
-pub(crate) trait ShutdownAnswers: ReportAnswers {
+/// See [`PlanApi`](winddown_control::PlanApi), [`ActApi`](winddown_control::ActApi) and
+/// [`ReportApi`](winddown_control::ReportApi) for each.
+pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
     #[cfg(feature = "shutdown")]
     fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, api::ShutdownPlan>;
 
@@ -117,6 +118,10 @@ pub(crate) trait ShutdownAnswers: ReportAnswers {
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>>;
 
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer>;
+
+    fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>>;
+
+    fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>>;
 }
 
 /// See [`PlanApi`](winddown_control::PlanApi) and [`ReportApi`](winddown_control::ReportApi).
@@ -133,13 +138,6 @@ pub(crate) trait ReleaseAnswers: Send + Sync {
         namespace: String,
         name: String,
     ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>>;
-}
-
-/// See [`ReportApi`](winddown_control::ReportApi) for each.
-pub(crate) trait ReportAnswers: Send + Sync + 'static {
-    fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>>;
-
-    fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>>;
 }
 
 /// The progress of a drain or of a notice.

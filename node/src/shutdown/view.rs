@@ -25,7 +25,7 @@ use super::{Joined, last_boot, reports, role};
 use crate::api::blocking;
 use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
-use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
+use crate::plugin::{Events, PluginSection, ShutdownAnswers};
 use crate::status_view::lock_state;
 use winddown_control::protection::AgentRole;
 
@@ -120,9 +120,7 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer> {
         self.termination_notice().boxed()
     }
-}
 
-impl<R: Runtime> ReportAnswers for Arc<Joined<R>> {
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>> {
         let store = self.kept.reports.clone();
         blocking(&self.kept.reading, move || reports::list(&store)).boxed()
