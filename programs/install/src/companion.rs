@@ -70,6 +70,7 @@ pub(super) fn find(
     let has_joined = in_root(root, &kubeconfig).exists();
     let said = configuration(root, &kubelet, asked, has_joined)?;
     let (endpoint, of_endpoint) = endpoint(root, live, &kubelet, said.as_ref(), asked)?;
+    only_roots_socket(root, &endpoint)?;
     let mut text = format!(
         "# winddown beside a kubelet, written by `winddown install --companion`. winddown.yaml(5) has all\n\
          # fields; `winddown config check` tests this file.\n\
@@ -271,26 +272,21 @@ fn kubeconfig(
     Ok((file, why))
 }
 
-/// Returns the address of the container runtime, and where it was found. Whoever can replace a socket decides what the
-/// agent is told of the containers, and is asked to end them.
-fn endpoint(
-    root: &Path,
-    live: bool,
-    kubelet: &Kubelet,
-    said: Option<&MergedConfiguration>,
-    asked: &Companion,
-) -> Result<(String, String), InstallError> {
-    let (address, why) = find_endpoint(root, live, kubelet, said, asked)?;
+/// Refuses a socket that others than root can replace: they decide what the agent is told of the containers, and are asked
+/// to end them. Write access to a socket is the right to connect to it, which replaces nothing.
+fn only_roots_socket(root: &Path, address: &str) -> Result<(), InstallError> {
     let socket = address.strip_prefix("unix://").map(Path::new);
-    // Write access to a socket is the right to connect to it, which replaces nothing.
-    if let Some(why) = socket.and_then(Path::parent).and_then(|parent| refusal(root, parent)) {
-        let what = "the container runtime's socket";
-        return Err(InstallError::KubeletPath { what, path: address, why });
+    match socket.and_then(Path::parent).and_then(|parent| refusal(root, parent)) {
+        None => Ok(()),
+        Some(why) => {
+            let (what, path) = ("the container runtime's socket", address.to_owned());
+            Err(InstallError::KubeletPath { what, path, why })
+        }
     }
-    Ok((address, why))
 }
 
-fn find_endpoint(
+/// Returns the address of the container runtime, and where it was found.
+fn endpoint(
     root: &Path,
     live: bool,
     kubelet: &Kubelet,
