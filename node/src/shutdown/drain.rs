@@ -353,11 +353,10 @@ fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>)
             let _ = events.send(told);
         }
     }
-    let left = [PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
     let _ = events.send(DrainEvent::Finished {
         terminated: report.pods().filter(|(_, pod)| pod.end.has_terminated()).count(),
         forced: report.count(PodEnd::Killed),
-        still_running: left.map(|end| report.count(end)).iter().sum(),
+        still_running: report.pods().filter(|(_, pod)| pod.end.is_left()).count(),
         took_seconds: report.took.as_secs_f64(),
         pods_unknown: report.pods_unknown,
         cancelled: report.outcome == Outcome::Cancelled,

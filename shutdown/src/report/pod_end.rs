@@ -1,10 +1,10 @@
-//! How pods terminated in a run, and how each way is described: one table, from which every rendering of a report takes its
-//! words, its colours and the order of its pods.
+//! How pods terminated in a run: one table, from which every rendering of a report takes its words, its colours and the
+//! order of its pods, and the run its outcome.
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::PodStopped;
 
-use super::Tone;
+use super::{Outcome, Tone};
 
 /// How a pod terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub enum PodEnd {
     Gone,
 }
 
-/// How the end of a pod is described.
+/// How the end of a pod is described, and what it means for the run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PodEndText {
@@ -46,6 +46,17 @@ pub struct PodEndText {
     pub tone: Option<Tone>,
     /// The place of such a pod among others; the worst is 0.
     pub severity: u8,
+    stop: Stop,
+    /// The best outcome of a run with such a pod.
+    pub(crate) outcome: Outcome,
+}
+
+/// Whether a pod has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Seen,
+    Unseen,
+    None,
 }
 
 // === impl PodEnd ===
@@ -75,49 +86,73 @@ impl PodEnd {
                 several: "exited by themselves",
                 tone: Some(Tone::Good),
                 severity: Self::FINE,
+                stop: Stop::Seen,
+                outcome: Outcome::Clean,
             },
             Self::NotRunning => PodEndText {
                 word: "was not running",
                 several: "not running",
                 tone: None,
                 severity: 3,
+                stop: Stop::Seen,
+                outcome: Outcome::Clean,
             },
             Self::Killed => PodEndText {
                 word: "killed",
                 several: "killed",
                 tone: Some(Tone::Warn),
                 severity: 1,
+                stop: Stop::Seen,
+                outcome: Outcome::Forced,
             },
             Self::Terminating => PodEndText {
                 word: "was still terminating",
                 several: "still terminating",
                 tone: Some(Tone::Warn),
                 severity: 3,
+                stop: Stop::None,
+                outcome: Outcome::Incomplete,
             },
             Self::StillRunning => PodEndText {
                 word: "STILL RUNS",
                 several: "not seen to terminate",
                 tone: Some(Tone::Bad),
                 severity: 0,
+                stop: Stop::None,
+                outcome: Outcome::Incomplete,
             },
             Self::Gone => PodEndText {
                 word: "gone when the agent came back",
                 several: "gone when the agent came back",
                 tone: Some(Tone::Bad),
                 severity: 1,
+                stop: Stop::Unseen,
+                outcome: Outcome::Incomplete,
             },
-            Self::Spared => {
-                PodEndText { word: "spared", several: "spared", tone: None, severity: Self::FINE }
-            }
+            Self::Spared => PodEndText {
+                word: "spared",
+                several: "spared",
+                tone: None,
+                severity: Self::FINE,
+                stop: Stop::None,
+                outcome: Outcome::Incomplete,
+            },
             Self::Survives => PodEndText {
                 word: "survived the soft-reboot",
                 several: "survived",
                 tone: Some(Tone::Good),
                 severity: Self::FINE,
+                stop: Stop::None,
+                outcome: Outcome::Clean,
             },
-            Self::NotDrainable => {
-                PodEndText { word: "stays", several: "stay", tone: None, severity: Self::FINE }
-            }
+            Self::NotDrainable => PodEndText {
+                word: "stays",
+                several: "stay",
+                tone: None,
+                severity: Self::FINE,
+                stop: Stop::None,
+                outcome: Outcome::Clean,
+            },
         }
     }
 
@@ -132,23 +167,21 @@ impl PodEnd {
 
     /// Whether the pod was seen to stop.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Exited | Self::NotRunning | Self::Killed)
+        self.text().stop == Stop::Seen
     }
 
     /// Whether the pod has terminated, seen or not.
     pub fn has_terminated(self) -> bool {
-        self.is_over() || self == Self::Gone
+        self.text().stop != Stop::None
+    }
+
+    /// Whether the pod was to be stopped, and may still run.
+    pub fn is_left(self) -> bool {
+        !self.has_terminated() && self.text().outcome == Outcome::Incomplete
     }
 
     /// Whether the pod exited by itself, or was not to be stopped.
     pub(crate) fn is_graceful(self) -> bool {
-        match self {
-            Self::Exited
-            | Self::NotRunning
-            | Self::Survives
-            | Self::NotDrainable
-            | Self::Spared => true,
-            Self::Killed | Self::StillRunning | Self::Terminating | Self::Gone => false,
-        }
+        self == Self::Spared || self.text().outcome == Outcome::Clean
     }
 }

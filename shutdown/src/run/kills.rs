@@ -300,10 +300,10 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
 
     /// Adds the end of a pod to its group's progress, unless it was `counted` before.
     fn count(&self, place: ReportPosition, end: PodEnd, counted: bool) {
-        self.order.progress.group(place.group, |group| match end {
-            PodEnd::StillRunning | PodEnd::NotDrainable => group.failed += 1,
-            _ if counted => {}
-            _ => {
+        self.order.progress.group(place.group, |group| {
+            if !end.has_terminated() {
+                group.failed += 1;
+            } else if !counted {
                 group.ended += 1;
                 group.forced += usize::from(end == PodEnd::Killed);
             }

@@ -41,7 +41,7 @@ impl RunReport {
     /// The number of pods that were not seen to stop.
     pub fn left(&self) -> usize {
         let pods = self.groups.iter().flat_map(|group| &group.pods);
-        pods.filter(|pod| matches!(pod.end, PodEnd::StillRunning | PodEnd::Terminating)).count()
+        pods.filter(|pod| pod.end.is_left() && pod.end != PodEnd::Spared).count()
     }
 
     /// The number of groups with pods of which none was requested to stop.
@@ -53,15 +53,7 @@ impl RunReport {
 /// The outcome of a run that is over: clean or forced only if the end of each pod was seen. The one answer to whether all
 /// pods ended, for each report and event.
 pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome {
-    let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| match pod.end {
-        PodEnd::Exited | PodEnd::NotRunning | PodEnd::Survives | PodEnd::NotDrainable => {
-            Outcome::Clean
-        }
-        PodEnd::Killed => Outcome::Forced,
-        PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Spared | PodEnd::Gone => {
-            Outcome::Incomplete
-        }
-    });
+    let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| pod.end.text().outcome);
     let unknown = pods_unknown.then_some(Outcome::Incomplete);
     ends.chain(unknown).max().unwrap_or(Outcome::Clean)
 }
