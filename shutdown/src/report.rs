@@ -25,7 +25,7 @@ pub use boot_mark::{BootMark, PreviousBoot};
 pub use find_last_boot::find_last_boot;
 pub use headline::{Outcome, OutcomeText, Tone};
 pub use last_boot::{Evidence, LastBoot, last_boot};
-pub use pod_end::{PodEnd, PodEndText};
+pub use pod_end::{EndDetail, PodEnd, PodEndText};
 pub use pods::{GroupReport, PodReport};
 pub use store::{Listing, ReportStore};
 use units::{ListOfMillis, OptionalSeconds, Seconds};

@@ -46,9 +46,26 @@ pub struct PodEndText {
     pub tone: Option<Tone>,
     /// The place of such a pod among others; the worst is 0.
     pub severity: u8,
+    /// What is said of a pod beside the word, or instead of it.
+    pub detail: EndDetail,
     stop: Stop,
     /// The best outcome of a run with such a pod.
     pub(crate) outcome: Outcome,
+}
+
+/// What is said of a pod beside the word of its end, or instead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndDetail {
+    /// Nothing: the word is all.
+    Nothing,
+    /// Instead of the word, how long it took.
+    Duration,
+    /// The containers, and in a picture how long it took.
+    Containers,
+    /// The containers, or the error if none is known.
+    ContainersOrError,
+    /// Instead of the word, the error, which is the reason.
+    Reason,
 }
 
 /// Whether a pod has stopped.
@@ -86,6 +103,7 @@ impl PodEnd {
                 several: "exited by themselves",
                 tone: Some(Tone::Good),
                 severity: Self::FINE,
+                detail: EndDetail::Duration,
                 stop: Stop::Seen,
                 outcome: Outcome::Clean,
             },
@@ -94,6 +112,7 @@ impl PodEnd {
                 several: "not running",
                 tone: None,
                 severity: 3,
+                detail: EndDetail::Nothing,
                 stop: Stop::Seen,
                 outcome: Outcome::Clean,
             },
@@ -102,6 +121,7 @@ impl PodEnd {
                 several: "killed",
                 tone: Some(Tone::Warn),
                 severity: 1,
+                detail: EndDetail::Containers,
                 stop: Stop::Seen,
                 outcome: Outcome::Forced,
             },
@@ -110,6 +130,7 @@ impl PodEnd {
                 several: "still terminating",
                 tone: Some(Tone::Warn),
                 severity: 3,
+                detail: EndDetail::Nothing,
                 stop: Stop::None,
                 outcome: Outcome::Incomplete,
             },
@@ -118,6 +139,7 @@ impl PodEnd {
                 several: "not seen to terminate",
                 tone: Some(Tone::Bad),
                 severity: 0,
+                detail: EndDetail::ContainersOrError,
                 stop: Stop::None,
                 outcome: Outcome::Incomplete,
             },
@@ -126,6 +148,7 @@ impl PodEnd {
                 several: "gone when the agent came back",
                 tone: Some(Tone::Bad),
                 severity: 1,
+                detail: EndDetail::Nothing,
                 stop: Stop::Unseen,
                 outcome: Outcome::Incomplete,
             },
@@ -134,6 +157,7 @@ impl PodEnd {
                 several: "spared",
                 tone: None,
                 severity: Self::FINE,
+                detail: EndDetail::Nothing,
                 stop: Stop::None,
                 outcome: Outcome::Incomplete,
             },
@@ -142,6 +166,7 @@ impl PodEnd {
                 several: "survived",
                 tone: Some(Tone::Good),
                 severity: Self::FINE,
+                detail: EndDetail::Nothing,
                 stop: Stop::None,
                 outcome: Outcome::Clean,
             },
@@ -150,6 +175,7 @@ impl PodEnd {
                 several: "stay",
                 tone: None,
                 severity: Self::FINE,
+                detail: EndDetail::Reason,
                 stop: Stop::None,
                 outcome: Outcome::Clean,
             },

@@ -30,7 +30,7 @@ const PUBLISHED: [&str; 9] = [
 const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
-        "ContainerKind ContainerState DelayedBy EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
+        "ContainerKind ContainerState DelayedBy EndCause EndDetail FsLayout Garbage GateReason GateState GoDurationError Hint \
          InspectError Keep KillReason KillWhom Lifecycle LockState MachineState MemoryAvailable MemoryFigure \
          MetricValue Outcome Outlook PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
          ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName Restart RestartCondition ShutdownKind \

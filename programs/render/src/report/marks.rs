@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{PodEnd, PodReport, Tone};
+use winddown_shutdown::{EndDetail, PodEnd, PodEndText, PodReport, Tone};
 
 use super::sentences;
 
@@ -21,15 +21,12 @@ impl BarTimes {
         let asked = pod.asked?;
         let term = pod.sigterm.unwrap_or(asked).max(asked);
         // A pod that exited unseen has no known exit time: no bar is drawn.
-        let unseen = if matches!(pod.end, PodEnd::Exited | PodEnd::NotRunning | PodEnd::Gone) {
-            term
-        } else {
-            took
-        };
+        let is_killed = pod.end == PodEnd::Killed;
+        let unseen = if pod.end.has_terminated() && !is_killed { term } else { took };
         let end = pod.exit.unwrap_or(unseen).max(term);
         // The report does not contain the time of SIGKILL, but it is sent when the grace is over.
         let over = asked.saturating_add(pod.grace).clamp(term, end);
-        let kill = (pod.end == PodEnd::Killed).then_some(over);
+        let kill = is_killed.then_some(over);
         Some(Self { asked, term, kill, end })
     }
 }
@@ -52,17 +49,20 @@ pub(super) fn class_of(tone: Option<Tone>) -> &'static str {
 /// The remark about a pod at the right of its bar.
 pub(super) fn remark(pod: &PodReport) -> String {
     let took = pod.exit.zip(pod.asked).map(|(exit, asked)| in_seconds(exit.saturating_sub(asked)));
-    let word = pod.end.text().word;
-    let mut said = match (pod.end, took) {
-        (PodEnd::Exited, Some(took)) => took,
-        (PodEnd::Exited, None) => "terminated at an unknown time".to_owned(),
-        (PodEnd::Killed, Some(took)) => format!("{word} after {took}"),
-        _ => word.to_owned(),
+    let PodEndText { word, detail, .. } = pod.end.text();
+    let (mut said, names_containers) = match detail {
+        EndDetail::Duration => {
+            (took.unwrap_or_else(|| "terminated at an unknown time".to_owned()), false)
+        }
+        EndDetail::Containers => {
+            let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
+            let of = pod.wanted_grace.map(|wanted| format!(" of {}", in_seconds(wanted)));
+            (format!("{word}{after}{}", of.unwrap_or_default()), true)
+        }
+        EndDetail::ContainersOrError => (word.to_owned(), true),
+        EndDetail::Nothing | EndDetail::Reason => (word.to_owned(), false),
     };
-    if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {
-        said.push_str(&format!(" of {}", in_seconds(wanted)));
-    }
-    if matches!(pod.end, PodEnd::Killed | PodEnd::StillRunning) && !pod.containers.is_empty() {
+    if names_containers && !pod.containers.is_empty() {
         said.push_str(&format!(" · {}", pod.containers.join(", ")));
     }
     if !pod.mounts.is_empty() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
-    BudgetReport, DelayedBy, GroupReport, NoticeReport, PodEnd, PodReport, ShutdownReport, Tone,
-    Trigger, WorkOutcome, WorkReport,
+    BudgetReport, DelayedBy, EndDetail, GroupReport, NoticeReport, PodEnd, PodEndText, PodReport,
+    ShutdownReport, Tone, Trigger, WorkOutcome, WorkReport,
 };
 
 use crate::group_title;
@@ -297,15 +297,15 @@ pub(super) fn remark(pod: &PodReport) -> String {
         true => String::new(),
         false => format!(": {}", containers.join(", ")),
     };
-    let (word, error) = (pod.end.text().word, pod.error.as_deref().map(clean));
-    let end = match (pod.end, error) {
-        (PodEnd::Exited, _) => String::new(),
-        (PodEnd::NotDrainable, Some(why)) => why.into_owned(),
-        (PodEnd::StillRunning, error) if containers.is_empty() => {
+    let PodEndText { word, detail, .. } = pod.end.text();
+    let end = match (detail, pod.error.as_deref().map(clean)) {
+        (EndDetail::Duration, _) => String::new(),
+        (EndDetail::Reason, Some(why)) => why.into_owned(),
+        (EndDetail::ContainersOrError, error) if containers.is_empty() => {
             format!("{word}? {}", error.unwrap_or("unknown".into()))
         }
-        (PodEnd::Killed | PodEnd::StillRunning, _) => format!("{word}{containers}"),
-        _ => word.into(),
+        (EndDetail::Containers | EndDetail::ContainersOrError, _) => format!("{word}{containers}"),
+        (EndDetail::Nothing, _) | (EndDetail::Reason, None) => word.into(),
     };
     let earlier =
         pod.prior_reason.as_deref().map(|by| format!("was already terminating ({})", clean(by)));

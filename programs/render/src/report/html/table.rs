@@ -1,7 +1,7 @@
 //! The table of all pods. On a narrow screen each row becomes a block.
 
 use winddown_shared::display::{clean, pod_count};
-use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
+use winddown_shutdown::{EndDetail, PodReport, ShutdownReport};
 
 use super::super::marks;
 use super::{Escaped, Markup, sentences};
@@ -102,9 +102,10 @@ fn row(pod: &PodReport, out: &mut Markup) {
 
 fn how(pod: &PodReport) -> String {
     let said = sentences::remark(pod);
-    match pod.end {
-        PodEnd::Exited if said.is_empty() => pod.end.text().word.to_owned(),
-        PodEnd::Exited => format!("{}; {said}", pod.end.text().word),
-        _ => said,
+    let text = pod.end.text();
+    match text.detail == EndDetail::Duration {
+        true if said.is_empty() => text.word.to_owned(),
+        true => format!("{}; {said}", text.word),
+        false => said,
     }
 }

@@ -216,8 +216,16 @@ impl Timeline<'_> {
         track = match pod.end {
             PodEnd::StillRunning => track.mark("arrow", end),
             PodEnd::Terminating => track.mark("soft", end),
-            _ if pod.exit.is_some() => track.mark("exit", end),
-            _ => track,
+            PodEnd::Exited
+            | PodEnd::NotRunning
+            | PodEnd::Killed
+            | PodEnd::Gone
+            | PodEnd::Spared
+            | PodEnd::Survives
+            | PodEnd::NotDrainable => match pod.exit {
+                Some(_) => track.mark("exit", end),
+                None => track,
+            },
         };
         if let Some(kill) = kill {
             track = track.mark("kill", kill);
