@@ -220,7 +220,8 @@ impl Tally {
     /// How far a run came that did not go on to its end.
     fn so_far(&self) -> String {
         let Self { ended, ending, spared, .. } = self;
-        format!("{} had terminated, {ending} still terminating, {spared} spared", pod_count(*ended))
+        let [is_ending, is_spared] = several([PodEnd::Terminating, PodEnd::Spared]);
+        format!("{} had terminated, {ending} {is_ending}, {spared} {is_spared}", pod_count(*ended))
     }
 
     fn clean(&self) -> String {
@@ -238,13 +239,17 @@ impl Tally {
         match total {
             0 => format!(": there were no pods to terminate{others}."),
             1 => format!(": 1 pod exited by itself in {time}{others}."),
-            _ => format!(": {total} pods exited by themselves in {time}{others}."),
+            _ => {
+                let [exited] = several([PodEnd::Exited]);
+                format!(": {total} pods {exited} in {time}{others}.")
+            }
         }
     }
 
     fn forced(&self) -> String {
         let Self { killed, total, time, .. } = self;
-        format!(": {killed} of {} had to be killed, all terminated in {time}.", pod_count(*total))
+        let ([is_killed], total) = (several([PodEnd::Killed]), pod_count(*total));
+        format!(": {killed} of {total} had to be {is_killed}, all terminated in {time}.")
     }
 
     fn incomplete(&self) -> String {
@@ -254,10 +259,10 @@ impl Tally {
             (0, _, true) => format!(
                 ": the container runtime did not list its pods, so some may have been left running, after {time}."
             ),
-            (0, 1.., false) => format!(
-                ": {} gone when the agent came back, in an unknown order, after {time}.",
-                self.were(*gone)
-            ),
+            (0, 1.., false) => {
+                let ([is_gone], gone) = (several([PodEnd::Gone]), self.were(*gone));
+                format!(": {gone} {is_gone}, in an unknown order, after {time}.")
+            }
             // Of an agent before 0.1.0: pods that it had not asked, or not seen to terminate, had other words.
             (0, 0, false) => format!(": {}, after {time}.", self.so_far()),
         }
@@ -279,10 +284,16 @@ impl Tally {
 
     fn cut_off(&self) -> String {
         let Self { took, ended, ending, spared, .. } = self;
+        let [is_ending] = several([PodEnd::Terminating]);
         format!(
             ": the machine went down in the middle. At its last record, {took} after the signal, \
-             {} had terminated, {ending} still terminating, {spared} not asked yet.",
+             {} had terminated, {ending} {is_ending}, {spared} not asked yet.",
             pod_count(*ended)
         )
     }
+}
+
+/// The labels of several pods that ended like this.
+fn several<const N: usize>(ends: [PodEnd; N]) -> [&'static str; N] {
+    ends.map(|end| end.text().several)
 }

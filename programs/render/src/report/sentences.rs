@@ -245,10 +245,16 @@ pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
 /// The number of pods that are folded away, and how they stopped.
 pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
     let spared = pods.iter().filter(|pod| pod.end == PodEnd::Spared).count();
-    let among = if spared > 0 { format!(", {spared} of them spared") } else { String::new() };
-    let how = pods.iter().filter_map(|pod| pod.exit).max().map_or("spared".to_owned(), |last| {
-        format!("exited by themselves by {}", in_seconds(last))
-    });
+    let [spared_text, exited] = [PodEnd::Spared, PodEnd::Exited].map(|end| end.text().several);
+    let among = match spared {
+        0 => String::new(),
+        _ => format!(", {spared} of them {spared_text}"),
+    };
+    let how = pods
+        .iter()
+        .filter_map(|pod| pod.exit)
+        .max()
+        .map_or_else(|| spared_text.to_owned(), |last| format!("{exited} by {}", in_seconds(last)));
     (format!("{} more{among}", pods.len()), how)
 }
 
@@ -282,9 +288,11 @@ pub(super) fn group_facts(group: &GroupReport) -> String {
         }
         (Some(_), None) => said.push_str(" · not finished"),
         (None, _) if group.pods.iter().all(|pod| pod.end == PodEnd::Survives) => {
-            said.push_str(" · survived");
+            said.push_str(&format!(" · {}", PodEnd::Survives.text().several));
         }
-        (None, _) if group.is_spared() => said.push_str(" · spared"),
+        (None, _) if group.is_spared() => {
+            said.push_str(&format!(" · {}", PodEnd::Spared.text().several));
+        }
         (None, _) => said.push_str(" · not asked to terminate"),
     }
     said

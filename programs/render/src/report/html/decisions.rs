@@ -80,7 +80,8 @@ fn of_group(
 ) {
     let name = sentences::group(group);
     let Some(started) = group.started else {
-        add(report.took, "", format!("{name}: spared, {}", pod_count(group.pods.len())));
+        let spared = PodEnd::Spared.text().several;
+        add(report.took, "", format!("{name}: {spared}, {}", pod_count(group.pods.len())));
         return;
     };
     // What earlier groups, or the notice, have left beyond the group's own time is its time too.

@@ -1,7 +1,7 @@
 //! The table of all pods. On a narrow screen each row becomes a block.
 
 use winddown_shared::display::{clean, pod_count};
-use winddown_shutdown::{EndDetail, PodReport, ShutdownReport};
+use winddown_shutdown::{EndDetail, PodEnd, PodReport, ShutdownReport};
 
 use super::super::marks;
 use super::{Escaped, Markup, sentences};
@@ -44,7 +44,8 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     for (group, pods) in rest {
         let (group, count) = (Escaped(&group), pod_count(pods.len()));
         out.line(format_args!("<details>\n<summary>{group}: the other {count}</summary>"));
-        head(out, "Those that exited by themselves, and sooner; the slowest first.");
+        let exited = PodEnd::Exited.text().several;
+        head(out, &format!("Those that {exited}, and sooner; the slowest first."));
         out.line(format_args!("<tbody role=\"rowgroup\">"));
         pods.into_iter().for_each(|pod| row(pod, out));
         out.line(format_args!("</tbody>\n</table>\n</details>"));
