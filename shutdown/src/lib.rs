@@ -142,8 +142,8 @@ pub use report::units;
 pub use report::{
     BootMark, BudgetReport, DelayedBy, EndDetail, Evidence, GroupReport, LastBoot, Listing,
     NoticeReport, Outcome, OutcomeText, PodEnd, PodEndText, PodReport, PreviousBoot, ReportSink,
-    ReportStore, ShutdownReport, Tone, Trigger, UnstoredReports, WorkOutcome, WorkReport,
-    find_last_boot, last_boot,
+    ReportStore, ShutdownReport, Tone, Trigger, TriggerText, UnstoredReports, WorkOutcome,
+    WorkReport, find_last_boot, last_boot,
 };
 pub use role::{ROLE_LABEL, Role, is_driver};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

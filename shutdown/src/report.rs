@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{KillReason, RequestReport, ShutdownKind, WallTime};
+use winddown_shared::{RequestReport, ShutdownKind, WallTime};
 
 use crate::{Budget, FileError, RunReport};
 
@@ -17,6 +17,7 @@ mod pods;
 mod store;
 #[cfg(test)]
 mod tests;
+mod trigger;
 pub mod units;
 mod unstored;
 mod work;
@@ -28,6 +29,7 @@ pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pod_end::{EndDetail, PodEnd, PodEndText};
 pub use pods::{GroupReport, PodReport};
 pub use store::{Listing, ReportStore};
+pub use trigger::{Trigger, TriggerText};
 use units::{ListOfMillis, OptionalSeconds, Seconds};
 pub use unstored::UnstoredReports;
 pub(crate) use work::WorkEnd;
@@ -122,24 +124,6 @@ pub struct ShutdownReport {
     /// Problems with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-}
-
-/// What triggered a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum Trigger {
-    /// The login manager announced the node's shutdown.
-    #[default]
-    LoginManager,
-    /// A rehearsal used a stand-in for the login manager.
-    Drill,
-    /// An operator drained the node, which stays up.
-    Drain,
-    /// The unit was stopped while the machine went down without the login manager.
-    UnitStop,
-    /// A notice announced that the node goes down (spot instance, maintenance, battery).
-    Notice,
 }
 
 /// A notice that the node goes down at a certain time.
@@ -305,18 +289,6 @@ impl DelayedBy {
 
     fn is_login_manager(&self) -> bool {
         *self == Self::LoginManager
-    }
-}
-
-// === impl Trigger ===
-
-impl Trigger {
-    /// The reason that is given to the pod workers.
-    pub fn kill_reason(self) -> KillReason {
-        match self {
-            Self::Drain => KillReason::Drain,
-            _ => KillReason::Shutdown,
-        }
     }
 }
 

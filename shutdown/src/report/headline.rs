@@ -5,7 +5,7 @@ use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{in_seconds, pod_count};
 
-use super::{PodEnd, ShutdownReport, Trigger};
+use super::{PodEnd, ShutdownReport};
 
 /// The outcome of a run. If several apply, the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -150,11 +150,7 @@ impl Outcome {
 impl ShutdownReport {
     /// Summarizes the run in one sentence, for people.
     pub fn headline(&self) -> String {
-        let what = match self.trigger {
-            Trigger::Drain => "drain",
-            Trigger::Drill => "drill",
-            Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
-        };
+        let what = self.trigger.text().run;
         let OutcomeText { word, sentence, .. } = self.outcome.text();
         let after = match self.node_stayed_up {
             true => " It was cancelled afterwards: the node stayed up.",
@@ -177,13 +173,7 @@ impl ShutdownReport {
 
     /// The label for the end of the run.
     pub fn end_of_run(&self) -> &'static str {
-        let by_trigger = match self.trigger {
-            Trigger::Drain => "drain finished",
-            Trigger::LoginManager | Trigger::Drill => "lock released",
-            // The lock, if there is one, is not this run's.
-            Trigger::UnitStop | Trigger::Notice => "shutdown finished",
-        };
-        self.outcome.text().end.unwrap_or(by_trigger)
+        self.outcome.text().end.unwrap_or(self.trigger.text().end)
     }
 }
 
@@ -196,11 +186,7 @@ impl Tally {
         let (gone, idle) = (report.count(PodEnd::Gone), report.count(PodEnd::NotRunning));
         let took = in_seconds(report.took);
         Self {
-            when_over: match report.trigger {
-                Trigger::Drain => "when the drain was over",
-                Trigger::LoginManager | Trigger::Drill => "when the lock was released",
-                Trigger::UnitStop | Trigger::Notice => "when its time was over",
-            },
+            when_over: report.trigger.text().when_over,
             pods_unknown: report.pods_unknown,
             total: report.pods().count() - survived - stay - idle,
             killed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_shared::display::{in_seconds, pod_count};
-use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
 
 use super::super::marks::BarTimes;
 use super::{Escaped, Markup, sentences};
@@ -58,14 +58,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
 }
 
 fn beginning(report: &ShutdownReport) -> String {
-    let who = match report.trigger {
-        Trigger::LoginManager => "The login manager announced that the node goes down",
-        Trigger::Drill => "A rehearsal began",
-        Trigger::Drain => "An operator started a drain",
-        Trigger::UnitStop => "The service was stopped while the machine went down",
-        Trigger::Notice => "A notice began the run",
-    };
-    let budget = &report.budget;
+    let (who, budget) = (report.trigger.text().sentence, &report.budget);
     format!(
         "{who}: {} for the pods, {} in reserve",
         in_seconds(budget.pods),
