@@ -136,6 +136,15 @@ fn the_table_of_outcomes_in_the_documentation_is_up_to_date() {
 }
 
 #[test]
+fn the_page_explains_ends_of_pods_by_the_words_of_a_report() {
+    let page = fs::read_to_string(root().join("docs/reference/report.md")).unwrap();
+    for end in [PodEnd::Killed, PodEnd::NotRunning, PodEnd::Gone] {
+        let word = format!("`{}`", end.text().word);
+        assert!(page.contains(&word), "docs/reference/report.md does not explain {word}");
+    }
+}
+
+#[test]
 fn what_to_look_at_after_a_shutdown_is_sorted_by_words_that_a_report_begins_with() {
     let page = fs::read_to_string(root().join("docs/how-to/troubleshooting.md")).unwrap();
     let (_, table) = page.split_once("| the report says | look at |\n").unwrap();
