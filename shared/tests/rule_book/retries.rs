@@ -103,6 +103,25 @@ async fn the_wait_doubles_up_to_its_most_and_starts_over_after_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_that_fails_is_retried_after_1_2_4_8_and_then_10_seconds_with_jitter() {
+    let b = bench();
+    b.script(&pod("a"), Script { stop_fails: 6, ..Script::default() });
+    b.create(&pod("a"));
+    settle().await;
+    b.kill(&pod("a"));
+    tokio::time::sleep(secs(75)).await;
+    let calls = b.syncer.calls();
+    let stops = calls.iter().filter(|call| matches!(call.step, SyncStep::Terminate { .. }));
+    let at: Vec<_> = stops.map(|call| call.at).collect();
+    let waits: Vec<_> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    assert_eq!(waits.len(), 6, "{waits:?}");
+    for (wait, least) in waits.iter().zip([1, 2, 4, 8, 10, 10]) {
+        let most = secs(least) * 3 / 2 + Duration::from_millis(2);
+        assert!((secs(least)..=most).contains(wait), "{waits:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_failed_together_do_not_return_together() {
     let b = bench();
     for i in 0..50 {
