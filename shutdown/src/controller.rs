@@ -134,6 +134,7 @@ enum Transition {
 }
 
 /// What to do with an earlier agent's run.
+#[derive(Debug, PartialEq)]
 enum ResumeDecision {
     /// The node is still going down.
     Resume,

@@ -30,6 +30,7 @@ mod lame_duck;
 mod next_agent;
 mod notices;
 mod reference;
+mod resume_decision;
 mod starting;
 mod work;
 mod world;
