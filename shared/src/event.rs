@@ -121,7 +121,7 @@ pub enum Event {
         /// How long the resource has been short, grace period included.
         short_for: Duration,
     },
-    /// A pod was chosen to be evicted, for a shortage or its disk limits, and is requested to terminate.
+    /// A pod was chosen to be evicted, for a shortage or its disk limits, and is requested to terminate. Once per eviction.
     EvictionStarted {
         /// The pod.
         pod: PodRef,

@@ -207,24 +207,24 @@ impl<K: PodKiller + PodStateProvider, S: Signals, R: Reclaim> EvictionController
         let record = eviction.record;
         let allowed =
             grace.or(pod.termination_grace_period()).unwrap_or(Grace::DEFAULT).max(HARD_GRACE);
-        self.parts.recorder.record(&Event::EvictionStarted {
-            pod: pod.pod_ref().clone(),
-            signal: cause.as_str(),
-            message: message.clone(),
-            annotations,
-            grace: allowed,
-        });
         let due = instant_after(now, allowed) + BEYOND_GRACE;
-        let call = HookCall {
-            pod: pod.pod_ref().clone(),
-            cause: cause.as_str(),
-            message: Arc::clone(&message),
-        };
-        // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
+        let (of_pod, signal) = (pod.pod_ref().clone(), cause.as_str());
+        let call = HookCall { pod: of_pod.clone(), cause: signal, message: message.clone() };
+        // A victim that is only hurried: it has been announced, its hook has begun, and what it leaves behind is expected
+        // already.
         let hurried =
             self.victims.terminating.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
         let hurried_for = hurried.map(|ending| ending.evicted_for);
         let is_hurried = hurried_for.is_some();
+        if !is_hurried {
+            self.parts.recorder.record(&Event::EvictionStarted {
+                pod: of_pod,
+                signal,
+                message: message.clone(),
+                annotations,
+                grace: allowed,
+            });
+        }
         let hook = self.policy.hook.clone().filter(|_| !is_hurried);
         let hook_time = hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
         let hook = hook.map(|rule| self.parts.hook.run(rule, call));

@@ -167,8 +167,9 @@ async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
     let cut = (LOWEST.to_owned(), Some(1));
     assert_eq!(world.killed()[1..], [cut], "not a second pod");
     world.is(left("4Gi"), secs(30)).await;
+    let started = |event: &Event| matches!(event, Event::EvictionStarted { .. });
     let evicted = |event: &Event| matches!(event, Event::PodEvicted { .. });
-    assert_eq!(world.count(evicted), 1, "one eviction");
+    assert_eq!((world.count(started), world.count(evicted)), (1, 1), "one eviction");
 }
 
 #[tokio::test(start_paused = true)]
