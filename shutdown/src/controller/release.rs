@@ -1,6 +1,5 @@
 //! The work of plug-ins before the shutdown is released.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -12,7 +11,7 @@ use super::signals::ShutdownSignals;
 use crate::EndingPods;
 use crate::journal::Journal;
 use crate::report::WorkEnd;
-use crate::{RunReport, WorkOutcome, WorkReport};
+use crate::{RunReport, WorkReport};
 
 /// The time that is kept for the report.
 pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
@@ -39,11 +38,11 @@ impl<K: EndingPods> ShutdownController<K> {
         }
         let last = due.iter().map(|(.., given_up)| *given_up).max().unwrap_or(until);
         // Tasks of their own: work that blocks its thread must not hold up the release.
-        let (mut tasks, mut under_way) = (JoinSet::new(), HashMap::new());
+        let (mut tasks, mut under_way) = (JoinSet::new(), Vec::new());
         for (one, context, given_up) in due {
             let work = one.0.clone();
             let task = async move { timeout_at(given_up, work.begin(context)).await };
-            under_way.insert(tasks.spawn(task).id(), one);
+            under_way.push((tasks.spawn(task).id(), one));
         }
         let mut not_told = Vec::new();
         let called_off = signals.clone().called_off();
@@ -68,11 +67,11 @@ impl<K: EndingPods> ShutdownController<K> {
                 }
                 () = sleep_until(last) => break WorkEnd::TimedOut,
             };
-            if let Some((work, remark)) = under_way.remove(&id) {
-                self.release_work_ended(run, work, started, end, remark);
+            for (_, (work, remark)) in under_way.extract_if(.., |(task, _)| *task == id) {
+                self.release_work_ended(run, work, started, end.clone(), remark);
             }
         };
-        for (work, remark) in &work {
+        for (_, (work, remark)) in under_way {
             self.release_work_ended(run, work, started, rest.clone(), remark);
         }
         not_told
@@ -93,10 +92,7 @@ impl<K: EndingPods> ShutdownController<K> {
         end: WorkEnd,
         remark: &LateRemark,
     ) {
-        let mut reports = run.work.iter_mut();
-        let under_way =
-            |report: &&mut WorkReport| report.is_of(work) && report.outcome == WorkOutcome::Running;
-        if let Some(report) = reports.find(under_way) {
+        if let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) {
             self.parts.recorder.record(&report.end(work, started.elapsed(), end, remark));
         }
     }
