@@ -265,7 +265,7 @@ impl Shutdown {
         let records = running::places(&state, volatile, std::convert::identity);
         let of_drain = running::places(&state, volatile, RecordFile::of_drain);
         let boot = (&**boot_id, &core.boot_clock);
-        let drain = OperatorDrain::of_boot(of_drain, boot, operator.earlier_drain().as_ref());
+        let drain = OperatorDrain::of_boot(of_drain, boot, &operator, &self.handle.reports);
         let system = (&**boot_id, core.boot_clock.system_start());
         let carried = running::pick_up(&records, boot, &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {

@@ -60,8 +60,8 @@ pub struct DrainOrder {
 /// first, or the drain chases pods that come back until its time is over. Pods turn not ready at once
 /// and stay so afterwards; undo both to end the drain. With a disabled policy, ordinary and critical pods
 /// get half of the time each (of 60 s if `time` is none). Cancelling `cancel` spares the pods that have
-/// not been requested to stop yet. The report is not stored anywhere. The record is not closed: who stores the report
-/// knows when the drain is over.
+/// not been requested to stop yet. The report is in the record only ([`RunRecord::report_of_drain`]), which is not closed: who
+/// stores the report knows when the drain is over.
 pub async fn drain<K: EndingPods>(
     killer: &Arc<K>,
     mut order: DrainOrder,
@@ -104,6 +104,7 @@ pub async fn drain<K: EndingPods>(
     killer.lame_duck(GateReason::Drain, true);
     params.journal = Some(&mut journal);
     let run = carry_out(killer, plan, &run_order, params, cancel).await;
+    journal.stop = Some(run.stop);
     journal.note(RunPhase::Reporting, &run.groups).await;
     order.progress.phase(match run.stop {
         RunStop::Cancelled => {

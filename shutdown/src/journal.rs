@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     pub(crate) pods_unknown: bool,
     /// The reports of the plug-ins' work so far.
     pub(crate) work: Vec<WorkReport>,
+    /// How the run stopped, once it has: the record then has the report of its end.
+    pub(crate) stop: Option<RunStop>,
     phase: RunPhase,
     login_since: Option<Duration>,
     start: RunStart,
@@ -96,6 +98,7 @@ impl Journal {
             first_group: Duration::ZERO,
             pods_unknown: false,
             work: Vec::new(),
+            stop: None,
             phase: RunPhase::LameDuck,
             login_since: None,
             start,
@@ -252,12 +255,14 @@ impl Journal {
         let run = RunReport {
             groups: in_flight(groups),
             work: self.work.clone(),
-            stop: RunStop::Cancelled,
+            stop: self.stop.unwrap_or(RunStop::Cancelled),
             pods_unknown: self.pods_unknown,
         };
         let ended = Ended { at: self.clock.now(), took: self.start.at.elapsed() };
         let mut report = ShutdownReport::new(self.header.clone(), run, ended);
-        report.outcome = Outcome::Interrupted;
+        if self.stop.is_none() {
+            report.outcome = Outcome::Interrupted;
+        }
         RunRecord {
             version: VERSION,
             sequence: self.sequence,

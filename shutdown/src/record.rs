@@ -13,7 +13,7 @@ use crate::controller::status_of_ended;
 use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
 use crate::run_context::RunContext;
-use crate::{Budget, FileError, Outcome, PodReport, ShutdownReport, Trigger};
+use crate::{Budget, FileError, Outcome, PodReport, ReportStore, ShutdownReport, Trigger};
 
 mod file;
 #[cfg(test)]
@@ -184,6 +184,27 @@ impl RunRecord {
         report.outcome = Outcome::Cancelled;
         report.warnings.push("the run was cancelled before an agent continued it".into());
         report
+    }
+
+    /// The report of a drain that no agent continues: that of its end, or as of a run that was called off.
+    pub fn report_of_drain(&self, boot: &BootClock, wall: &WallClock) -> ShutdownReport {
+        if self.phase == RunPhase::Reporting {
+            return self.report.clone();
+        }
+        self.called_off(boot, wall)
+    }
+
+    /// The record of the drain that an earlier agent of the boot has left in `places`: of the one that goes on, if one began
+    /// at `goes_on`, and otherwise of one that is not among `reports`. Blocks on the disk.
+    pub fn of_drain(
+        places: &[Arc<dyn RecordStore>],
+        boot: (&str, &BootClock),
+        goes_on: Option<Duration>,
+        reports: &ReportStore,
+    ) -> Option<Self> {
+        let found = Self::of_boot(places, boot, goes_on.unwrap_or(boot.1.system_start()))?;
+        let is_stored = || matches!(reports.of_run(&found), Ok(Some(_)));
+        (goes_on.is_some() || !is_stored()).then_some(found)
     }
 
     /// The record of the run when nothing of it is left to do, because it was called off or a report says the rest.

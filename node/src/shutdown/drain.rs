@@ -10,14 +10,14 @@ use futures_util::future::maybe_done;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use winddown_notices::Drain;
+use winddown_notices::{Drain, OperatorSource};
 use winddown_shared::{
     BootClock, Event, GateReason, KillReason, Lifecycle, Mutex, NodeEndListener, PodKiller,
     PodSnapshot, RequestReport, Runtime, critical,
 };
 use winddown_shutdown::{
-    DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, RecordStore, RunRecord,
-    ShutdownReport,
+    DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, RecordStore,
+    ReportStore, RunRecord, ShutdownReport,
 };
 
 use super::Joined;
@@ -37,7 +37,7 @@ pub(super) struct OperatorDrain {
     pub(super) state: watch::Sender<Draining<DrainRun>>,
     /// Where the record of its run is kept.
     records: Vec<Arc<dyn RecordStore>>,
-    /// The run of this boot that an earlier agent was in the middle of, until it goes on.
+    /// The run of this boot that an earlier agent was in the middle of, or has not reported, until this one does.
     carried: Mutex<Option<RunRecord>>,
 }
 
@@ -51,14 +51,16 @@ pub(super) struct DrainRun {
 // === impl OperatorDrain ===
 
 impl OperatorDrain {
-    /// Finds how far the drain has come that an `earlier` agent of this boot has not finished. Blocks on the disk.
+    /// Finds how far the drain has come that an earlier agent of this boot has not finished or reported. Blocks on the disk.
     pub(super) fn of_boot(
         records: Vec<Arc<dyn RecordStore>>,
         boot: (&str, &BootClock),
-        earlier: Option<&Drain>,
+        operator: &OperatorSource,
+        reports: &ReportStore,
     ) -> Self {
-        let earlier = earlier.filter(|drain| !drain.is_over);
-        let carried = earlier.and_then(|drain| RunRecord::of_boot(&records, boot, drain.begun));
+        let goes_on = operator.earlier_drain().filter(|drain| !drain.is_over);
+        let goes_on = goes_on.map(|drain| drain.begun);
+        let carried = RunRecord::of_drain(&records, boot, goes_on, reports);
         let (turn, state) = (Arc::new(Semaphore::new(1)), watch::Sender::default());
         Self { turn, state, records, carried: Mutex::new(carried) }
     }
@@ -132,7 +134,7 @@ impl<R: Runtime> Joined<R> {
             let carried = self.drain.carried.lock().take();
             self.lift_drain().await;
             if let Some(record) = carried {
-                let report = record.called_off(&self.core.boot_clock, &self.core.wall);
+                let report = record.report_of_drain(&self.core.boot_clock, &self.core.wall);
                 let _ = timeout(REPORT_WITHIN, self.keep(report)).await;
             }
         } else {
@@ -162,13 +164,19 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
+    /// Resumes the drain that an earlier agent of this boot has not finished, for the rest of its time, or reports it.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
+        let carried = self.drain.carried.lock().take();
         if let Some(drain) = self.operator.earlier_drain().filter(|drain| !drain.is_over)
             && self.core.gate.reasons().contains(GateReason::Drain)
-            && let Err(error) = self.go_on_with(drain, self.drain.carried.lock().take())
         {
-            tracing::info!("cannot continue the drain that an earlier agent began: {error}");
+            if let Err(error) = self.go_on_with(drain, carried) {
+                tracing::info!("cannot continue the drain that an earlier agent began: {error}");
+            }
+        } else if let Some(run) = carried {
+            let report = run.report_of_drain(&self.core.boot_clock, &self.core.wall);
+            let node = Arc::clone(self);
+            tokio::spawn(async move { node.keep(report).await });
         }
     }
 
@@ -220,8 +228,7 @@ impl<R: Runtime> Joined<R> {
             carried,
         };
         let running = self.core.workers.running();
-        let pods_unknown = !running.known;
-        let pods = running.into_pods();
+        let (pods_unknown, pods) = (!running.known, running.into_pods());
         let planned = order.plan(&pods);
         // A missing listener is fine: the drain continues.
         let _ = events.send(DrainEvent::Started {
@@ -262,7 +269,7 @@ impl<R: Runtime> Joined<R> {
             tracing::error!(
                 log_kind = "reportLost",
                 error,
-                "the report of the drain is lost if the agent exits before the disk takes it; retrying"
+                "the report of the drain is lost unless the disk takes it before the node goes down; retrying"
             );
         }
     }

@@ -621,3 +621,32 @@ async fn a_report_of_a_drain_that_the_disk_refused_is_stored_when_the_disk_has_r
     assert_eq!(b.node.status().lost_report, None);
     assert_eq!(b.report().trigger, Trigger::Drain);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_a_drain_that_the_disk_refused_is_stored_by_the_next_agent() {
+    for (is_called_off, outcome, spared) in
+        [(false, Outcome::Clean, 0), (true, Outcome::Cancelled, 1)]
+    {
+        let (b, ..) = two_pods().await;
+        let reports = b.state.path().join("reports");
+        std::fs::write(&reports, "no directory").unwrap();
+        let events = b.node.drain(DrainRequest::default()).await.unwrap();
+        if is_called_off {
+            tokio::time::sleep(secs(2)).await;
+            b.node.withdraw_notice().await;
+        }
+        all(events).await;
+        let (state, clock, runtime, login) = b.stop();
+        std::fs::remove_file(&reports).unwrap();
+        // What the first agent retries is lost with it.
+        let moved = tempfile::tempdir().unwrap();
+        std::fs::rename(state.path(), moved.path()).unwrap();
+        let b = bench_in(moved, clock, runtime, login);
+        b.want(&[]).await;
+        tokio::time::sleep(secs(10)).await;
+        let report = b.report();
+        assert_eq!((report.trigger, report.outcome), (Trigger::Drain, outcome));
+        assert_eq!(report.count(PodEnd::Spared), spared);
+        assert!(report.resumed.is_empty(), "it is that of the first agent: {report:?}");
+    }
+}
