@@ -63,6 +63,8 @@ pub(super) struct SignalHint {
     begins: bool,
     kind: ShutdownKind,
     at: Instant,
+    /// Whether a signal of a cancel came before, also since the last read: it was that of another shutdown.
+    is_another: bool,
 }
 
 /// Everything known about the login manager and the lock. Survives reconnects.
@@ -207,6 +209,8 @@ impl LogindFacts {
                         _ => kind,
                     },
                     at: earlier.map_or(at, |hint| hint.at),
+                    is_another: begins
+                        && self.hint.is_some_and(|hint| !hint.begins || hint.is_another),
                 });
                 self.unread = true;
             }
@@ -258,9 +262,10 @@ impl LogindFacts {
         // be busy.
         let changed = self.changed.take();
         let told = agreeing.map(|hint| hint.at).or(changed);
-        match (self.preparing, value) {
+        let is_another = agreeing.is_some_and(|hint| hint.is_another);
+        match (self.preparing && !is_another, value) {
             (false, true) => {
-                self.preparing = true;
+                (self.preparing, self.request) = (true, None);
                 self.epoch += 1;
                 // It may have changed since, and no signal says so.
                 self.delay = None;
@@ -281,7 +286,7 @@ impl LogindFacts {
             }
             _ if hint.is_some() && agreeing.is_none() => PreparingMeaning::Contradicted,
             (true, true) => {
-                // Perhaps of another shutdown, before which this one was cancelled.
+                // Perhaps of another shutdown, and the cancel before it was not announced.
                 if let Some(hint) = agreeing.filter(|hint| hint.kind != ShutdownKind::Unknown) {
                     (self.kind, self.request) = (hint.kind, None);
                 }

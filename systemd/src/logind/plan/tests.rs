@@ -262,6 +262,30 @@ fn a_shutdown_that_takes_the_place_of_another_has_its_own_kind_and_request() {
     }
 }
 
+/// Before systemd 255 no signal says of what kind the shutdown is, but one tells of the cancel in between.
+#[test]
+fn a_shutdown_whose_signals_are_heard_with_the_cancel_before_it_is_another_one() {
+    let zero = Instant::now();
+    let plain = |begins, seconds| LogindEvent::Prepare {
+        begins,
+        kind: ShutdownKind::Unknown,
+        at: zero + Duration::from_secs(seconds),
+    };
+    let mut facts = settled();
+    facts.observe(plain(true, 1));
+    facts.preparing_is(true, zero + Duration::from_secs(1));
+    facts.request = Some(Arc::default());
+    facts.released = true;
+    facts.observe(plain(false, 5));
+    facts.observe(plain(true, 6));
+    assert_eq!(facts.preparing_is(true, zero + Duration::from_secs(7)), PreparingMeaning::Begins);
+    assert_eq!((facts.epoch, facts.since), (2, Some(zero + Duration::from_secs(6))));
+    assert_eq!((facts.request.is_none(), facts.released), (true, false));
+    // The next signal is of the same one.
+    facts.observe(plain(true, 7));
+    assert_eq!(facts.preparing_is(true, zero + Duration::from_secs(8)), PreparingMeaning::Same);
+}
+
 /// What a login manager has announced says nothing about the one that takes its place.
 #[test]
 fn a_signal_that_was_not_confirmed_goes_with_the_login_manager_that_sent_it() {
