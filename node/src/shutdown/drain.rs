@@ -58,8 +58,7 @@ impl OperatorDrain {
         operator: &OperatorSource,
         reports: &ReportStore,
     ) -> Self {
-        let goes_on = operator.earlier_drain().filter(|drain| !drain.is_over);
-        let goes_on = goes_on.map(|drain| drain.begun);
+        let goes_on = operator.earlier_drain().and_then(|d| (!d.is_over).then_some(d.begun));
         let carried = RunRecord::of_drain(&records, boot, goes_on, reports);
         let (turn, state) = (Arc::new(Semaphore::new(1)), watch::Sender::default());
         Self { turn, state, records, carried: Mutex::new(carried) }
@@ -244,8 +243,7 @@ impl<R: Runtime> Joined<R> {
         for message in remark.into_iter().chain(whose_word.clone()) {
             let _ = events.send(DrainEvent::Warning { message });
         }
-        let follows = Arc::clone(&tell);
-        let following = tokio::spawn(async move { follows.follow().await });
+        let following = tokio::spawn(Arc::clone(&tell).follow());
         let workers = Arc::new(self.core.workers.clone());
         let report = winddown_shutdown::drain(&workers, order, &run.cancel);
         let report = unless_stopped(&self.core.stop, report).await;
@@ -295,7 +293,7 @@ struct Tell {
 
 impl Tell {
     /// Forwards what happens.
-    async fn follow(&self) {
+    async fn follow(self: Arc<Self>) {
         poll_fn(|context| {
             let mut happened = self.happened.lock();
             loop {
