@@ -1,5 +1,6 @@
 //! Calls to the runtime: one connection, a deadline for each call, and errors that say what to do.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +165,24 @@ calls! {
 }
 
 impl CriClient {
+    /// `ListPodSandbox`: the sandboxes with all of these labels.
+    pub(crate) async fn sandboxes(
+        &self,
+        label_selector: HashMap<String, String>,
+    ) -> Result<Vec<api::PodSandbox>, CallError> {
+        let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
+        Ok(self.list_pod_sandbox(api::ListPodSandboxRequest { filter }).await?.items)
+    }
+
+    /// `ListContainers`: the containers with all of these labels.
+    pub(crate) async fn containers(
+        &self,
+        label_selector: HashMap<String, String>,
+    ) -> Result<Vec<api::Container>, CallError> {
+        let filter = Some(api::ContainerFilter { label_selector, id: String::new() });
+        Ok(self.list_containers(api::ListContainersRequest { filter }).await?.containers)
+    }
+
     /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout`, which is rounded up because the runtime takes
     /// whole seconds. For a kill on time, call again then, with zero. Resolves when the container is gone.
     ///

@@ -160,11 +160,8 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer, or could not stop one.
     pub async fn take_down(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let label_selector = of_pod(uid).collect();
-        let filter = api::PodSandboxFilter { label_selector, ..api::PodSandboxFilter::default() };
-        let request = api::ListPodSandboxRequest { filter: Some(filter) };
-        let found = self.client.list_pod_sandbox(request).await;
-        for sandbox in found.map_err(|error| caused("listing sandboxes", error))?.items {
+        let found = self.client.sandboxes(labels::of_pod_by_anyone(uid.as_str())).await;
+        for sandbox in found.map_err(|error| caused("listing sandboxes", error))? {
             let request = api::StopPodSandboxRequest { pod_sandbox_id: sandbox.id };
             let stopped = self.client.stop_pod_sandbox(request).await;
             stopped.map_err(|error| caused("stopping the pod's sandbox", error))?;
@@ -218,16 +215,10 @@ impl PodContainers {
 
     /// All containers, or those of one pod.
     async fn list(&self, of: Option<&PodUid>) -> Result<Vec<api::Container>, RuntimeError> {
-        let label_selector = of.into_iter().flat_map(of_pod).collect();
-        let filter = api::ContainerFilter { label_selector, id: String::new() };
-        let request = api::ListContainersRequest { filter: Some(filter) };
-        let answer = self.client.list_containers(request).await;
-        let containers = answer.map_err(|error| caused("listing containers", error))?.containers;
+        let of = of.map(|uid| labels::of_pod_by_anyone(uid.as_str()));
+        let listed = self.client.containers(of.unwrap_or_default()).await;
+        let containers = listed.map_err(|error| caused("listing containers", error))?;
         self.is_silent.store(false, Ordering::Relaxed);
         Ok(containers)
     }
-}
-
-fn of_pod(uid: &PodUid) -> impl Iterator<Item = (String, String)> {
-    std::iter::once((labels::POD_UID.to_owned(), uid.as_str().to_owned()))
 }

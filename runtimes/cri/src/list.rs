@@ -109,21 +109,17 @@ fn list(
     context: &CriContext,
     selector: HashMap<String, String>,
 ) -> BoxFuture<'_, Result<HashMap<String, Listed>, CallError>> {
-    let filter = api::PodSandboxFilter { label_selector: selector.clone(), id: String::new() };
-    let sandboxes = api::ListPodSandboxRequest { filter: Some(filter) };
-    let filter = api::ContainerFilter { label_selector: selector, id: String::new() };
-    let containers = api::ListContainersRequest { filter: Some(filter) };
     let answers = async move {
         // Containers first: if one is created in between, its sandbox is then listed as well.
-        let containers = context.client.list_containers(containers).await?;
-        let sandboxes = context.client.list_pod_sandbox(sandboxes).await?;
+        let containers = context.client.containers(selector.clone()).await?;
+        let sandboxes = context.client.sandboxes(selector).await?;
         let mut pods = HashMap::<String, Listed>::new();
-        for sandbox in sandboxes.items {
+        for sandbox in sandboxes {
             if let Some(uid) = sandbox.labels.get(labels::POD_UID) {
                 pods.entry(uid.clone()).or_default().sandboxes.push(sandbox);
             }
         }
-        for container in containers.containers {
+        for container in containers {
             if let Some(uid) = container.labels.get(labels::POD_UID) {
                 pods.entry(uid.clone()).or_default().containers.push(container);
             }

@@ -59,13 +59,10 @@ pub(super) async fn sandbox(
     uid: &str,
     attempt: u32,
 ) -> NameHolder<String> {
-    let label_selector = labels::of_pod(uid);
-    let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
-    let request = api::ListPodSandboxRequest { filter };
-    let Ok(listed) = context.client.list_pod_sandbox(request).await else {
+    let Ok(listed) = context.client.sandboxes(labels::of_pod(uid)).await else {
         return NameHolder::Unlisted;
     };
-    let ready = listed.items.into_iter().find(|sandbox| {
+    let ready = listed.into_iter().find(|sandbox| {
         sandbox.state() == api::PodSandboxState::SandboxReady
             && sandbox.metadata.as_ref().is_some_and(|m| m.attempt == attempt)
     });
@@ -81,11 +78,8 @@ pub(super) async fn after_sandboxes_of_others(
     context: &CriContext,
     pod: &Pod,
 ) -> Result<u32, RuntimeError> {
-    let label_selector = labels::of_pod_by_anyone(pod.uid().as_str());
-    let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
-    let request = api::ListPodSandboxRequest { filter };
-    let listed = context.client.list_pod_sandbox(request).await;
-    let mut others = listed.map_err(|error| unlisted(context, error, pod))?.items;
+    let listed = context.client.sandboxes(labels::of_pod_by_anyone(pod.uid().as_str())).await;
+    let mut others = listed.map_err(|error| unlisted(context, error, pod))?;
     others.retain(|sandbox| !sandbox.labels.contains_key(labels::MANAGED));
     if let Some(ready) = others.iter().find(|s| s.state() == api::PodSandboxState::SandboxReady) {
         return Err(failed(format!(
@@ -104,11 +98,8 @@ pub(super) async fn after_containers_of_others(
     pod: &Pod,
     name: &str,
 ) -> Result<u32, RuntimeError> {
-    let label_selector = labels::of_pod_by_anyone(pod.uid().as_str());
-    let filter = Some(api::ContainerFilter { label_selector, id: String::new() });
-    let request = api::ListContainersRequest { filter };
-    let listed = context.client.list_containers(request).await;
-    let listed = listed.map_err(|error| unlisted(context, error, pod))?.containers;
+    let listed = context.client.containers(labels::of_pod_by_anyone(pod.uid().as_str())).await;
+    let listed = listed.map_err(|error| unlisted(context, error, pod))?;
     let others = listed.iter().filter(|one| !one.labels.contains_key(labels::MANAGED));
     let named = others.filter_map(|one| one.metadata.as_ref()).filter(|m| m.name == name);
     Ok(after(named.map(|m| m.attempt)))
@@ -130,13 +121,10 @@ pub(super) async fn container(
     sandbox: &str,
     (name, attempt): (&str, u32),
 ) -> NameHolder<String> {
-    let label_selector = labels::of_pod(uid);
-    let filter = Some(api::ContainerFilter { label_selector, id: String::new() });
-    let request = api::ListContainersRequest { filter };
-    let Ok(listed) = context.client.list_containers(request).await else {
+    let Ok(listed) = context.client.containers(labels::of_pod(uid)).await else {
         return NameHolder::Unlisted;
     };
-    let found = listed.containers.into_iter().find(|container| {
+    let found = listed.into_iter().find(|container| {
         container.state() == api::ContainerState::ContainerCreated
             && container.pod_sandbox_id == sandbox
             && container.metadata.as_ref().is_some_and(|m| m.name == name && m.attempt == attempt)
