@@ -255,24 +255,19 @@ mod tests {
     use std::process::Command;
 
     use serde_json::json;
-    use winddown_runtimes_tests::{FakeCri, Fault};
-    use winddown_shared::{ContainerExit, Pod, Runtime as _, WallClock, WallTime};
+    use winddown_runtimes_tests::Fault;
+    use winddown_shared::{ContainerExit, Runtime as _};
 
     use super::*;
-    use crate::{CriConfig, CriRuntime, dirs};
+    use crate::dirs;
+    use crate::scene::scene_of;
 
     /// The exit of a container, in a stop, whose first process exits with this code after one was killed for its memory.
     async fn exit_in_a_stop(code: i32, shares_processes: bool) -> ContainerExit {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = CriConfig::below(dir.path());
-        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
-        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
-        cri.set_image("app:1", true);
-        let runtime = CriRuntime::open(config.clone()).await.unwrap();
-        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
-            "spec": {"shareProcessNamespace": shares_processes,
-                "containers": [{"name": "main", "image": "app:1"}]}});
-        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let spec = json!({"shareProcessNamespace": shares_processes,
+            "containers": [{"name": "main", "image": "app:1"}]});
+        let (cri, config, runtime, pod) = scene_of(dir.path(), &spec).await;
         runtime.sync_pod(&pod).await.unwrap();
         fs::write(dirs::termination_log(&config, pod.uid(), "main", 0), "bye").unwrap();
         let group = dir.path().join("group");

@@ -120,6 +120,8 @@ mod pod_groups;
 mod process_note;
 mod reclaim;
 mod sandbox;
+#[cfg(test)]
+mod scene;
 mod shares;
 mod slices;
 mod spec;

@@ -209,27 +209,20 @@ async fn sandbox_image(context: &CriContext) -> Result<Option<String>, CallError
 mod tests {
     use futures_util::FutureExt as _;
     use serde_json::json;
-    use winddown_runtimes_tests::FakeCri;
-    use winddown_shared::{ContainerState, Grace, Pod, Runtime as _, WallClock, WallTime};
+    use winddown_shared::{ContainerState, Grace, Runtime as _, WallTime};
 
     use super::*;
+    use crate::scene::scene_of;
     use crate::{CriConfig, CriRuntime};
 
     /// Nothing else says of a pod from a file that it has done its work.
     #[tokio::test]
     async fn a_pod_that_has_completed_does_not_run_again_because_its_container_was_reclaimed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = CriConfig::below(dir.path());
-        // What started at 0 counts as never started.
-        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
-        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
-        cri.set_image("app:1", true);
-        let runtime = CriRuntime::open(config.clone()).await.unwrap();
         let main =
             json!({"name": "main", "image": "app:1", "command": ["act", "0", "7", "0", "0"]});
-        let object = json!({"metadata": {"name": "once", "namespace": "n", "uid": "u"},
-            "spec": {"restartPolicy": "Never", "containers": [main]}});
-        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let spec = json!({"restartPolicy": "Never", "containers": [main]});
+        let (cri, config, runtime, pod) = scene_of(dir.path(), &spec).await;
         let mut changes = runtime.changes();
         runtime.sync_pod(&pod).await.unwrap();
         while !runtime.has_completed(&pod) {

@@ -116,24 +116,16 @@ async fn end_strays(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use winddown_runtimes_tests::FakeCri;
-    use winddown_shared::{Grace, Pod, Runtime as _, WallClock, WallTime};
+    use winddown_shared::{Grace, Runtime as _};
 
-    use crate::{CriConfig, CriRuntime};
+    use crate::scene::scene_of;
 
     #[tokio::test]
     async fn a_start_that_is_carried_out_after_it_was_abandoned_is_ended_with_its_grace() {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = CriConfig::below(dir.path());
-        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
-        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
-        cri.set_image("app:1", true);
-        let runtime = CriRuntime::open(config).await.unwrap();
         let main =
             json!({"name": "main", "image": "app:1", "command": ["act", "never", "0", "0", "3"]});
-        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
-            "spec": {"containers": [main]}});
-        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let (cri, _, runtime, pod) = scene_of(dir.path(), &json!({"containers": [main]})).await;
         runtime.sync_pod(&pod).await.unwrap();
         {
             // As a listing from before the start has it.

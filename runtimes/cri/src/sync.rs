@@ -139,32 +139,17 @@ fn no_address(pod: &Pod) -> RuntimeError {
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
-    use std::path::Path;
     use std::time::Duration;
 
-    use serde_json::json;
     use tokio::time::timeout;
     use winddown_engine::driver::Driver as _;
     use winddown_engine::probe_client::ProbeHost;
-    use winddown_runtimes_tests::{FakeCri, Fault};
-    use winddown_shared::{CONFIG_SPEC_ANNOTATION, Grace, Runtime as _, WallClock, WallTime};
+    use winddown_runtimes_tests::Fault;
+    use winddown_shared::{CONFIG_SPEC_ANNOTATION, Grace, Runtime as _};
 
     use super::*;
-    use crate::{CriConfig, CriRuntime};
-
-    /// A runtime, and a pod for it.
-    async fn scene(dir: &Path) -> (FakeCri, CriConfig, CriRuntime, Pod) {
-        let mut config = CriConfig::below(dir);
-        // What started at 0 counts as never started.
-        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
-        let cri = FakeCri::start(&dir.join("cri.sock"), config.wall.clone());
-        cri.set_image("app:1", true);
-        let runtime = CriRuntime::open(config.clone()).await.unwrap();
-        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
-            "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
-        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
-        (cri, config, runtime, pod)
-    }
+    use crate::CriRuntime;
+    use crate::scene::scene;
 
     /// It was said to run until one of them answered.
     #[tokio::test]
