@@ -2,7 +2,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use winddown_runtimes::process::{CgroupParent, OpenError, ProcessRuntime};
+use winddown_runtimes::process::{CgroupParent, OpenError, ProcessConfig, ProcessRuntime};
 use winddown_shared::{Runtime as _, RuntimeError};
 
 use serde_json::json;
@@ -12,7 +12,19 @@ use crate::bed::{Bed, eventually, exit_of, is_alive, is_running, sh, skip, stop,
 /// Where a cgroup v2 hierarchy may be mounted, alone or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-fn delegated(bed: &Bed) -> Option<PathBuf> {
+/// A bed with a cgroup of its own for pods. `None`, after it has said that `what` is skipped, where none can be made.
+fn delegated(what: &str) -> Option<(Bed, PathBuf, ProcessConfig)> {
+    let bed = Bed::new();
+    let Some(root) = new_cgroup(&bed) else {
+        skip(what, "needs a cgroup v2 that can be written");
+        return None;
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    Some((bed, root, config))
+}
+
+fn new_cgroup(bed: &Bed) -> Option<PathBuf> {
     let mount = MOUNTS.into_iter().find(|m| Path::new(m).join("cgroup.procs").exists())?;
     let name = bed.dir.path().file_name()?.to_str()?.trim_start_matches('.');
     let root = Path::new(mount).join(format!("winddown-test-{name}"));
@@ -20,14 +32,15 @@ fn delegated(bed: &Bed) -> Option<PathBuf> {
     Some(root)
 }
 
+/// Removes the cgroup of a [`delegated`] bed, in which the pods that are gone have left nothing.
+fn remove(root: &Path) {
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
+    std::fs::remove_dir(root).unwrap();
+}
+
 #[tokio::test]
 async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("a cgroup of its own", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, config)) = delegated("a cgroup of its own") else { return };
     let runtime = ProcessRuntime::open(config).await.unwrap();
     let name = root.file_name().unwrap().to_str().unwrap();
     assert_eq!(runtime.places().await.unwrap().pods_cgroup, Some(format!("/{name}")));
@@ -45,20 +58,14 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
     eventually("its cgroup is gone", || !dir.exists()).await;
     runtime.clean_pod(pod.uid()).await.unwrap();
     assert!(!root.join(format!("besteffort/pod-{}", pod.uid())).exists());
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
     drop(runtime);
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 /// The kernel lists no processes of a threaded cgroup, only those of the one that it belongs to.
 #[tokio::test]
 async fn threaded_cgroups_that_a_container_made_in_its_own_keep_no_agent_from_starting() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("threaded cgroups", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, config)) = delegated("threaded cgroups") else { return };
     let runtime = ProcessRuntime::open(config.clone()).await.unwrap();
     let pod = bed.pod("echo up; exec sleep 1000");
     bed.bring_up(&runtime, &pod).await;
@@ -72,19 +79,13 @@ async fn threaded_cgroups_that_a_container_made_in_its_own_keep_no_agent_from_st
     bed.nothing_left().await;
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 /// A pod that runs as root tries to escape: it leaves its session, clears its environment and kills its supervisor.
 #[tokio::test]
 async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_container() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("an escape", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, config)) = delegated("an escape") else { return };
     let pid = bed.path("pid");
     let escape = format!(
         // `$$` is how a manifest writes a dollar sign.
@@ -102,19 +103,13 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     std::fs::create_dir_all(root.join(format!("besteffort/pod-{}/main.0/own", pod.uid()))).unwrap();
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 /// The names in the marks are public: everybody can read them in the path of the container's cgroup.
 #[tokio::test]
 async fn a_process_of_another_user_that_carries_a_containers_marks_is_none_of_it() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("marks of another user", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, config)) = delegated("marks of another user") else { return };
     let runtime = ProcessRuntime::open(config).await.unwrap();
     let dies = [sh("main", "kill -9 $PPID; sleep 1000")];
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": dies}));
@@ -128,18 +123,12 @@ async fn a_process_of_another_user_that_carries_a_containers_marks_is_none_of_it
     other.wait().unwrap();
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 #[tokio::test]
 async fn a_cgroup_that_is_removed_before_its_process_enters_it_costs_no_start() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("a removed cgroup", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, config)) = delegated("a removed cgroup") else { return };
     let runtime = ProcessRuntime::open(config).await.unwrap();
     let pod = bed.pod("echo up; exec sleep 1000");
     let dir = root.join(format!("besteffort/pod-{}/main.0", pod.uid()));
@@ -160,19 +149,13 @@ async fn a_cgroup_that_is_removed_before_its_process_enters_it_costs_no_start() 
     bed.nothing_left().await;
     runtime.clean_pod(pod.uid()).await.unwrap();
     drop(runtime);
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 /// The disk of an agent is replaced by another one while its pods run.
 #[tokio::test]
 async fn containers_of_a_lost_state_directory_are_found_by_their_cgroups() {
-    let bed = Bed::new();
-    let Some(root) = delegated(&bed) else {
-        return skip("a replaced disk", "needs a cgroup v2 that can be written");
-    };
-    let mut config = bed.config();
-    config.cgroups = CgroupParent::Directory(root.clone());
+    let Some((bed, root, mut config)) = delegated("a replaced disk") else { return };
     let first = ProcessRuntime::open(config.clone()).await.unwrap();
     let pod = bed.pod("trap 'exit 6' TERM; echo up; while :; do sleep 0.02; done");
     bed.bring_up(&first, &pod).await;
@@ -192,8 +175,7 @@ async fn containers_of_a_lost_state_directory_are_found_by_their_cgroups() {
     bed.nothing_left().await;
     second.clean_pod(pod.uid()).await.unwrap();
     drop(second);
-    std::fs::remove_dir(root.join("besteffort")).unwrap();
-    std::fs::remove_dir(&root).unwrap();
+    remove(&root);
 }
 
 /// An upgrade from an agent that accepted limits it could not enforce to one that refuses them.
