@@ -17,6 +17,9 @@ use crate::release::ASKED_BY_SCRIPTS;
 
 const CONFIG: &str = "etc/winddown/config.yaml";
 const KUBEADM: &str = "var/lib/kubelet/config.yaml";
+/// What a kubelet's configuration says it is.
+pub(crate) const HEAD: &str =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const FLAGS: &str = "var/lib/kubelet/kubeadm-flags.env";
 const K3S: &str = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
 
@@ -429,7 +432,8 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         let before = image.tree();
         image.install_live();
         // The operator follows the advice: systemctl enables the unit.
-        image.put(file, "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority: []\n");
+        let off = "shutdownGracePeriod: 0s\nshutdownGracePeriodByPodPriority: []\n";
+        image.put(file, &format!("{HEAD}{off}"));
         let wants = image.path(super::image::WANTS);
         fs::create_dir_all(wants.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/etc/systemd/system/winddown.service", &wants).unwrap();
@@ -508,7 +512,7 @@ fn what_a_packages_scripts_ask_is_answered_with_the_way_back_and_changes_nothing
     let image = beside("kubeadm");
     image.put("proc/1/comm", "systemd\n");
     image.install_live();
-    image.put(KUBEADM, "shutdownGracePeriod: 0s\n");
+    image.put(KUBEADM, &format!("{HEAD}shutdownGracePeriod: 0s\n"));
     let typed = std::iter::once("winddown").chain(ASKED_BY_SCRIPTS.split(' '));
     let Command::Uninstall(args) = Cli::parse_from(typed).command else {
         panic!("{ASKED_BY_SCRIPTS}")
@@ -627,7 +631,7 @@ fn the_delay_is_raised_for_a_kubelet_of_which_nobody_can_say_whether_it_runs() {
     let image = beside_running();
     image.put("run/systemd/system/x.conf", "");
     image.put("proc/9/cgroup", "0::/machine.slice/libpod-a.scope\n");
-    image.put(KUBEADM, "kind: KubeletConfiguration\nshutdownGracePeriod: 90s\n");
+    image.put(KUBEADM, &format!("{HEAD}shutdownGracePeriod: 90s\n"));
     image.put("etc/systemd/logind.conf.d/zz-winddown.conf", "[Login]\nInhibitDelayMaxSec=92\n");
     let refused = uninstall_on(&image.removal(false), Some(&Locks(Some(false)))).unwrap_err();
     let text = refused.to_string();

@@ -11,7 +11,7 @@ use winddown_install::{
     Companion, InstallError, InstallOptions, NextStep, install_on, uninstall_on,
 };
 
-use super::companion::laid_out;
+use super::companion::{HEAD, laid_out};
 use super::image::Image;
 
 const LAYOUTS: [&str; 12] = [
@@ -247,7 +247,7 @@ fn a_path_with_a_line_end_writes_no_line() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    put(&format!("a{line}/config"), "shutdownGracePeriod: \"30s\"\n");
+    put(&format!("a{line}/config"), &format!("{HEAD}shutdownGracePeriod: \"30s\"\n"));
     put(&format!("a{line}/kubeconfig"), "");
     // A unit cannot have such a name, but a file of k3s can.
     put(

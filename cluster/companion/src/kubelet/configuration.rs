@@ -3,14 +3,15 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_host::{in_root, link_in_root};
 use winddown_shared::GoDuration;
-use winddown_yaml::{YamlNode, decode, parse_first_leniently};
+use winddown_yaml::{Problem, Value, YamlNode, decode, parse_first_leniently};
 
-use super::periods::{BY_PRIORITY, CRITICAL, KubeletPriorityPeriod, PERIOD, Periods};
+use super::periods::{BY_PRIORITY, CRITICAL, HEAD, KubeletPriorityPeriod, PERIOD, Periods};
 use super::trusted::{read, refusal};
 use super::{KubeletProblem, in_line};
 
@@ -109,6 +110,42 @@ pub(super) fn kind(root: &Path, file: &Path) -> Option<String> {
     tree.get("kind")?.text().map(str::to_owned)
 }
 
+/// The tree of a file that says it is a configuration. With any other the kubelet does not start, so what its fields
+/// say is not what a kubelet does.
+fn of_kubelet(text: &str, tree: Option<Rc<YamlNode>>) -> Result<Rc<YamlNode>, Problem> {
+    let [version, kind] = HEAD;
+    let refused = |said: &str| {
+        format!(
+            "the kubelet does not start with it, because {said}: write `{version}` and `{kind}` in it"
+        )
+    };
+    if text.is_empty() {
+        return Err(Problem::of_file(refused("it \"was empty\"")));
+    }
+    let missing = "\"Object 'Kind' is missing\"";
+    let Some(tree) = tree else { return Err(Problem::of_file(refused(missing))) };
+    if !matches!(tree.value, Value::Map(_)) {
+        return Ok(tree);
+    }
+    let said = |field| tree.entry(field).filter(|(_, node)| !node.is_null());
+    let is = |field, line| {
+        let text = said(field).and_then(|(_, node)| node.text());
+        text.is_some_and(|text| format!("{field}: {text}") == line)
+    };
+    match said("kind") {
+        None => Err(Problem::of_file(refused(missing))),
+        Some((key, _)) if !is("kind", kind) => {
+            Err(Problem::new(key.at, "kind", refused("it is of another kind")))
+        }
+        Some(_) if is("apiVersion", version) => Ok(tree),
+        Some((key, _)) => {
+            let at = said("apiVersion").map_or(key.at, |(key, _)| key.at);
+            let what = refused("it knows no other version of this kind");
+            Err(Problem::new(at, "apiVersion", what))
+        }
+    }
+}
+
 // === impl MergedConfiguration ===
 
 impl MergedConfiguration {
@@ -160,7 +197,7 @@ impl MergedConfiguration {
     fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
         let text = read(root, file)?;
         let tree = parse_first_leniently(&text).map_err(|problem| in_line(&problem))?;
-        let Some(tree) = tree else { return Ok(()) };
+        let tree = of_kubelet(&text, tree).map_err(|problem| in_line(&problem))?;
         let read = decode::<Fields>(&tree);
         let fields = match read.value {
             Some(fields) if read.left_out.is_empty() => fields,

@@ -53,6 +53,11 @@ impl Root {
     }
 }
 
+/// A kubelet's configuration with these lines first.
+fn configuration(lines: &str) -> String {
+    format!("{lines}{}\n", periods::HEAD.join("\n"))
+}
+
 const FILE: &str = "var/lib/kubelet/config.yaml";
 const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
@@ -65,7 +70,7 @@ fn the_field_that_decides_is_found_with_its_line() {
             "shutdownGracePeriod: 30s",
         ),
         ("a: 1\nshutdownGracePeriod: 0s\n", "", ""),
-        ("kind: KubeletConfiguration\n", "", ""),
+        ("", "", ""),
         ("featureGates:\n  GracefulNodeShutdown: false\nshutdownGracePeriod: 30s\n", "", ""),
         (
             "x: 1\nshutdownGracePeriodByPodPriority:\n- priority: 0\n",
@@ -73,17 +78,15 @@ fn the_field_that_decides_is_found_with_its_line() {
             "shutdownGracePeriodByPodPriority has 1 group",
         ),
         ("shutdownGracePeriodByPodPriority: []\n", "", ""),
-        (
-            "{\n \"shutdownGracePeriod\" : \"5m\"\n}\n",
-            "/var/lib/kubelet/config.yaml:2",
-            "shutdownGracePeriod: 5m",
-        ),
-        ("", "", ""),
     ] {
-        let root = Root::with(&[(FILE, text)]);
+        let root = Root::with(&[(FILE, &configuration(text))]);
         assert_eq!(root.config().unwrap().problem, None, "{text:?}");
         assert_eq!(root.ends(), (place.to_owned(), enabled.to_owned()), "{text:?}");
     }
+    let json = "{\"apiVersion\": \"kubelet.config.k8s.io/v1beta1\", \"kind\": \"KubeletConfiguration\",\n \
+                \"shutdownGracePeriod\" : \"5m\"\n}\n";
+    let place = "/var/lib/kubelet/config.yaml:2".to_owned();
+    assert_eq!(Root::with(&[(FILE, json)]).ends(), (place, "shutdownGracePeriod: 5m".to_owned()));
     assert_eq!(Root::with(&[]).config(), None);
 }
 
@@ -98,7 +101,7 @@ fn all_the_time_that_a_kubelet_gives_is_summed() {
         ),
         ("shutdownGracePeriod: 0s\n", 0),
     ] {
-        let found = Root::with(&[(FILE, text)]).config().unwrap();
+        let found = Root::with(&[(FILE, &configuration(text))]).config().unwrap();
         assert_eq!(found.wanted().as_secs(), seconds, "{text}");
     }
 }
@@ -111,10 +114,10 @@ fn a_running_kubelet_tells_which_files_it_reads() {
             "proc/9/cmdline",
             "/usr/bin/kubelet\0--v=2\0--config\0/etc/k.yaml\0--config-dir=/etc/k.d\0",
         ),
-        (FILE, "shutdownGracePeriod: 1h\n"),
-        ("etc/k.yaml", "shutdownGracePeriod: 30s\n"),
-        ("etc/k.d/10-a.conf", "shutdownGracePeriod: 40s\n"),
-        ("etc/k.d/20-more/b.conf", "shutdownGracePeriodCriticalPods: 5s\n"),
+        (FILE, &configuration("shutdownGracePeriod: 1h\n")),
+        ("etc/k.yaml", &configuration("shutdownGracePeriod: 30s\n")),
+        ("etc/k.d/10-a.conf", &configuration("shutdownGracePeriod: 40s\n")),
+        ("etc/k.d/20-more/b.conf", &configuration("shutdownGracePeriodCriticalPods: 5s\n")),
         ("etc/k.d/README", "not: [yaml"),
     ]);
     assert_eq!(root.ends(), ("/etc/k.d/10-a.conf:1".into(), "shutdownGracePeriod: 40s".into()));
@@ -128,11 +131,11 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     };
     let file = || (change().file.display().to_string(), change().is_new);
     assert_eq!(file(), ("/etc/k.d/99-winddown.conf".to_owned(), true));
-    root.put("etc/k.d/99-z.conf", "");
+    root.put("etc/k.d/99-z.conf", &configuration(""));
     assert_eq!(file(), ("/etc/k.d/zz-winddown.conf".to_owned(), true));
     assert_eq!(change().lines[..2], periods::HEAD);
     // What is there may have more in it by now.
-    root.put("etc/k.d/zz-winddown.conf", "maxPods: 9\n");
+    root.put("etc/k.d/zz-winddown.conf", &configuration("maxPods: 9\n"));
     assert_eq!(file(), ("/etc/k.d/zz-winddown.conf".to_owned(), false));
     assert_eq!(change().lines[0], "shutdownGracePeriod: 0s");
     let gated =
@@ -143,7 +146,7 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     root.put("proc/9/cmdline", &gated.replace("false", "true"));
     root.put(
         "etc/k.yaml",
-        "featureGates: {GracefulNodeShutdown: false}\nshutdownGracePeriod: 30s\n",
+        &configuration("featureGates: {GracefulNodeShutdown: false}\nshutdownGracePeriod: 30s\n"),
     );
     assert_eq!(root.ends().0, "/etc/k.yaml:2", "the command line takes precedence");
 }
@@ -187,7 +190,7 @@ fn the_feature_gates_of_all_options_count_and_the_last_one_of_a_name_wins() {
         ("--feature-gates=GracefulNodeShutdown=false,GracefulNodeShutdown=true", true),
     ] {
         let root = Root::with(&[
-            (FILE, "shutdownGracePeriod: 30s\n"),
+            (FILE, &configuration("shutdownGracePeriod: 30s\n")),
             ("proc/9/comm", "kubelet\n"),
             ("proc/9/cmdline", &format!("kubelet\0{options}\0")),
         ]);
@@ -244,7 +247,7 @@ fn a_kubelet_in_a_container_is_that_of_another_node() {
 #[test]
 fn a_process_of_another_user_is_no_kubelet() {
     let root = Root::with(&[
-        (FILE, "shutdownGracePeriod: 30s\n"),
+        (FILE, &configuration("shutdownGracePeriod: 30s\n")),
         ("proc/9000/comm", "kubelet\n"),
         ("proc/7/comm", "kubelet\n"),
         ("proc/7/cmdline", "kubelet\0--config=/home/u/fifo\0"),
@@ -453,7 +456,7 @@ fn of_the_processes_of_a_unit_the_kubelet_is_the_first_whatever_its_pid() {
 #[test]
 fn a_file_that_others_can_change_is_named_and_not_read() {
     use std::os::unix::fs::PermissionsExt as _;
-    let text = "shutdownGracePeriod: 30s\n";
+    let text = &configuration("shutdownGracePeriod: 30s\n");
     let root = Root::with(&[
         ("proc/9/comm", "kubelet\n"),
         ("proc/9/cmdline", "kubelet\0--config=/tmp/u/k.yaml\0--config-dir=/etc/k.d\0"),
@@ -512,8 +515,8 @@ fn the_manifests_that_a_kubelet_runs_are_where_its_option_or_else_its_last_file_
                 "proc/9/cmdline",
                 &format!("kubelet\0--config=/k.yaml\0--config-dir=/k.d\0{arguments}"),
             ),
-            ("k.yaml", file),
-            ("k.d/10-a.conf", last),
+            ("k.yaml", &configuration(file)),
+            ("k.d/10-a.conf", &configuration(last)),
         ]);
         root.find(true)[0].manifests(root.0.path())
     };
@@ -545,7 +548,10 @@ const KUBEADM: [(&str, &str); 4] = [
         "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock \
          --hostname-override=worker-1\"\n",
     ),
-    (FILE, "shutdownGracePeriod: 90s\n"),
+    (
+        FILE,
+        "shutdownGracePeriod: 90s\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+    ),
 ];
 
 #[test]
@@ -590,8 +596,10 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
         ),
         (
             "var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf",
-            "containerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock\n\
-             shutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\n",
+            &configuration(
+                "containerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock\n\
+                 shutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\n",
+            ),
         ),
     ]);
     let drop_ins = "agent/etc/kubelet.conf.d";
@@ -677,7 +685,7 @@ fn the_kubelet_of_k3s_reads_the_file_and_has_the_gates_that_k3s_is_told() {
             "etc/systemd/system/k3s.service",
             "[Service]\nExecStart=k3s server --kubelet-arg=config=/etc/k.yaml\n",
         ),
-        ("etc/k.yaml", "shutdownGracePeriod: 30s\n"),
+        ("etc/k.yaml", &configuration("shutdownGracePeriod: 30s\n")),
     ]);
     assert_eq!(root.ends(), ("/etc/k.yaml:1".into(), "shutdownGracePeriod: 30s".into()));
     let gate = "kubelet-arg: feature-gates=GracefulNodeShutdown=false\n";
@@ -699,7 +707,7 @@ fn credentials_at_a_usual_place_tell_that_there_is_a_kubelet() {
     // OpenShift has the kubelet's configuration where kubeadm has its credentials.
     root.put(
         "etc/kubernetes/kubelet.conf",
-        "kind: KubeletConfiguration\nshutdownGracePeriod: 5s\n",
+        &configuration("# Of MachineConfig\nshutdownGracePeriod: 5s\n"),
     );
     let found = find_credentials(root.0.path());
     assert_eq!(found[0].kubeconfig(), Some(Path::new(usual[1])));
@@ -721,9 +729,48 @@ fn what_is_to_be_written_reads_back() {
             let change = kubelet.change(root.0.path(), &said, &periods).unwrap();
             assert!(!change.is_new);
             let text = change.lines.join("\n");
-            let text = if wrap { format!("{{{}}}", text.trim_end_matches(',')) } else { text };
+            let text = match wrap {
+                true => {
+                    let [version, kind] = ["kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"];
+                    format!("{{\"apiVersion\": {version:?}, {text} \"kind\": {kind:?}}}")
+                }
+                false => configuration(&format!("{text}\n")),
+            };
             root.put(FILE, &text);
             assert_eq!(root.config().unwrap().periods(), periods, "{text}");
+        }
+    }
+}
+
+/// Whatever else such a file says: the kubelet exits when it next starts.
+#[test]
+fn a_file_that_a_kubelet_refuses_for_what_it_says_it_is_is_no_configuration() {
+    let [version, kind] = periods::HEAD;
+    for (text, why) in [
+        ("", "the kubelet does not start with it, because it \"was empty\": write `apiVersion: "),
+        ("# 0s\n", "the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
+        (
+            "shutdownGracePeriod: 0s\n",
+            "the kubelet does not start with it, because \"Object 'Kind'",
+        ),
+        (version, "the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
+        (kind, "line 1: apiVersion: the kubelet does not start with it, because it knows no other"),
+        ("a: 1\nkind: Pod\napiVersion: v1\n", "line 2: kind: the kubelet does not start with it"),
+        (
+            "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1\n",
+            "line 2: apiVersion: the kubelet does not start with it, because it knows no other version",
+        ),
+    ] {
+        let unit = "[Service]\nExecStart=/usr/bin/kubelet --config=/k.yaml --config-dir=/k.d\n";
+        for refused in ["k.yaml", "k.d/99-winddown.conf"] {
+            let root = Root::with(&[
+                ("etc/systemd/system/kubelet.service", unit),
+                ("k.yaml", &configuration("shutdownGracePeriod: 60s\n")),
+            ]);
+            root.put(refused, text);
+            let problem = root.config().unwrap().problem.map(|problem| problem.to_string());
+            let wanted = format!("/{refused}: {why}");
+            assert!(problem.as_ref().is_some_and(|said| said.starts_with(&wanted)), "{problem:?}");
         }
     }
 }
@@ -732,22 +779,28 @@ fn what_is_to_be_written_reads_back() {
 #[test]
 fn a_file_is_read_as_the_kubelet_reads_it_and_its_mistakes_are_told_in_our_words() {
     for (text, total) in [
-        ("maxPods: 1\nshutdownGracePeriod: 10s\nmaxPods: 2\nshutdownGracePeriod: 20s\n", "20s"),
-        ("shutdownGracePeriod: 10s\n---\n", "10s"),
-        ("---\nshutdownGracePeriod: 10s\n---\nshutdownGracePeriod: 20s\n", "10s"),
-        ("shutdownGracePeriod: 10s\n---\na: [\n", "10s"),
-        ("{\"shutdownGracePeriod\": \"10s\",\n\t\"shutdownGracePeriod\": \"20s\"}", "20s"),
-        ("\u{feff}shutdownGracePeriod: 10s\r\nunknown: {a: 1}\r\n", "10s"),
+        ("maxPods: 1\nshutdownGracePeriod: 10s\nmaxPods: 2\nshutdownGracePeriod: 20s\nHEAD", "20s"),
+        ("shutdownGracePeriod: 10s\nHEAD---\n", "10s"),
+        ("---\nshutdownGracePeriod: 10s\nHEAD---\nshutdownGracePeriod: 20s\n", "10s"),
+        ("shutdownGracePeriod: 10s\nHEAD---\na: [\n", "10s"),
+        (
+            "{\"shutdownGracePeriod\": \"10s\",\n\t\"shutdownGracePeriod\": \"20s\",
+            \"apiVersion\": \"kubelet.config.k8s.io/v1beta1\", \"kind\": \"KubeletConfiguration\"}",
+            "20s",
+        ),
+        ("\u{feff}shutdownGracePeriod: 10s\r\nHEADunknown: {a: 1}\r\n", "10s"),
     ] {
-        let said = Root::with(&[(FILE, text)]).config().unwrap();
+        let text = text.replace("HEAD", &configuration(""));
+        let said = Root::with(&[(FILE, &text)]).config().unwrap();
         assert_eq!((said.problem.as_ref(), &*said.periods().total), (None, total), "{text}");
     }
-    let gate = "featureGates: {GracefulNodeShutdown: no}\nshutdownGracePeriod: 10s\n";
+    let gate =
+        &configuration("featureGates: {GracefulNodeShutdown: no}\nshutdownGracePeriod: 10s\n");
     assert_eq!(Root::with(&[(FILE, gate)]).ends(), Default::default());
     for (text, why) in [
         ("a: 1\nb: [\n", "line 2: this is not valid YAML or JSON: "),
         (
-            "a: 1\nshutdownGracePeriod: 30\n",
+            &configuration("a: 1\nshutdownGracePeriod: 30\n"),
             "line 2: shutdownGracePeriod: needs a string, this is a number",
         ),
         ("- a\n", "line 1: needs a mapping, this is a list"),
@@ -825,9 +878,9 @@ fn what_k3s_copies_from_a_directory_is_read_and_changed_where_its_kubelet_reads_
     let root = Root::with(&[
         ("etc/systemd/system/k3s.service", "[Service]\nExecStart=k3s server\n"),
         ("etc/rancher/k3s/config.yaml", "kubelet-arg: [config-dir=/etc/mine.d]\n"),
-        ("etc/mine.d/99-a.conf", "maxPods: 50\n"),
-        (&format!("{MERGED}/20-cli-config-dir/99-a.conf"), "maxPods: 50\n"),
-        (&format!("{MERGED}/50-x.conf"), "shutdownGracePeriod: 45s\n"),
+        ("etc/mine.d/99-a.conf", &configuration("maxPods: 50\n")),
+        (&format!("{MERGED}/20-cli-config-dir/99-a.conf"), &configuration("maxPods: 50\n")),
+        (&format!("{MERGED}/50-x.conf"), &configuration("shutdownGracePeriod: 45s\n")),
     ]);
     let set = (format!("/{MERGED}/50-x.conf:1"), "shutdownGracePeriod: 45s".into());
     assert_eq!(root.ends(), set);
@@ -947,14 +1000,14 @@ fn comments_in_a_continuation_and_patterns_of_environment_files_are_those_of_sys
 /// As in the tree, and not as on the machine that looks at it.
 #[test]
 fn absolute_links_of_an_image_lead_to_its_own_files() {
-    let elsewhere = Root::with(&[("k.yaml", "shutdownGracePeriod: 5s\n")]);
+    let elsewhere = Root::with(&[("k.yaml", &configuration("shutdownGracePeriod: 5s\n"))]);
     let outside = elsewhere.0.path().join("k.yaml").display().to_string();
     let root = Root::with(&[
         (
             "opt/k8s/kubelet.service",
             "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/k/k.yaml\n",
         ),
-        ("data/k/real.yaml", "shutdownGracePeriod: 90s\n"),
+        ("data/k/real.yaml", &configuration("shutdownGracePeriod: 90s\n")),
     ]);
     root.link("etc/systemd/system/kubelet.service", "/opt/k8s/kubelet.service");
     root.link("etc/k", "/data/k");
@@ -966,7 +1019,7 @@ fn absolute_links_of_an_image_lead_to_its_own_files() {
     fs::remove_file(root.0.path().join("data/k/k.yaml")).unwrap();
     root.link("data/k/k.yaml", &outside);
     assert!(root.config().unwrap().problem.is_some());
-    root.put(&outside[1..], "shutdownGracePeriod: 91s\n");
+    root.put(&outside[1..], &configuration("shutdownGracePeriod: 91s\n"));
     assert_eq!(root.ends().1, "shutdownGracePeriod: 91s");
 }
 
@@ -974,8 +1027,8 @@ fn absolute_links_of_an_image_lead_to_its_own_files() {
 #[test]
 fn a_directory_of_drop_ins_that_is_a_link_is_passed_over_as_by_a_kubelet() {
     let root = Root::with(&[
-        ("etc/k.yaml", "shutdownGracePeriod: 0s\n"),
-        ("srv/real/x.conf", "shutdownGracePeriod: 94s\n"),
+        ("etc/k.yaml", &configuration("shutdownGracePeriod: 0s\n")),
+        ("srv/real/x.conf", &configuration("shutdownGracePeriod: 94s\n")),
     ]);
     root.link("srv/kd", "real");
     for (directory, wanted) in [
@@ -1045,7 +1098,7 @@ fn the_kubelet_of_a_snap_is_a_service_of_its_own_with_a_file_of_arguments() {
         let root = Root::with(&[
             (&format!("etc/systemd/system/{unit}"), "[Service]\nExecStart=/usr/bin/snap run x\n"),
             (file, "--kubeconfig=\"/var/lib/kubelet/kubeconfig\"\n--root-dir=$SNAP_DATA\n"),
-            (FILE, "shutdownGracePeriod: 30s\n"),
+            (FILE, &configuration("shutdownGracePeriod: 30s\n")),
         ]);
         let [kubelet] = &root.find(false)[..] else { panic!("{unit}") };
         assert_eq!(kubelet.kubeconfig(), Some(Path::new("/var/lib/kubelet/kubeconfig")), "{unit}");
@@ -1095,7 +1148,7 @@ fn kubelite_is_asked_by_its_file_of_arguments() {
             "# by hand\n--config=${SNAP_DATA}/k.yaml\n--root-dir=$SNAP_COMMON/var/lib/kubelet\n\
              --node-labels=\"a=b\"\n",
         ),
-        ("var/snap/microk8s/77/k.yaml", "shutdownGracePeriod: 30s\n"),
+        ("var/snap/microk8s/77/k.yaml", &configuration("shutdownGracePeriod: 30s\n")),
     ]);
     assert_eq!(root.ends().0, "/var/snap/microk8s/77/k.yaml:1");
     let kubelet = &root.find(true)[0];
@@ -1129,7 +1182,7 @@ fn who_writes_a_file_again_is_known_by_the_distribution_wherever_the_file_is() {
         ("proc/9/comm", "kubelet\n"),
         ("proc/9/cmdline", "kubelet\0--config=/data/k0s/kubelet-config.yaml\0"),
         ("proc/9/cgroup", "0::/system.slice/k0sworker.service\n"),
-        ("data/k0s/kubelet-config.yaml", "shutdownGracePeriod: 90s\n"),
+        ("data/k0s/kubelet-config.yaml", &configuration("shutdownGracePeriod: 90s\n")),
     ]);
     let kubelet = &root.find(true)[0];
     let said = kubelet.configuration(root.0.path()).unwrap();
@@ -1143,7 +1196,7 @@ fn a_place_that_several_distributions_have_says_nothing_about_who_writes_it() {
     for (os, wanted) in [("ID=talos\n", true), ("ID=\"talos\"\n", true), ("ID=fedora\n", false)] {
         let root = Root::with(&[
             ("etc/os-release", os),
-            ("etc/kubernetes/kubelet.yaml", "shutdownGracePeriod: 90s\n"),
+            ("etc/kubernetes/kubelet.yaml", &configuration("shutdownGracePeriod: 90s\n")),
         ]);
         let said = Kubelet::default().configuration(root.0.path()).unwrap();
         let change = Kubelet::default().change(root.0.path(), &said, &Periods::default()).unwrap();

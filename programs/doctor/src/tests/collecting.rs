@@ -128,7 +128,7 @@ async fn an_image_is_looked_at_by_its_files_alone() {
     .unwrap();
     root.put(
         "var/lib/kubelet/config.yaml",
-        "kind: KubeletConfiguration\nshutdownGracePeriod: 1m\n",
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 1m\n",
     );
     let place = ObservedNode { live: false, ..root.place(hung_bus()) };
     let facts = collect(&place).await;
@@ -142,7 +142,7 @@ async fn an_image_is_looked_at_by_its_files_alone() {
     assert_eq!(warned.len(), 1, "{warned:#?}");
     assert_eq!(warned[0].id, "kubelet");
     let below = |file: &str| root.path().join(file).display().to_string();
-    let of_kubelet = below("var/lib/kubelet/config.yaml:2: shutdownGracePeriod: 1m");
+    let of_kubelet = below("var/lib/kubelet/config.yaml:3: shutdownGracePeriod: 1m");
     assert_eq!(warned[0].evidence, [of_kubelet]);
     let config = below("etc/winddown/config.yaml");
     fs::remove_file(&config).unwrap();
@@ -278,14 +278,15 @@ async fn killers_crowd_no_kubelet_out() {
 async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let root = Root::new();
     let kept = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
-    root.put(&format!("{kept}/00-k3s-defaults.conf"), "shutdownGracePeriod: 60s\n");
+    let defaults = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 60s\n";
+    root.put(&format!("{kept}/00-k3s-defaults.conf"), defaults);
     root.put("proc/9/comm", "k3s-server\n");
     root.put("proc/9/status", &own_users());
     root.put("etc/winddown/config.yaml", &format!("{CONFIG}{COMPANION}"));
     root.put("proc/9/cgroup", "0::/system.slice/k3s.service\n");
     let facts = collect(&root.place(no_bus())).await;
     let finding = finding(&facts, "kubelet").unwrap();
-    assert!(finding.evidence.iter().any(|line| line.contains("00-k3s-defaults.conf:1")));
+    assert!(finding.evidence.iter().any(|line| line.contains("00-k3s-defaults.conf:3")));
     let fix = finding.fix.as_slice();
     let [start, write, restart] = fix else { panic!("{finding:#?}") };
     assert_eq!(start, "systemctl enable winddown && systemctl restart winddown");

@@ -29,7 +29,7 @@ users:
     exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: /bin/touch, args: [/run/proof]}
 KUBECONFIG
 n=$(printf '%s/a\ncontrolSocketGroup: guest\n# b' "$d"); mkdir -p "$(dirname "$n")"
-printf 'kind: KubeletConfiguration\nshutdownGracePeriod: 30s\n' >"$n"
+printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nshutdownGracePeriod: 30s\n' >"$n"
 mkfifo "$d/never" "$d/pipe"; ln -s "$(command -v su)" "$d/kubelet"
 exec 0<>"$d/never"
 exec "$d/kubelet" root -- "--kubeconfig=$d/kubeconfig" "--config=$1" "--container-runtime-endpoint=unix://$d/s"
