@@ -149,6 +149,10 @@ fn of_files(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
             enabled: decides.value,
             ..of_file(&decides.file)
         },
-        None => of_file(said.files.first()?),
+        // The gate has a place of its own.
+        None => match said.period.as_ref().filter(|_| said.off_by_gate.is_none()) {
+            Some(period) => KubeletConfig { place: period.to_string(), ..of_file(&period.file) },
+            None => of_file(said.files.first()?),
+        },
     })
 }

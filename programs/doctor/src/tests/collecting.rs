@@ -301,6 +301,10 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     assert_eq!((config.problem.as_ref(), config.ends_pods()), (None, None), "{typed}");
     let last = config.files.last().unwrap();
     assert_eq!(last, std::path::Path::new(&format!("/{kept}/99-winddown.conf")));
+    // Of several files, the one that has the last word is named.
+    let facts = collect(&root.place(no_bus())).await;
+    let kubelet = facts.kubelet.config.known().unwrap().as_ref().unwrap();
+    assert_eq!(kubelet.place, format!("/{kept}/99-winddown.conf:3"));
 }
 
 /// Many machines have their logs on a disk of their own, and lost them without a word.
