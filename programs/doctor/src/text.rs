@@ -105,25 +105,28 @@ fn detail(text: &mut String, word: &str, color: bool) {
     text.push_str(&Paint { color }.with(Style::new().dimmed(), &lead));
 }
 
+/// The number of checks.
+fn counted(checks: usize) -> String {
+    format!("{checks} {}", if checks == 1 { "check" } else { "checks" })
+}
+
 fn summary(diagnosis: &Diagnosis) -> String {
     let counts = diagnosis.counts;
-    let checks = diagnosis.findings.len();
+    let checks = counted(diagnosis.findings.len());
     let name = clean(&diagnosis.node);
     let is_unseen = |finding: &&Finding| finding.fix_id == Some(Fix::NotPermitted);
     let unseen: Vec<_> = diagnosis.findings.iter().filter(is_unseen).collect();
     if let (0, Some(first)) = (counts.problem + counts.warning, unseen.first()) {
-        let (seen, unseen) = (checks - unseen.len(), unseen.len());
+        let seen = counted(diagnosis.findings.len() - unseen.len());
+        let unseen = unseen.len();
         let need = if unseen == 1 { "needs" } else { "need" };
         let fix = first.fix.join("; ");
-        return format!(
-            "{name}: nothing wrong in {seen} checks; {unseen} {need} root: {}",
-            clean(&fix)
-        );
+        return format!("{name}: nothing wrong in {seen}; {unseen} {need} root: {}", clean(&fix));
     }
     let verdict = diagnosis.protection.as_ref();
     let unknown = verdict.filter(|verdict| verdict.state == ProtectionState::Unknown);
     if let (0, Some(verdict)) = (counts.problem + counts.warning, unknown) {
-        return format!("{name}: nothing wrong in {checks} checks; {}", clean(&verdict.text));
+        return format!("{name}: nothing wrong in {checks}; {}", clean(&verdict.text));
     }
     if counts.problem + counts.warning == 0 {
         let more = match counts.info {
@@ -131,7 +134,7 @@ fn summary(diagnosis: &Diagnosis) -> String {
             1 => ", 1 thing to know".to_owned(),
             info => format!(", {info} things to know"),
         };
-        return format!("{name}: {checks} checks, all well{more}");
+        return format!("{name}: {checks}, all well{more}");
     }
     let mut parts = Vec::new();
     for (count, one, many) in [
@@ -144,5 +147,5 @@ fn summary(diagnosis: &Diagnosis) -> String {
             parts.push(format!("{count} {}", if count == 1 { one } else { many }));
         }
     }
-    format!("{name}: {checks} checks: {}", parts.join(", "))
+    format!("{name}: {checks}: {}", parts.join(", "))
 }

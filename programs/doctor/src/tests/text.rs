@@ -59,6 +59,26 @@ fn what_a_user_may_not_see_is_not_called_well() {
 }
 
 #[test]
+fn one_check_is_counted_in_the_singular() {
+    let mut diagnosis = diagnose(&healthy());
+    diagnosis.findings.truncate(1);
+    let last = |findings: Vec<Finding>, verdict| {
+        let text = render(&Diagnosis::new("node1", verdict, findings), &View::default());
+        text.lines().last().map(str::to_owned)
+    };
+    let well = diagnosis.findings;
+    assert_eq!(last(well.clone(), None).unwrap(), "node1: 1 check, all well");
+    let problem = vec![Finding { severity: Severity::Problem, ..well[0].clone() }];
+    assert_eq!(last(problem, None).unwrap(), "node1: 1 check: 1 problem");
+    let mut facts = healthy();
+    facts.files.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
+    let unseen = diagnose(&facts).findings.into_iter().filter(|one| one.severity == Severity::Info);
+    let both = well.into_iter().chain(unseen).collect();
+    let wanted = "node1: nothing wrong in 1 check; 1 needs root: sudo winddown doctor";
+    assert_eq!(last(both, None).unwrap(), wanted);
+}
+
+#[test]
 fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
     let mut facts = healthy();
     facts.bus.synchronised = Fact::Known(false);
