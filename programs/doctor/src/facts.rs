@@ -90,6 +90,8 @@ pub struct BusFacts {
     pub slice: Fact<SliceView>,
     /// Whether the system clock is synchronised.
     pub synchronised: Fact<bool>,
+    /// Whether systemd runs this machine, although the bus may not answer.
+    pub is_booted: bool,
 }
 
 /// The observations of files.

@@ -55,6 +55,7 @@ fn healthy() -> Facts {
             scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
             slice: Fact::not_live(),
             synchronised: Fact::Known(true),
+            is_booted: true,
         },
         files: FileFacts {
             setting: set("/etc/systemd/logind.conf.d/zz-winddown.conf", 37),

@@ -229,10 +229,15 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             lock_count(login)
         )),
         Fact::Unknown(NotObserved::Absent, why) => {
-            CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why).fix(
-                Fix::LogindStopped,
-                ["systemctl unmask systemd-logind", "systemctl start dbus", RESTART_LOGIND],
-            )
+            let finding = CHECK.problem("there is no logind: a shutdown cannot be delayed");
+            match facts.bus.is_booted {
+                true => finding.saw(why).fix(
+                    Fix::LogindStopped,
+                    ["systemctl unmask systemd-logind", "systemctl start dbus", RESTART_LOGIND],
+                ),
+                // Without systemd no command starts logind.
+                false => finding.saw("systemd does not run this machine"),
+            }
         }
         Fact::Unknown(NotObserved::Silent, why) => CHECK
             .problem("logind does not answer")

@@ -22,11 +22,13 @@ const LOOKED_AT: usize = 5;
 /// Observes the pods' slice only if pods are services.
 pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
     if !place.live {
-        return nothing(NotObserved::NotLive, "not the running machine");
+        return nothing(false, NotObserved::NotLive, "not the running machine");
     }
+    // As sd_booted() does.
+    let is_booted = place.root.join("run/systemd/system").is_dir();
     let inspector = match Inspector::connect(&place.bus, place.patience).await {
         Ok(inspector) => inspector,
-        Err(error) => return nothing(kind(&error), &error_chain(&error)),
+        Err(error) => return nothing(is_booted, kind(&error), &error_chain(&error)),
     };
     let slice = async {
         match config.node.runtime == RuntimeKind::Systemd {
@@ -51,6 +53,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
         scopes: fact(scopes.map(|(count, seen)| Scopes { count, seen })),
         slice,
         synchronised: fact(synchronised),
+        is_booted,
     }
 }
 
@@ -80,7 +83,7 @@ fn scopes_of(endpoint: &str) -> &'static [&'static str] {
     if scope_prefix(endpoint) == DOCKERS_SCOPES { &SCOPES_OF_DOCKER } else { &SCOPES }
 }
 
-fn nothing(kind: NotObserved, why: &str) -> BusFacts {
+fn nothing(is_booted: bool, kind: NotObserved, why: &str) -> BusFacts {
     BusFacts {
         login: Fact::Unknown(kind, why.to_owned()),
         system: Fact::Unknown(kind, why.to_owned()),
@@ -89,6 +92,7 @@ fn nothing(kind: NotObserved, why: &str) -> BusFacts {
         scopes: Fact::Unknown(kind, why.to_owned()),
         slice: Fact::Unknown(kind, why.to_owned()),
         synchronised: Fact::Unknown(kind, why.to_owned()),
+        is_booted,
     }
 }
 

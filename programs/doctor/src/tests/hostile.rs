@@ -135,6 +135,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             scopes: unseen(kind),
             slice: unseen(kind),
             synchronised: unseen(kind),
+            is_booted: true,
         };
         facts.kubelet = KubeletOnDisk {
             processes: unseen(kind),

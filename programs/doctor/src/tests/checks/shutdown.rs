@@ -386,6 +386,17 @@ fn what_cannot_start_is_not_told_to_start() {
     }
 }
 
+/// In a container, say. What the bus said is said of the unit.
+#[test]
+fn no_command_starts_logind_where_no_systemd_runs() {
+    let mut facts = healthy();
+    facts.bus.login = unseen(NotObserved::Absent);
+    facts.bus.is_booted = false;
+    let found = finding(&facts, "logind").unwrap();
+    assert_eq!((found.severity, found.fix.as_slice()), (Problem, [].as_slice()), "{found:?}");
+    assert_eq!(found.evidence, ["systemd does not run this machine"]);
+}
+
 #[test]
 fn without_logind_the_agents_own_word_counts() {
     for kind in [NotObserved::Absent, NotObserved::Silent, NotObserved::Failed] {
