@@ -43,6 +43,7 @@ use distributions::{
 use processes::{KubeletCandidate, parent_and_start};
 use unit::UnitStart;
 use winddown_host::in_root;
+use winddown_yaml::{Position, Problem};
 
 /// A kubelet of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct Kubelet {
 pub struct KubeletProblem {
     /// The file that says it, without the root.
     pub file: PathBuf,
+    /// Where in the file, if it concerns a place in its text.
+    pub at: Option<Position>,
     /// Why it is not read or not understood. It may contain foreign text.
     pub why: String,
 }
@@ -69,7 +72,25 @@ pub struct KubeletProblem {
 /// For people. The path and the text are shown as they are: print them through a filter.
 impl fmt::Display for KubeletProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.why)
+        write!(f, "{}: {}", self.place(), self.why)
+    }
+}
+
+impl KubeletProblem {
+    fn of_file(file: &Path, why: String) -> Self {
+        Self { file: file.to_owned(), at: None, why }
+    }
+
+    fn of_text(file: &Path, problem: &Problem) -> Self {
+        let at = problem.line.zip(problem.column);
+        let at = at.map(|(line, column)| Position { line, column });
+        Self { file: file.to_owned(), at, why: problem.to_string() }
+    }
+
+    /// The location, e.g. `/var/lib/kubelet/config.yaml:12:3`.
+    pub fn place(&self) -> String {
+        let file = self.file.display();
+        self.at.map_or_else(|| file.to_string(), |at| format!("{file}:{}:{}", at.line, at.column))
     }
 }
 
@@ -178,11 +199,6 @@ pub fn is_configuration(root: &Path, file: &Path) -> bool {
     kind(root, file).as_deref() == Some(CONFIGURATION)
 }
 
-/// Describes a problem of a file's content.
-fn in_line(problem: &winddown_yaml::Problem) -> String {
-    problem.line.map_or_else(|| problem.to_string(), |line| format!("line {line}: {problem}"))
-}
-
 /// The files of a kubelet's configuration.
 struct Sources {
     file: Option<PathBuf>,
@@ -245,7 +261,7 @@ impl Kubelet {
             }
             ArgumentsSource::Nowhere => {
                 let file = unit.as_deref().and_then(|unit| unit::file(root, unit));
-                Self::hidden(file.unwrap_or_default(), &found.process.name)
+                Self::hidden(&file.unwrap_or_default(), &found.process.name)
             }
         };
         Self { unit, pid: Some(pid), distribution: of_unit.unwrap_or(distribution), ..kubelet }
@@ -264,29 +280,28 @@ impl Kubelet {
                 }
             }
             ArgumentsSource::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
-            ArgumentsSource::Nowhere => Self::hidden(own.file.clone(), &own.program),
+            ArgumentsSource::Nowhere => Self::hidden(&own.file, &own.program),
             ArgumentsSource::CommandLine | ArgumentsSource::Process => {
-                let (file, program) = (own.file.clone(), &own.program);
+                let (file, program) = (&own.file, &own.program);
                 let why = format!("what {program} tells its kubelet shows only while that runs");
-                Self { problem: Some(KubeletProblem { file, why }), ..Self::default() }
+                Self { problem: Some(KubeletProblem::of_file(file, why)), ..Self::default() }
             }
         };
         Self { distribution, ..kubelet }
     }
 
     /// A kubelet in a program that shows nothing of what it tells it.
-    fn hidden(file: PathBuf, program: &str) -> Self {
+    fn hidden(file: &Path, program: &str) -> Self {
         let why = format!("what {program} tells its kubelet is to be seen nowhere");
-        Self { problem: Some(KubeletProblem { file, why }), ..Self::default() }
+        Self { problem: Some(KubeletProblem::of_file(file, why)), ..Self::default() }
     }
 
     fn with_arguments_of(root: &Path, file: &Path) -> Self {
         match arguments_file::arguments(root, file) {
             Ok(arguments) => Self { arguments, ..Self::default() },
-            Err(why) => Self {
-                problem: Some(KubeletProblem { file: file.to_owned(), why }),
-                ..Self::default()
-            },
+            Err(why) => {
+                Self { problem: Some(KubeletProblem::of_file(file, why)), ..Self::default() }
+            }
         }
     }
 

@@ -169,9 +169,7 @@ fn configuration(
     match said.as_ref().and_then(|said| said.problem.clone()) {
         // What joins the node to its cluster writes the file together with the credentials.
         Some(problem) if !has_joined && !in_root(root, &problem.file).exists() => Ok(None),
-        Some(kubelet::KubeletProblem { file, why }) => {
-            Err(InstallError::KubeletConfiguration { file, why })
-        }
+        Some(problem) => Err(InstallError::KubeletConfiguration { problem }),
         None => Ok(said),
     }
 }

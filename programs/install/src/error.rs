@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_companion::kubelet::KubeletProblem;
 use winddown_host::{path_word, shell_word};
 use winddown_shared::display::clean;
 
@@ -141,12 +142,10 @@ pub enum InstallError {
         strangers: Vec<String>,
     },
     /// The kubelet's configuration cannot be read. Nothing was changed.
-    #[error("the kubelet's configuration {} cannot be read: {}", clean(&.file.to_string_lossy()), clean(.why))]
+    #[error("the kubelet's configuration {} cannot be read: {}", clean(&.problem.place()), clean(&.problem.why))]
     KubeletConfiguration {
-        /// The file, without the root.
-        file: PathBuf,
-        /// The error.
-        why: String,
+        /// The file and the error.
+        problem: KubeletProblem,
     },
     /// winddown refuses a value that the kubelet has, or that the operator gave. Nothing was changed.
     #[error("{}: {}", clean(.origin), clean(.why))]

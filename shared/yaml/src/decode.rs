@@ -79,14 +79,15 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// The error for a value of the wrong type. The value is quoted only where a number, bool or quantity is expected.
+    /// The error for a value of the wrong type. The value is quoted only where a number, bool, quantity or duration is
+    /// expected.
     /// Any other value may be a secret (a variable, a header, an argument, an annotation), and errors are logged.
     fn wrong(&self, wanted: &str) -> DecodeError {
         let hint = match &self.node.value {
             Value::Scalar(scalar) => scalar.hint(wanted == TEXT, true),
             _ => String::new(),
         };
-        let is = match [NUMBER, BOOL, QUANTITY].contains(&wanted) {
+        let is = match [NUMBER, BOOL, QUANTITY, DURATION].contains(&wanted) {
             true => self.node.describe(),
             false => self.node.kind().to_owned(),
         };
@@ -144,6 +145,7 @@ const TEXT: &str = "a string";
 const NUMBER: &str = "a whole number";
 const BOOL: &str = "true or false";
 const QUANTITY: &str = "a quantity, for example 500m or 1Gi";
+const DURATION: &str = "a duration, for example 30s";
 
 macro_rules! integers {
     ($($method:ident $visit:ident;)*) => {$(
@@ -191,12 +193,18 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         }
     }
 
-    /// A Kubernetes quantity may be written as a number, which is taken as written; without one it is 0.
+    /// A Kubernetes duration is text with a unit. A quantity may be written as a number, which is taken as written; without one it is 0.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
+        // Quotes alone make no duration of a number: it lacks a unit.
+        if name == "Duration"
+            && !matches!(self.scalar(DURATION)?.meaning(), Meaning::Null | Meaning::Text(_))
+        {
+            return Err(self.wrong(DURATION));
+        }
         if name == "Quantity" {
             let wanted = QUANTITY;
             return match self.scalar(wanted)?.meaning() {

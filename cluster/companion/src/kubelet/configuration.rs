@@ -11,9 +11,9 @@ use winddown_host::{in_root, link_in_root};
 use winddown_shared::GoDuration;
 use winddown_yaml::{Problem, Value, YamlNode, decode, parse_first_leniently};
 
+use super::KubeletProblem;
 use super::periods::{BY_PRIORITY, CRITICAL, HEAD, KubeletPriorityPeriod, PERIOD, Periods};
 use super::trusted::{read, refusal};
-use super::{KubeletProblem, in_line};
 
 /// Maximum number of files that are read from a directory.
 const MOST_DROP_INS: usize = 64;
@@ -63,14 +63,19 @@ pub struct SourcedValue<T> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Fields {
-    shutdown_grace_period: Option<String>,
-    shutdown_grace_period_critical_pods: Option<String>,
+    shutdown_grace_period: Option<PeriodText>,
+    shutdown_grace_period_critical_pods: Option<PeriodText>,
     /// An entry may be null, which means one of zeros.
     shutdown_grace_period_by_pod_priority: Option<Vec<Option<KubeletPriorityPeriod>>>,
     container_runtime_endpoint: Option<String>,
     static_pod_path: Option<PathBuf>,
     feature_gates: Option<FeatureGates>,
 }
+
+/// A duration as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(rename = "Duration")]
+struct PeriodText(String);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -166,18 +171,18 @@ impl MergedConfiguration {
         let unsafe_directory = drop_ins_of.and_then(|dir| Some((dir, refusal(root, dir)?)));
         if let Some((directory, why)) = unsafe_directory {
             merged.files.push(directory.to_owned());
-            merged.problem = Some(KubeletProblem { file: directory.to_owned(), why });
+            merged.problem = Some(KubeletProblem::of_file(directory, why));
             return Some(merged);
         }
         merged.files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir)));
         if let (true, Some(directory)) = (merged.files.len() > MOST_DROP_INS + 1, drop_ins_of) {
             let why = format!("it has more than {MOST_DROP_INS} files");
-            merged.problem = Some(KubeletProblem { file: directory.to_owned(), why });
+            merged.problem = Some(KubeletProblem::of_file(directory, why));
             return Some(merged);
         }
         for file in merged.files.clone() {
-            if let Err(why) = merged.add(root, &file) {
-                merged.problem = Some(KubeletProblem { file, why });
+            if let Err(problem) = merged.add(root, &file) {
+                merged.problem = Some(problem);
                 break;
             }
         }
@@ -194,19 +199,26 @@ impl MergedConfiguration {
 
     /// Merges a file, which is read as the kubelet reads it: where it has a key twice, the last one counts, and a
     /// document after the first one is not looked at.
-    fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
-        let text = read(root, file)?;
-        let tree = parse_first_leniently(&text).map_err(|problem| in_line(&problem))?;
-        let tree = of_kubelet(&text, tree).map_err(|problem| in_line(&problem))?;
+    fn add(&mut self, root: &Path, file: &Path) -> Result<(), KubeletProblem> {
+        let text = read(root, file).map_err(|why| KubeletProblem::of_file(file, why))?;
+        let of_text = |problem: &Problem| KubeletProblem::of_text(file, problem);
+        let tree = parse_first_leniently(&text).map_err(|problem| of_text(&problem))?;
+        let tree = of_kubelet(&text, tree).map_err(|problem| of_text(&problem))?;
         let read = decode::<Fields>(&tree);
         let fields = match read.value {
             Some(fields) if read.left_out.is_empty() => fields,
             // Problems of values come before those of fields that are not read here.
-            _ => return Err(read.problems.first().map(in_line).unwrap_or_default()),
+            _ => {
+                let problem = read.problems.first().map(of_text);
+                return Err(problem.unwrap_or_else(|| KubeletProblem::of_file(file, String::new())));
+            }
         };
         let at = |name: &str| FieldPlace { file, line: line_of(&tree, name) };
-        at(PERIOD).put(&mut self.period, fields.shutdown_grace_period);
-        at(CRITICAL).put(&mut self.critical, fields.shutdown_grace_period_critical_pods);
+        at(PERIOD).put(&mut self.period, fields.shutdown_grace_period.map(|period| period.0));
+        at(CRITICAL).put(
+            &mut self.critical,
+            fields.shutdown_grace_period_critical_pods.map(|period| period.0),
+        );
         let groups = fields.shutdown_grace_period_by_pod_priority;
         let groups = groups.map(|all| all.into_iter().map(Option::unwrap_or_default).collect());
         at(BY_PRIORITY).put(&mut self.by_priority, groups);

@@ -109,7 +109,7 @@ fn with_node_id(root: &Path, name: Option<String>) -> Result<String, KubeletProb
             }
             Err(why) => why,
         };
-        Err(KubeletProblem { file: file.into(), why })
+        Err(KubeletProblem::of_file(Path::new(file), why))
     };
     let name = name.map_or_else(|| read(HOST_NAME), Ok)?;
     Ok(format!("{name}-{}", read(NODE_ID)?))
@@ -171,18 +171,22 @@ impl Settings {
         let file = rancher.variable(own, "CONFIG_FILE").or(option).unwrap_or(rancher.config);
         let mut settings = Self::default();
         for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
-            settings.add(root, &file).map_err(|why| KubeletProblem { file, why })?;
+            settings.add(root, &file)?;
         }
         Ok(settings)
     }
 
     /// Merges a later file: the last value of a key counts, and that of a key with `+` is added to those before it.
-    fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
+    fn add(&mut self, root: &Path, file: &Path) -> Result<(), KubeletProblem> {
+        let of_file = |why| KubeletProblem::of_file(file, why);
         if !file.is_absolute() {
-            return Err("it is not a file of this machine with an absolute path".to_owned());
+            return Err(of_file(
+                "it is not a file of this machine with an absolute path".to_owned(),
+            ));
         }
-        let Some(text) = read_if_there(root, file)? else { return Ok(()) };
-        let tree = parse_first_leniently(&text).map_err(|problem| super::in_line(&problem))?;
+        let Some(text) = read_if_there(root, file).map_err(of_file)? else { return Ok(()) };
+        let tree = parse_first_leniently(&text)
+            .map_err(|problem| KubeletProblem::of_text(file, &problem))?;
         let entries = match tree.as_deref().map(|root| &root.value) {
             Some(Value::Map(entries)) => entries.as_slice(),
             _ => &[],

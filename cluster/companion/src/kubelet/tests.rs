@@ -209,9 +209,7 @@ fn a_file_that_cannot_be_read_is_said_and_harms_nothing() {
     let root = Root::with(&[(FILE, "")]);
     fs::remove_file(root.0.path().join(FILE)).unwrap();
     fs::create_dir(root.0.path().join(FILE)).unwrap();
-    let of = |why: &str| {
-        Some(KubeletProblem { file: PathBuf::from("/").join(FILE), why: why.to_owned() })
-    };
+    let of = |why: &str| Some(KubeletProblem::of_file(&Path::new("/").join(FILE), why.to_owned()));
     assert_eq!(problem(&root), of("it is a directory, not a regular file"));
     fs::remove_dir(root.0.path().join(FILE)).unwrap();
     root.put(FILE, &"#".repeat(2 << 20));
@@ -747,18 +745,18 @@ fn what_is_to_be_written_reads_back() {
 fn a_file_that_a_kubelet_refuses_for_what_it_says_it_is_is_no_configuration() {
     let [version, kind] = periods::HEAD;
     for (text, why) in [
-        ("", "the kubelet does not start with it, because it \"was empty\": write `apiVersion: "),
-        ("# 0s\n", "the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
+        ("", ": the kubelet does not start with it, because it \"was empty\": write `apiVersion: "),
+        ("# 0s\n", ": the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
         (
             "shutdownGracePeriod: 0s\n",
-            "the kubelet does not start with it, because \"Object 'Kind'",
+            ": the kubelet does not start with it, because \"Object 'Kind'",
         ),
-        (version, "the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
-        (kind, "line 1: apiVersion: the kubelet does not start with it, because it knows no other"),
-        ("a: 1\nkind: Pod\napiVersion: v1\n", "line 2: kind: the kubelet does not start with it"),
+        (version, ": the kubelet does not start with it, because \"Object 'Kind' is missing\": "),
+        (kind, ":1:1: apiVersion: the kubelet does not start with it, because it knows no other"),
+        ("a: 1\nkind: Pod\napiVersion: v1\n", ":2:1: kind: the kubelet does not start with it"),
         (
             "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1\n",
-            "line 2: apiVersion: the kubelet does not start with it, because it knows no other version",
+            ":2:1: apiVersion: the kubelet does not start with it, because it knows no other version",
         ),
     ] {
         let unit = "[Service]\nExecStart=/usr/bin/kubelet --config=/k.yaml --config-dir=/k.d\n";
@@ -769,7 +767,7 @@ fn a_file_that_a_kubelet_refuses_for_what_it_says_it_is_is_no_configuration() {
             ]);
             root.put(refused, text);
             let problem = root.config().unwrap().problem.map(|problem| problem.to_string());
-            let wanted = format!("/{refused}: {why}");
+            let wanted = format!("/{refused}{why}");
             assert!(problem.as_ref().is_some_and(|said| said.starts_with(&wanted)), "{problem:?}");
         }
     }
@@ -798,15 +796,16 @@ fn a_file_is_read_as_the_kubelet_reads_it_and_its_mistakes_are_told_in_our_words
         &configuration("featureGates: {GracefulNodeShutdown: no}\nshutdownGracePeriod: 10s\n");
     assert_eq!(Root::with(&[(FILE, gate)]).ends(), Default::default());
     for (text, why) in [
-        ("a: 1\nb: [\n", "line 2: this is not valid YAML or JSON: "),
+        ("a: 1\nb: [\n", "2:4: this is not valid YAML or JSON: "),
         (
             &configuration("a: 1\nshutdownGracePeriod: 30\n"),
-            "line 2: shutdownGracePeriod: needs a string, this is a number",
+            "2:22: shutdownGracePeriod: needs a duration, for example 30s, this is the number `30`",
         ),
-        ("- a\n", "line 1: needs a mapping, this is a list"),
+        ("- a\n", "1:1: needs a mapping, this is a list"),
     ] {
         let problem = Root::with(&[(FILE, text)]).config().unwrap().problem.unwrap();
-        assert!(problem.why.starts_with(why), "{}", problem.why);
+        let problem = problem.to_string();
+        assert!(problem.starts_with(&format!("/{FILE}:{why}")), "{problem}");
     }
 }
 

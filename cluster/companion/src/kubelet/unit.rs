@@ -104,7 +104,7 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
         }
     }
     for file in files {
-        let text = read_if_there(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        let text = read_if_there(root, &file).map_err(|why| KubeletProblem::of_file(&file, why))?;
         let lines = text.unwrap_or_default().replace("\\\n", " ");
         let named = lines.lines().filter_map(assignment);
         environment.extend(named.map(|(name, value)| (name.to_owned(), words(value).join(" "))));
@@ -121,7 +121,7 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
         false => words.flat_map(|word| substituted(&word, &environment)).collect(),
     };
     if let Some(why) = not_understood(&command, &directory, &arguments) {
-        return Err(KubeletProblem { file: unit, why });
+        return Err(KubeletProblem::of_file(&unit, why));
     }
     Ok(Some(UnitStart { file: unit, program: program(&command), arguments, environment }))
 }
@@ -137,7 +137,7 @@ fn settings(
     let drop_ins = drop_ins(root, drop_in_directories(name).into_iter().filter(may_be_there));
     let mut said = Vec::new();
     for file in [own.to_owned()].into_iter().chain(drop_ins) {
-        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        let text = read(root, &file).map_err(|why| KubeletProblem::of_file(&file, why))?;
         let lines = logical_lines(&text);
         let assigned = lines.iter().filter_map(|line| assignment(line));
         said.extend(assigned.map(|(key, value)| (key.to_owned(), expanded(root, value, name))));
@@ -159,7 +159,7 @@ fn default_environment(root: &Path) -> Result<BTreeMap<String, String>, KubeletP
     let drop_ins = drop_ins(root, directories.map(|directory| directory.join("system.conf.d")));
     let mut environment = BTreeMap::new();
     for file in main.into_iter().chain(drop_ins) {
-        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
+        let text = read(root, &file).map_err(|why| KubeletProblem::of_file(&file, why))?;
         for line in &logical_lines(&text) {
             if let Some(("DefaultEnvironment", value)) = assignment(line) {
                 set(&mut environment, &expanded(root, value, ""));
@@ -222,7 +222,7 @@ fn environment_files(root: &Path, pattern: &Path) -> Result<Vec<PathBuf>, Kubele
     let names = names.to_string_lossy();
     if directory.to_string_lossy().contains(SPECIAL) || names.contains('\\') {
         let why = "only a file's own name is understood as a pattern".to_owned();
-        return Err(KubeletProblem { file: pattern.to_owned(), why });
+        return Err(KubeletProblem::of_file(pattern, why));
     }
     if !names.contains(SPECIAL) {
         return Ok(vec![pattern.to_owned()]);

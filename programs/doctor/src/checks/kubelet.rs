@@ -187,12 +187,12 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     let is_stuck =
         |kubelet: &&KubeletConfig| !kubelet.problem.is_empty() && !kubelet.file.is_empty();
     if let Some(kubelet) = kubelet.filter(is_stuck) {
-        let place = facts.below_root(&kubelet.place);
+        let theirs = facts.below_root(&kubelet.file);
         let told = "--kubeconfig KUBECONFIG --container-runtime-endpoint ADDRESS";
         let aside = aside.map(|aside| format!("first `{aside}`; ")).unwrap_or_default();
         let then = if facts.live { "; then restart winddown" } else { "" };
         return finding.advise(format!(
-            "{aside}once {place} can be read, `{install}` makes the agent its companion; where it never can, \
+            "{aside}once {theirs} can be read, `{install}` makes the agent its companion; where it never can, \
              `{install} {told}` does{then}"
         ));
     }

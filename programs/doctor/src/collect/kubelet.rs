@@ -113,13 +113,12 @@ fn of_files(root: &Path, kubelet: &Kubelet) -> Option<KubeletConfig> {
             ..KubeletConfig::default()
         });
     };
-    if let Some(kubelet::KubeletProblem { file, why: problem }) = said.problem {
-        let place = file.display().to_string();
+    if let Some(problem) = said.problem {
         return Some(KubeletConfig {
-            file: place.clone(),
-            place,
+            file: problem.file.display().to_string(),
+            place: problem.place(),
             unit,
-            problem,
+            problem: problem.why,
             ..Default::default()
         });
     }
