@@ -231,7 +231,8 @@ impl ConfigError {
                 }
             },
             _ if path.is_dir() => {
-                format!("name the file: {}", path.join("config.yaml").display())
+                let usual = Some(path.join("config.yaml")).filter(|file| file.is_file());
+                usual.map(|file| format!("name the file: {}", file.display())).unwrap_or_default()
             }
             _ => file_hint(source).to_owned(),
         }

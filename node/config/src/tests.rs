@@ -399,7 +399,10 @@ fn a_missing_file_is_told_from_a_wrong_one() {
     let blank = Config::load(Path::new("/none/a b.yaml")).unwrap_err().hint();
     assert_eq!(blank, "`winddown config default > '/none/a b.yaml'` writes one to start from");
     assert!(missing.to_string().ends_with("config.yaml"), "{missing}");
+    let of_directory = || Config::load(directory.path()).unwrap_err().hint();
+    assert_eq!(of_directory(), "", "there is no file to name");
     std::fs::write(&path, "kind: 5").unwrap();
+    assert_eq!(of_directory(), format!("name the file: {}", path.display()));
     assert!(!Config::load(&path).unwrap_err().is_missing());
     std::fs::write(&path, default_yaml()).unwrap();
     assert_eq!(Config::load(&path).unwrap().0, Config::default());
