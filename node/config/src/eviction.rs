@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_eviction::{
-    HookRule, MemoryAvailable, Policy, PressureRule, PressureScope, Signal, SoftGraceError,
-    StaticPods, ThresholdConfig, ThresholdValue, default_hard, parse_minimum_reclaim,
-    parse_threshold,
+    HookRule, MemoryAvailable, Policy, PressureRule, PressureScope, Resource, Signal,
+    SoftGraceError, StaticPods, ThresholdConfig, ThresholdValue, default_hard,
+    parse_minimum_reclaim, parse_threshold,
 };
-use winddown_shared::{GoDuration, error_chain};
+use winddown_shared::{GoDuration, Quantity, error_chain};
 use winddown_yaml::{Fields, Problem, YamlNode};
 
 use crate::reference::{FieldReading, Names, ValueKind, Word, live, options, part, rows};
@@ -223,6 +223,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
         rule.full = None;
     }
     soft_thresholds(fields, &config.eviction, reading);
+    tiny_thresholds(fields, &config.eviction, reading);
     let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
         &mut config.eviction;
     if *merge_defaults {
@@ -242,6 +243,32 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
         reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
     }
     soft_grace_period.retain(|_, grace| !grace.is_zero());
+}
+
+/// Warns of thresholds that are met when nothing is left any more: the unit was forgotten, or is another one.
+fn tiny_thresholds(
+    fields: &Fields<'_, '_>,
+    eviction: &EvictionSettings,
+    reading: &mut FieldReading,
+) {
+    const MEBIBYTE: i64 = 1 << 20;
+    let is_tiny = |signal: &str, text: &str| {
+        let resource = signal.parse::<Signal>().map(Signal::resource);
+        let is_in_bytes = matches!(resource, Ok(Resource::Memory | Resource::EphemeralStorage));
+        let value = parse_threshold(text).ok().flatten();
+        let is_less = |quantity: Quantity| quantity.value() < MEBIBYTE;
+        is_in_bytes && matches!(value, Some(ThresholdValue::Quantity(value)) if is_less(value))
+    };
+    for (key, thresholds) in [(HARD, &eviction.hard), (SOFT, &eviction.soft)] {
+        for (signal, text) in thresholds.iter().filter(|(signal, text)| is_tiny(signal, text)) {
+            let Some(at) = fields.entry_at(key, signal) else { continue };
+            let what = format!(
+                "`{text}` is less than 1 MiB: a number without a unit is bytes, and `m` a thousandth of one; \
+                 write for example 100Mi, or 10%"
+            );
+            reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
+        }
+    }
 }
 
 /// Checks that each soft threshold has a grace period, and is reached before its hard one.
