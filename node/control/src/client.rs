@@ -3,7 +3,7 @@
 mod error;
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -332,7 +332,10 @@ impl Client {
         let socket = self.socket.clone();
         match error.kind() {
             io::ErrorKind::NotFound => ClientError::Missing { socket },
-            io::ErrorKind::ConnectionRefused => ClientError::NotListening { socket },
+            io::ErrorKind::ConnectionRefused => match not_a_socket(&socket) {
+                Some(what) => self.io(io::Error::other(what)),
+                None => ClientError::NotListening { socket },
+            },
             io::ErrorKind::PermissionDenied => {
                 ClientError::Denied { group: group_of(&socket), socket }
             }
@@ -353,6 +356,15 @@ impl Client {
 
     fn io(&self, source: io::Error) -> ClientError {
         ClientError::Io { socket: self.socket.clone(), source }
+    }
+}
+
+/// What is at the path if it is something else than a socket. Nothing listens there, nor will.
+fn not_a_socket(path: &Path) -> Option<&'static str> {
+    let kind = std::fs::metadata(path).ok()?.file_type();
+    match kind.is_dir() {
+        true => Some("it is a directory"),
+        false => (!kind.is_socket()).then_some("it is not a socket"),
     }
 }
 

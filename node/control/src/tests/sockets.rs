@@ -254,6 +254,19 @@ async fn a_client_says_whether_the_agent_was_never_there_or_is_gone() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_no_sockets_is_told_from_an_agent_that_does_not_run() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (path, what) in [(directory.path(), "it is a directory"), (&file, "it is not a socket")] {
+        let error = Client::new(path).status().await.unwrap_err();
+        let ClientError::Io { source, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(source.to_string(), what);
+        assert!(error.hint().contains("controlSocket"), "{}", error.hint());
+    }
+}
+
+#[tokio::test]
 async fn an_agent_that_dies_in_the_middle_of_an_answer_is_gone_and_not_misunderstood() {
     for answer in [
         "",
