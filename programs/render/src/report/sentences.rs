@@ -157,11 +157,11 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
         }
         (_, None) => return format!("The groups ask for {requested}, the pods got {given}."),
     };
-    let reserve = in_seconds(budget.reserve);
-    format!(
-        "The groups ask for {requested}, but {left}, and {reserve} are in reserve: the pods got \
-         {given}."
-    )
+    let reserve = match budget.reserve {
+        Duration::ZERO => String::new(),
+        reserve => format!(", and {} are in reserve", in_seconds(reserve)),
+    };
+    format!("The groups ask for {requested}, but {left}{reserve}: the pods got {given}.")
 }
 
 /// Whether the pods' time and the reserve end when the node goes down by `notice`, to the millisecond.

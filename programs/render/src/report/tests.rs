@@ -221,6 +221,15 @@ fn what_cut_the_time_of_the_pods_is_said_to_be_what_leaves_the_least() {
 }
 
 #[test]
+fn a_reserve_of_nothing_is_not_mentioned() {
+    let mut run = report(Outcome::Clean, 0, vec![]);
+    (run.budget.pods, run.budget.reserve, run.budget.delay) = (ms(1), ms(0), Some(ms(1)));
+    let shown = text(&run, false);
+    let said = "waits only 1 ms: the pods got 1 ms.";
+    assert!(shown.contains(said), "{shown}");
+}
+
+#[test]
 fn a_limit_counts_from_the_start_in_the_words_of_a_run_that_began_before_its_wait() {
     use DelayedBy::{LoginManager, ServiceManager};
     let mut run = report(Outcome::Clean, 0, vec![]);
