@@ -13,6 +13,9 @@ use super::{Column, Table, View, hanging, priority_unless_unset};
 pub fn start_plan(plan: &StartPlan, view: &View) -> String {
     let count = plan.groups.iter().map(|group| group.pods.len()).sum();
     let time = match plan.group_timeout_seconds {
+        0.0 if plan.groups.len() > 1 => {
+            "all at once; with startGroupTimeout, in this order:".to_owned()
+        }
         0.0 => "all at once".to_owned(),
         time => format!("each group when the one before it is ready, or after {}", seconds(time)),
     };
@@ -61,7 +64,7 @@ pub fn start_report(report: &StartReport, view: &View) -> String {
     let mut text = format!("{}\n", paint.with(style, &said));
     let occasion = format!(
         "{}, {} after the boot; a group was waited for up to {}",
-        report.started_at.strftime("%Y-%m-%d %H:%M:%SZ"),
+        report.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         in_seconds(report.boot),
         duration(report.group_timeout)
     );

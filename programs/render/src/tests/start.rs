@@ -35,6 +35,9 @@ fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
     let ends: Vec<_> = lines[6..8].iter().map(|line| line.split_whitespace().last()).collect();
     assert_eq!(ends, [Some("0"), Some("-")], "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
+    plan.group_timeout_seconds = 0.0;
+    let head = "start: 3 pods, all at once; with startGroupTimeout, in this order:";
+    assert_eq!(start_plan(&plan, &PLAIN).lines().next(), Some(head));
     let mut plan = StartPlan { group_timeout_seconds: 0.0, ..Default::default() };
     plan.warnings = vec!["ordered start is off".to_owned()];
     assert_eq!(start_plan(&plan, &PLAIN), "start: 0 pods, all at once\n\n! ordered start is off\n");
@@ -64,7 +67,7 @@ fn a_report_says_who_was_waited_for_and_how_long() {
     let text = report("inProgress", "");
     for line in [
         "The pods are starting in order; 1 pod to come.",
-        "2026-11-20 12:00:00Z, 8.2 s after the boot; a group was waited for up to 20s",
+        "2026-11-20 12:00:00 UTC, 8.2 s after the boot; a group was waited for up to 20s",
         "system pods · started at 0 s · not ready after 20 s: kube-system/liar",
         "ordinary pods · started at 20 s · waits for default/web",
         "not started: default/batch",
