@@ -149,7 +149,7 @@ pub struct PlanShutdownArgs {
     #[arg(short, long, value_name = "DIR|FILE|-")]
     pub file: Option<PathBuf>,
     /// Plan for a node that goes away this long after the signal, as after a cloud's notice (units: s, m, h)
-    #[arg(long, value_name = "DURATION", value_parser = values::ahead)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::ahead)]
     pub deadline: Option<Duration>,
     /// What was typed without -f in front of it.
     #[arg(hide = true)]
@@ -206,11 +206,11 @@ pub struct DrillArgs {
     #[arg(value_name = "DIR|FILE")]
     pub pods: Option<PathBuf>,
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
-    #[arg(long, value_name = "DURATION", value_parser = values::delay)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::delay)]
     pub delay: Option<Duration>,
     /// How long pods without a readiness probe run before they are asked to terminate: a program that has only just been started
     /// may not handle SIGTERM yet (units: ms, s, m, h)
-    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration, default_value = "1s")]
     pub settle: Duration,
     /// Output format: text, json or yaml; the last two print nothing but the report
     #[arg(short, long, value_enum, default_value_t)]
@@ -293,11 +293,11 @@ Exit codes: 0 all pods terminated in time, or are left to the node's shutdown;
 5 some were left running or needed SIGKILL, or it was cancelled; 6 refused.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
-    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::grace)]
     pub timeout: Option<Duration>,
     /// When the node goes away: a duration from now (units: s, m, h), unaffected by clock changes, or a
     /// time such as 2026-11-20T12:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = values::when, conflicts_with = "timeout")]
     pub deadline: Option<TimeArgument>,
     /// Why, for the report; with --deadline for the status as well
     #[arg(long, value_name = "TEXT")]
@@ -325,7 +325,7 @@ pub struct KillArgs {
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
     /// Time until SIGKILL, at most 2s more if a preStop hook takes it all: whole seconds, at least 1s [default: the pod's own]
-    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::grace)]
     pub grace: Option<Duration>,
     /// Only if the pod has this UID
     #[arg(long, value_name = "UID")]

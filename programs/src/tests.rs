@@ -204,6 +204,25 @@ fn durations_are_go_and_systemd_style_and_never_ambiguous() {
 }
 
 #[test]
+fn a_negative_value_is_refused_as_a_value_and_not_as_an_option() {
+    for (line, next) in [
+        ("drill --delay -5s", "for example 30s"),
+        ("drill --settle -5s", "for example 30s"),
+        ("drain --timeout -5s", "for example 30s"),
+        ("drain --deadline -5s", "for example 30s"),
+        ("plan shutdown --deadline -5s", "for example 30s"),
+        ("kill web --grace -5s", "for example 30s"),
+        ("restart web --grace -5s", "for example 30s"),
+        ("wait --for=lock --timeout -5s", "for example 30s"),
+        ("logs --tail -1 web", "leave it out for all"),
+        ("logs --tail=x web", "leave it out for all"),
+    ] {
+        let said = parse(&format!("winddown {line}")).expect_err(line).to_string();
+        assert!(said.contains("invalid value") && said.contains(next), "{line}: {said}");
+    }
+}
+
+#[test]
 fn a_pods_name_is_checked_before_the_agent_is_asked() {
     assert_eq!(pod_name("web").map(|pod| pod.namespace), Ok("default".to_owned()));
     assert!(is_name("a-1.b") && is_name(&"a".repeat(253)));

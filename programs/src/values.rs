@@ -36,6 +36,15 @@ pub(super) fn boot(text: &str) -> Result<i32, String> {
     boot.ok_or_else(|| "write 0 for this boot, -1 for the one before it, and so on".to_owned())
 }
 
+/// Parses a number of lines.
+///
+/// # Errors
+/// The text is not such a number.
+pub(super) fn lines(text: &str) -> Result<u64, String> {
+    let wrong = |_| "write a number of lines; leave it out for all".to_owned();
+    text.trim().parse().map_err(wrong)
+}
+
 /// Parses a grace period: whole seconds, from one to what an agent's clock takes.
 ///
 /// # Errors

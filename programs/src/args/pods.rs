@@ -41,7 +41,7 @@ pub struct LogsArgs {
     #[arg(short, long, conflicts_with = "follow")]
     pub previous: bool,
     /// Print the last N lines only
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::lines)]
     pub tail: Option<u64>,
     /// Begin each line with its time
     #[arg(long)]
@@ -66,6 +66,6 @@ pub struct RestartArgs {
     #[arg(value_name = "POD", value_parser = values::pod_name)]
     pub pod: PodArgument,
     /// Time until SIGKILL, at most 2s more if a preStop hook takes it all: whole seconds, at least 1s [default: the pod's own]
-    #[arg(long, value_name = "DURATION", value_parser = values::grace)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::grace)]
     pub grace: Option<Duration>,
 }

@@ -22,7 +22,7 @@ pub struct WaitArgs {
     #[arg(long = "for", value_enum, value_name = "CONDITION", hide_possible_values = true)]
     pub condition: WaitCondition,
     /// How long to wait (units: ms, s, m, h)
-    #[arg(long, value_name = "DURATION", value_parser = values::delay, default_value = "30s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::delay, default_value = "30s")]
     pub timeout: Duration,
 }
 
