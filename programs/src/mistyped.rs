@@ -9,7 +9,7 @@ use super::Cli;
 ///
 /// `program` is this program as a shell finds it, if not by its name.
 pub(super) fn explain(
-    error: clap::Error,
+    mut error: clap::Error,
     arguments: &[String],
     program: Option<&str>,
 ) -> clap::Error {
@@ -22,6 +22,9 @@ pub(super) fn explain(
         ErrorKind::InvalidValue if below == "completions" => return without_similar_shell(error),
         _ => return error,
     };
+    if wrong == ContextKind::InvalidArg {
+        without_another_meaning(&mut error, commands, arguments);
+    }
     let Some(ContextValue::String(word)) = error.get(wrong) else { return error };
     if arguments.first().is_some_and(|first| first == "help") {
         let word = word.clone();
@@ -31,6 +34,28 @@ pub(super) fn explain(
         Some(tip) => with_tip(error, winddown_render::by_path(tip, program).into_owned()),
         None => error,
     }
+}
+
+/// Removes what clap guesses of an unknown option: that it is a value, which it cannot be here, and in the usage options
+/// that nobody typed.
+fn without_another_meaning(
+    error: &mut clap::Error,
+    mut named: clap::Command,
+    arguments: &[String],
+) {
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().contains(" as a value, "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    named.build();
+    for word in arguments {
+        if let Some(below) = named.find_subcommand(word).cloned() {
+            named = below;
+        }
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(named.render_usage()));
 }
 
 /// Another shell's script is of no use, however similar its name.
@@ -94,6 +119,13 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("config", "edit" | "get" | "set") => {
             "edit /etc/winddown/config.yaml, then `winddown config check` and `systemctl reload winddown`"
         }
+        ("config", "-f" | "--file") => {
+            "`winddown config check FILE` takes the file without an option"
+        }
+        ("wait", "lock" | "protected" | "drained" | "report") => {
+            "name it with `--for`, as in `winddown wait --for=lock`"
+        }
+        ("describe", "-o" | "--output") => "`winddown status -o json` is the form for programs",
         ("status", "--wide" | "-w") => "`winddown status -o wide` has more columns",
         (
             "status" | "plan" | "doctor" | "report" | "drain" | "undrain" | "drill" | "kill"
@@ -116,6 +148,9 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         }
         (_, "--no-pager") => "winddown uses no pager",
         ("kill", "--all" | "-A") => "`winddown drain` terminates all pods, in order",
+        ("logs", "-n") => {
+            "`--tail N` prints the last N lines; for a namespace, write NAMESPACE/POD"
+        }
         ("kill" | "describe" | "logs" | "restart" | "release", "-n" | "--namespace") => {
             "write NAMESPACE/POD"
         }
@@ -146,9 +181,10 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("kill", "-9" | "--force" | "--now") => {
             "`winddown kill POD --grace 1s` is the shortest there is"
         }
-        ("drain", "--force" | "--ignore-daemonsets" | "--delete-emptydir-data") => {
-            "a drain terminates every pod; `--timeout 60s` bounds it"
-        }
+        (
+            "drain",
+            "--force" | "--ignore-daemonsets" | "--delete-emptydir-data" | "--pod-selector",
+        ) => "a drain terminates every pod; `--timeout 60s` bounds it",
         ("drain", "--dry-run") => "`winddown plan shutdown` shows what a drain does, too",
         ("drain", "--grace-period") => {
             "each pod gets its own grace; `--timeout 60s` bounds them all"
@@ -230,11 +266,42 @@ mod tests {
             "-v",
             "upgrade",
             "plan shutdown -n shop",
+            "config check -f c.yaml",
+            "wait lock",
+            "drain --pod-selector app=web",
+            "describe web -o yaml",
+            "logs -n 20 web",
         ] {
             let said = said(&format!("winddown {line}"));
             assert_eq!(said.matches("tip: ").count(), 1, "{line}: {said}");
             assert!(!said.contains("similar"), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn an_option_that_is_not_there_is_not_taken_for_a_value() {
+        for line in ["status -l app=x", "kill --signal=9 web", "logs --colour web"] {
+            let said = said(&format!("winddown {line}"));
+            assert!(!said.contains("as a value"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_usage_after_a_wrong_option_is_the_commands_own() {
+        for (line, usage) in [
+            ("--socket /s drain --force", "Usage: winddown drain [OPTIONS]\n"),
+            ("kill --force web", "Usage: winddown kill [OPTIONS] <POD>\n"),
+            ("plan shutdown -n shop", "Usage: winddown plan shutdown [OPTIONS]\n"),
+        ] {
+            let said = said(&format!("winddown {line}"));
+            assert!(said.contains(usage), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_option_with_two_meanings_is_answered_with_both() {
+        let said = said("winddown logs -n 20");
+        assert!(said.contains("`--tail N`") && said.contains("NAMESPACE/POD"), "{said}");
     }
 
     #[test]
