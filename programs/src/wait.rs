@@ -76,8 +76,9 @@ impl LastAnswer {
             WaitCondition::Lock | WaitCondition::Protected => {
                 "`winddown doctor` says what to do; --timeout waits longer"
             }
-            WaitCondition::Drained | WaitCondition::Report => {
-                "`winddown status` shows why; --timeout waits longer"
+            WaitCondition::Drained => "`winddown status` shows why; --timeout waits longer",
+            WaitCondition::Report => {
+                "`journalctl -u winddown -e` shows what the agent is doing; --timeout waits longer"
             }
         };
         CommandError::message(Exit::Failure, format!("after {time}: {unmet}")).with_hint(hint)

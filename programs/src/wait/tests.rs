@@ -105,3 +105,11 @@ fn a_report_is_waited_for_until_the_agent_knows_how_the_node_went_down() {
     let known = verdict(WaitCondition::Report, |status| status.last_boot = Some(last));
     assert_eq!(known, Ok("Clean shutdown".to_owned()));
 }
+
+#[test]
+fn a_wait_for_a_report_that_was_in_vain_is_not_sent_to_the_status_which_says_no_more() {
+    let condition = WaitCondition::Report;
+    let args = WaitArgs { condition, timeout: std::time::Duration::from_secs(1) };
+    let hint = LastAnswer::Unmet("it is not known".to_owned()).after(&args).hint;
+    assert!(hint.contains("journalctl -u winddown") && !hint.contains("status"), "{hint}");
+}
