@@ -98,6 +98,9 @@ const BESIDE: &str = "The kubelet and its pods have no part in it: `winddown pla
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum DrillError {
+    /// The directory for temporary files takes no other. The source names the path.
+    #[error("cannot create a directory among the temporary files")]
+    Temporary(#[source] io::Error),
     /// The temporary directory cannot be used.
     #[error("cannot prepare {}", .path.display())]
     Prepare {
@@ -178,6 +181,10 @@ impl DrillError {
                 path_word(pods)
             ),
             Self::Disabled => "name another with --config, or set shutdownGracePeriod".into(),
+            Self::Temporary(_) | Self::Prepare { .. } | Self::NoReport => {
+                "name a directory with room for temporary files: `TMPDIR=/var/tmp winddown drill`"
+                    .into()
+            }
             _ => String::new(),
         }
     }
@@ -229,10 +236,7 @@ async fn hold(
     {
         return Err(DrillError::RunsAlready { pods: pods.to_owned() });
     }
-    let scratch = tempfile::Builder::new()
-        .prefix("winddown-drill-")
-        .tempdir()
-        .map_err(|source| DrillError::Prepare { path: std::env::temp_dir(), source })?;
+    let scratch = scratch_in(&std::env::temp_dir())?;
     let root = scratch.path().to_owned();
     if args.keep {
         let kept = scratch.keep();
@@ -502,6 +506,14 @@ fn warn_if_others_may_write(pods: &Path, out: &mut Output) -> Result<(), DrillEr
     Ok(())
 }
 
+/// Creates the directory of a rehearsal, which is removed with the value.
+fn scratch_in(directory: &Path) -> Result<tempfile::TempDir, DrillError> {
+    tempfile::Builder::new()
+        .prefix("winddown-drill-")
+        .tempdir_in(directory)
+        .map_err(DrillError::Temporary)
+}
+
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.
 fn pods_directory(named: Option<&Path>, root: &Path) -> Result<PathBuf, DrillError> {
     let named = named.map(|named| {
@@ -607,6 +619,14 @@ fn list(problems: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_for_temporary_files_that_is_not_there_is_named_once_with_what_to_do() {
+        let error = scratch_in(Path::new("/nonexistent/tmp")).unwrap_err();
+        let said = error_chain(&error);
+        assert_eq!(said.matches("/nonexistent/tmp").count(), 1, "{said}");
+        assert!(said.contains("temporary files") && error.hint().contains("TMPDIR"), "{said}");
+    }
 
     #[test]
     fn a_manifest_that_the_node_runs_is_known_whoever_runs_it_and_by_whatever_path() {

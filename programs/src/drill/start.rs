@@ -76,7 +76,10 @@ pub(super) fn not_ready(late: &[&PodStatus]) -> String {
     let names: Vec<_> = late
         .iter()
         .take(MAX_NAMED_PODS)
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .map(|pod| match pod.message.trim() {
+            "" => format!("{}/{}", pod.namespace, pod.name),
+            why => format!("{}/{} ({why})", pod.namespace, pod.name),
+        })
         .collect();
     let more = match late.len().saturating_sub(MAX_NAMED_PODS) {
         0 => String::new(),
@@ -118,6 +121,19 @@ mod tests {
             }
         }
         assert_eq!((now - begun, told), (START_TIMEOUT, 5));
+    }
+
+    #[test]
+    fn a_pod_that_is_late_is_named_with_what_keeps_it() {
+        let named = |name: &str, message: &str| PodStatus {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            message: message.to_owned(),
+            ..PodStatus::default()
+        };
+        let (web, dns) = (named("web", "No space left on device\n"), named("dns", ""));
+        let said = "; not ready yet: default/web (No space left on device), default/dns";
+        assert_eq!(not_ready(&[&web, &dns]), said);
     }
 
     #[tokio::test(start_paused = true)]
