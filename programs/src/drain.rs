@@ -84,7 +84,16 @@ pub(super) async fn undrain(
         TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
         TextFormat::Text => out.line(&describe(&answer))?,
     }
-    Ok(if answer.admission_closed { Exit::Refused } else { Exit::Success })
+    Ok(exit_after(&answer))
+}
+
+/// The exit code of a withdrawal: it has failed if it ends with this agent.
+fn exit_after(answer: &WithdrawAnswer) -> Exit {
+    match (answer.admission_closed, &answer.warning) {
+        (true, _) => Exit::Refused,
+        (false, Some(_)) => Exit::Failure,
+        (false, None) => Exit::Success,
+    }
 }
 
 fn describe(answer: &WithdrawAnswer) -> String {
@@ -101,7 +110,7 @@ fn outcome(answer: &WithdrawAnswer) -> String {
     match (answer.withdrawn, answer.opened) {
         (true, _) => format!("{notice}; pods are admitted, and static pods restart"),
         (false, true) => "the drain is over; pods are admitted, and static pods restart".to_owned(),
-        (false, false) => format!("{notice}, and the node is not drained; nothing has changed"),
+        (false, false) => format!("the node is not drained, and {notice}; nothing has changed"),
     }
 }
 
@@ -249,6 +258,25 @@ mod tests {
     }
 
     #[test]
+    fn a_withdrawal_that_the_next_agent_will_not_know_has_failed() {
+        let after = |admission_closed, warning: Option<&str>| {
+            let warning = warning.map(str::to_owned);
+            let message = String::new();
+            let answer = WithdrawAnswer {
+                withdrawn: false,
+                opened: true,
+                admission_closed,
+                message,
+                warning,
+            };
+            exit_after(&answer)
+        };
+        assert_eq!(after(false, None), Exit::Success);
+        assert_eq!(after(false, Some("this cannot be stored")), Exit::Failure);
+        assert_eq!(after(true, Some("this cannot be stored")), Exit::Refused);
+    }
+
+    #[test]
     fn a_withdrawal_is_told_as_what_it_has_changed() {
         let said = |withdrawn, opened, closed: &str| {
             describe(&WithdrawAnswer {
@@ -264,7 +292,7 @@ mod tests {
         assert_eq!(said(false, true, ""), format!("the drain is over; {back}"));
         assert_eq!(
             said(false, false, ""),
-            "no deadline was set, and the node is not drained; nothing has changed"
+            "the node is not drained, and no deadline was set; nothing has changed"
         );
         assert_eq!(
             said(false, false, "the node is shutting down"),
