@@ -54,6 +54,7 @@ mod reviews;
 mod server_addresses;
 mod source;
 mod transport;
+mod watch_backoff;
 mod within;
 
 pub use bootstrap::{Bootstrap, RenewalState, ServingCertificate};
@@ -65,6 +66,7 @@ pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
 pub use list_and_watch::{events_of, list_and_watch};
 pub use pages::list_in_pages;
 pub use reviews::ApiReviews;
+pub use watch_backoff::WatchBackoff;
 pub use within::within;
 
 use bootstrap::Renewal;

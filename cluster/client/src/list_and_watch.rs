@@ -9,11 +9,12 @@ use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
-use winddown_shared::{Backoff, fraction};
+use winddown_shared::fraction;
 
 use crate::outage::Outage;
 use crate::pages::{PAGE, smaller};
 use crate::refusal::{self, Refusal};
+use crate::watch_backoff::WatchBackoff;
 
 /// The shortest time between two lists. The longest is twice that, so that nodes that started together drift apart.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1800);
@@ -66,15 +67,13 @@ pub fn events_of<'a, K: Send + 'static>(
     outage: Outage,
     failed: impl Fn(&watcher::Error) + Send + 'a,
 ) -> BoxStream<'a, Event<K>> {
-    let begin = (events, outage, failed, Backoff::EAGER);
+    let begin = (events, outage, failed, WatchBackoff::EAGER);
     stream::unfold(begin, |(mut events, outage, failed, mut backoff)| async move {
         loop {
             let error = match events.next().await? {
                 Ok(event) => {
-                    // The start of a list says nothing about the connection.
-                    if !matches!(event, Event::Init) {
+                    if backoff.took(&event) {
                         outage.worked();
-                        backoff.reset();
                     }
                     return Some((event, (events, outage, failed, backoff)));
                 }
@@ -82,8 +81,7 @@ pub fn events_of<'a, K: Send + 'static>(
             };
             outage.failed(&error);
             failed(&error);
-            let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
-            sleep(backoff.after_failure(asked)).await;
+            sleep(backoff.after_failure(&error)).await;
         }
     })
     .boxed()
@@ -132,6 +130,35 @@ mod tests {
         let asked = Instant::now();
         while !matches!(events.next().await, Some(Event::InitDone)) {}
         assert!(asked.elapsed() >= Duration::from_secs(60), "{:?}", asked.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fails_half_way_is_retried_less_and_less_often() {
+        let busy = || {
+            let status = kube::core::Status { code: 500, ..Default::default() };
+            watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+        };
+        let rounds = stream::iter(0..60).flat_map(move |_| {
+            stream::iter([Ok(Event::Init), Ok(Event::InitApply(Node::default())), Err(busy())])
+        });
+        let began = Instant::now();
+        let all: Vec<_> =
+            events_of(rounds.boxed(), Outage::new("watching"), |_| {}).collect().await;
+        let per_round = began.elapsed() / 60;
+        assert_eq!(all.len(), 120);
+        assert!(per_round >= Duration::from_secs(5), "{per_round:?} between two lists");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_expires_at_once_begins_less_and_less_often() {
+        let events = events(Fault::on("watch", "nodes").status(410));
+        let mut events = events_of(events, Outage::new("watching"), |_| {});
+        let (began, mut lists) = (Instant::now(), 0);
+        while lists < 60 {
+            lists += u32::from(matches!(events.next().await, Some(Event::Init)));
+        }
+        let per_list = began.elapsed() / lists;
+        assert!(per_list >= Duration::from_secs(5), "{per_list:?} between two lists");
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use super::found;
 use super::known::ONLY_FOUND;
 use super::local_node::{KubeletHost, NodeError};
 use super::stop::StopCore;
+use winddown_api_client::WatchBackoff;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -103,7 +104,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     async fn follow_api(&self) {
         let outage = Outage::new("watching the pods of this node");
-        let mut backoff = Backoff::EAGER;
+        let mut backoff = WatchBackoff::EAGER;
+        let mut unknown = Backoff::EAGER;
         let mut stream = self.api.watch();
         let mut listed = false;
         'follow: loop {
@@ -121,7 +123,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let error = loop {
                 match next {
                     Some(Ok(Event::InitDone)) if self.is_unknown_node().await => {
-                        sleep(backoff.next_delay()).await;
+                        sleep(unknown.next_delay()).await;
                         stream = self.api.watch();
                         continue 'follow;
                     }
@@ -130,8 +132,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                         if !matches!(event, Event::Init) {
                             self.outage.worked();
                             self.known.set_refused(None);
+                        }
+                        if backoff.took(&event) {
                             outage.worked();
-                            backoff.reset();
                         }
                         dirty |= self.take(event, &mut listed);
                     }
@@ -173,10 +176,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     }
 
     /// Records what a failure of the watch says of the API server, and waits until the watch may be restarted.
-    async fn wait_after(&self, error: &watcher::Error, backoff: &mut Backoff) {
-        let refusal = refusal::of_watch(error);
-        let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
-        match refusal {
+    async fn wait_after(&self, error: &watcher::Error, backoff: &mut WatchBackoff) {
+        let wait = backoff.after_failure(error);
+        match refusal::of_watch(error) {
             Some(Refusal::Expired) => return sleep(wait).await,
             Some(Refusal::NotAllowed) => {
                 self.outage.worked();

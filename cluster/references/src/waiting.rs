@@ -15,9 +15,7 @@ use tokio::time::sleep;
 use winddown_shared::{Mutex, PodUid, PodUidMap, error_chain};
 
 use super::object::{ObjectKey, ObjectKind};
-use winddown_api_client::list_and_watch;
-use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
+use winddown_api_client::{WatchBackoff, list_and_watch};
 
 const ARRIVALS_CAPACITY: usize = 256;
 
@@ -121,8 +119,11 @@ impl Waiting {
         let objects = Api::<PartialObjectMeta<K>>::namespaced(self.client.clone(), &key.namespace);
         let config = Config::default().fields(&format!("metadata.name={}", key.name));
         let mut events = list_and_watch(objects, config);
-        let (mut is_listed, mut backoff) = (false, Backoff::EAGER);
+        let (mut is_listed, mut backoff) = (false, WatchBackoff::EAGER);
         while let Some(event) = events.next().await {
+            if let Ok(event) = &event {
+                backoff.took(event);
+            }
             let seen = match event {
                 Ok(Event::Apply(object) | Event::InitApply(object)) => {
                     is_listed = true;
@@ -136,12 +137,10 @@ impl Waiting {
                 Ok(Event::InitDone | Event::Delete(_)) => SeenObject::Gone,
                 Err(error) => {
                     tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
-                    let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
-                    sleep(backoff.after_failure(asked)).await;
+                    sleep(backoff.after_failure(&error)).await;
                     continue;
                 }
             };
-            backoff.reset();
             for uid in self.note(&key, seen) {
                 if self.arrived.send(uid).await.is_err() {
                     return;
