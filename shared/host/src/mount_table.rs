@@ -126,13 +126,16 @@ pub fn holders(proc_root: &Path, point: &Path) -> Option<String> {
 }
 
 fn holds(process: &Path, point: &Path) -> bool {
-    let place = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     let leads_there = |link: PathBuf| {
         let to = fs::read_link(&link).ok().filter(|to| to.starts_with(point));
+        let (Some(to), Ok(own)) = (to, fs::metadata(&link)) else { return false };
         // A process with mounts of its own may have another file at that path.
-        to.is_some_and(
-            |to| matches!((place(&link), place(&to)), (Ok(own), Ok(here)) if own == here),
-        )
+        match own.nlink() {
+            // Deleted, so that the file system is all that can be compared.
+            0 => fs::metadata(point).map_or(true, |here| own.dev() == here.dev()),
+            _ => fs::metadata(to)
+                .is_ok_and(|here| (own.dev(), own.ino()) == (here.dev(), here.ino())),
+        }
     };
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     ["cwd", "root", "exe"].iter().any(|name| leads_there(process.join(name)))

@@ -56,3 +56,15 @@ fn a_holder_is_named_with_its_program() {
     }
     assert!(holders(&proc_root, &point).unwrap().ends_with(" and 1 more"));
 }
+
+/// A quiet container's log that `find /var/log -mtime +30 -delete` took is still open in a process of the container.
+#[test]
+fn a_process_with_a_deleted_file_there_still_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("0.log");
+    let open = fs::File::create(&log).unwrap();
+    assert!(holders(Path::new("/proc"), dir.path()).is_some());
+    fs::remove_file(&log).unwrap();
+    assert!(holders(Path::new("/proc"), dir.path()).is_some(), "deleted, and still written to");
+    drop(open);
+}
