@@ -17,7 +17,9 @@ use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::{kind_in, kind_named};
-use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, Session};
+use super::session::{
+    AbortOnDrop, KindRead, Listed, LoginCalls, LoginManager, LogindCallError, Session,
+};
 use crate::bus::Bus;
 use crate::inspect::LockView;
 use crate::manager::ManagerProxy;
@@ -179,16 +181,25 @@ impl LoginCalls for BusCalls {
         Ok(find(&list, who, nix::unistd::geteuid().as_raw(), self.pid))
     }
 
-    async fn request(&self) -> (Option<String>, ShutdownKind) {
+    async fn request(&self) -> (Option<String>, KindRead) {
         let message = self.login.wall_message().await.ok().filter(|text| !text.is_empty());
-        // What is scheduled says `reboot` of a soft reboot.
-        let metadata = self.login.preparing_for_shutdown_with_metadata().await.unwrap_or_default();
-        let kind = kind_in(&metadata);
-        if kind != ShutdownKind::Unknown {
-            return (message, kind);
+        let announced = match self.login.preparing_for_shutdown_with_metadata().await {
+            Ok(metadata) => Some(kind_in(&metadata)).filter(|kind| *kind != ShutdownKind::Unknown),
+            Err(zbus::Error::FDO(error))
+                if matches!(
+                    *error,
+                    fdo::Error::UnknownProperty(_) | fdo::Error::InvalidArgs(_)
+                ) =>
+            {
+                None
+            }
+            Err(_) => Some(ShutdownKind::Unknown),
+        };
+        if let Some(kind) = announced {
+            return (message, KindRead::Announced(kind));
         }
         let (kind, micros) = self.login.scheduled_shutdown().await.unwrap_or_default();
-        (message, kind_at_once(&kind, micros))
+        (message, KindRead::Scheduled(kind_at_once(&kind, micros)))
     }
 
     async fn scheduled(&self) -> (Option<ScheduledShutdown>, ShutdownKind) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{ShutdownKind, ShutdownRequest};
 
-use super::session::{Listed, LogindEvent};
+use super::session::{KindRead, Listed, LogindEvent};
 
 /// How often the state is read while a shutdown is under way. systemd 256 and later cancel a
 /// shutdown without a signal, and no pod may be stopped for a shutdown that was cancelled.
@@ -296,6 +296,19 @@ impl LogindFacts {
                 // The shutdown was cancelled before we knew of it: logind may have dropped the lock.
                 self.retake |= agreeing.is_some();
                 PreparingMeaning::Same
+            }
+        }
+    }
+
+    /// Records the kind that was read after the shutdown began. What is scheduled counts for less than the signal.
+    pub(super) fn kind_is(&mut self, read: KindRead) {
+        match read {
+            KindRead::Announced(ShutdownKind::Unknown) => {}
+            KindRead::Announced(kind) => self.kind = kind,
+            KindRead::Scheduled(kind) => {
+                if self.kind == ShutdownKind::Unknown && kind != self.left_over {
+                    self.kind = kind;
+                }
             }
         }
     }

@@ -52,15 +52,23 @@ pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Checks whether `ListInhibitors` shows our lock.
     fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, LogindCallError>> + Send;
 
-    /// Reads the message to users about the current shutdown, and its kind, which before systemd 255 is known of an
-    /// immediate one. Values that cannot be read are left out.
-    fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
+    /// Reads the message to users about the current shutdown, and its kind. Values that cannot be read are left out.
+    fn request(&self) -> impl Future<Output = (Option<String>, KindRead)> + Send;
 
     /// Reads the shutdown that is scheduled, and the kind of an immediate one; none of what cannot be read.
     fn scheduled(&self) -> impl Future<Output = (Option<ScheduledShutdown>, ShutdownKind)> + Send;
 
     /// Makes logind reload its configuration. Resolves before the reload is complete.
     fn reload(&self) -> impl Future<Output = Result<(), LogindCallError>> + Send;
+}
+
+/// The kind of the current shutdown, and where it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindRead {
+    /// In `PreparingForShutdownWithMetadata`. Unknown if that could not be read.
+    Announced(ShutdownKind),
+    /// In `ScheduledShutdown`, of an immediate shutdown, where nothing is announced. It says `reboot` of a soft reboot.
+    Scheduled(ShutdownKind),
 }
 
 /// An event reported by the login manager, or by the bus about it.

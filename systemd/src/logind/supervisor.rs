@@ -11,8 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_host::OneThread;
 use winddown_shared::{
-    InhibitorState, LockState, ScheduledShutdown, ShutdownKind, ShutdownRequest, doubled,
-    error_chain,
+    InhibitorState, LockState, ScheduledShutdown, ShutdownRequest, doubled, error_chain,
 };
 
 use self::steps::{StepResult, carry_out};
@@ -301,9 +300,7 @@ impl Supervisor {
                 }
             }
             StepResult::Request(request, kind) => {
-                if ![ShutdownKind::Unknown, self.facts.left_over].contains(&kind) {
-                    self.facts.kind = kind;
-                }
+                self.facts.kind_is(kind);
                 self.facts.request = Some(request.into());
             }
             StepResult::Scheduled(scheduled, left_over) => {

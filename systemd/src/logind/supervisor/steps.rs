@@ -10,7 +10,7 @@ use winddown_shared::{ScheduledShutdown, ShutdownKind, ShutdownRequest, WallTime
 use super::super::InhibitorConfig;
 use super::super::plan::{LogindFacts, LogindStep};
 use super::super::raise_inhibit_delay::{Raised, raise_inhibit_delay};
-use super::super::session::{Listed, LoginCalls, LogindCallError};
+use super::super::session::{KindRead, Listed, LoginCalls, LogindCallError};
 
 pub(super) enum StepResult {
     Preparing(bool),
@@ -19,7 +19,7 @@ pub(super) enum StepResult {
     Listed(Listed),
     /// `None` if nothing changed since the last attempt.
     Raised(Option<Raised>),
-    Request(ShutdownRequest, ShutdownKind),
+    Request(ShutdownRequest, KindRead),
     /// With the kind of a shutdown at once.
     Scheduled(Option<ScheduledShutdown>, ShutdownKind),
 }

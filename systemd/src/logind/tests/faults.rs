@@ -117,7 +117,7 @@ async fn a_shutdown_that_took_the_place_of_another_while_the_bus_was_away_has_it
     let (login, rig) = settled().await;
     login.set_preparing(true);
     for (kind, message) in [(ShutdownKind::Reboot, "kernel"), (ShutdownKind::PowerOff, "moved")] {
-        login.set_kind(kind);
+        login.set_announced(kind);
         login.set_message(Some(message));
         match kind {
             ShutdownKind::Reboot => login.say(true, kind).await,
@@ -182,4 +182,16 @@ async fn a_flood_of_signals_is_followed_without_losing_the_last_one() {
     rig.until("preparing", |s| s.preparing).await;
     rig.inhibitor.release().await;
     assert!(login.held().iter().all(|held| !held));
+}
+
+/// logind of systemd 255 has the signal with metadata, but not the property; what it has scheduled says `reboot`.
+#[tokio::test(start_paused = true)]
+async fn what_the_signal_says_of_a_soft_reboot_outweighs_what_is_scheduled() {
+    let (login, mut rig) = settled().await;
+    login.set_preparing(true);
+    login.set_kind(ShutdownKind::Reboot);
+    login.say(true, ShutdownKind::SoftReboot).await;
+    rig.until("preparing", |s| s.preparing).await;
+    rig.quiet().await;
+    assert_eq!(rig.now().kind, ShutdownKind::SoftReboot);
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use winddown_shared::{ScheduledShutdown, ShutdownKind};
 
 use crate::logind::session::{
-    Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session,
+    KindRead, Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session,
 };
 
 /// The behaviour of a call.
@@ -43,6 +43,7 @@ struct World {
     preparing: bool,
     message: Option<String>,
     kind: ShutdownKind,
+    announced: ShutdownKind,
     scheduled: Option<ScheduledShutdown>,
     delay: Duration,
     /// The delay after a reload, and how long the reload takes.
@@ -68,6 +69,7 @@ impl Scripted {
             preparing: false,
             message: None,
             kind: ShutdownKind::Unknown,
+            announced: ShutdownKind::Unknown,
             scheduled: None,
             delay,
             after_reload: None,
@@ -115,6 +117,11 @@ impl Scripted {
     /// Sets the kind that logind has for a shutdown at once.
     pub(super) fn set_kind(&self, kind: ShutdownKind) {
         self.world().kind = kind;
+    }
+
+    /// Sets the kind that logind announces, as since systemd 256.
+    pub(super) fn set_announced(&self, kind: ShutdownKind) {
+        self.world().announced = kind;
     }
 
     pub(super) fn schedule(&self, shutdown: Option<ScheduledShutdown>) {
@@ -283,9 +290,13 @@ impl LoginCalls for ScriptedCalls {
         if world.listed.is_empty() { Ok(Listed::Ours) } else { Ok(world.listed.remove(0)) }
     }
 
-    async fn request(&self) -> (Option<String>, ShutdownKind) {
+    async fn request(&self) -> (Option<String>, KindRead) {
         let world = self.0.world();
-        (world.message.clone(), world.kind)
+        let kind = match world.announced {
+            ShutdownKind::Unknown => KindRead::Scheduled(world.kind),
+            announced => KindRead::Announced(announced),
+        };
+        (world.message.clone(), kind)
     }
 
     // Not in the trace: nothing depends on when it is read.
