@@ -13,6 +13,7 @@ mod change;
 mod command_line;
 mod configuration;
 mod distributions;
+mod edited;
 mod periods;
 pub mod processes;
 mod rancher;

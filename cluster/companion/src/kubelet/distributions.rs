@@ -1,6 +1,6 @@
 //! The distributions of kubelets: how each starts one, and where it keeps the kubelet's files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::rancher::{Rancher, flag, is_true};
 use super::trusted::read;
@@ -241,6 +241,15 @@ impl Distribution {
             }
             _ => false,
         }
+    }
+
+    /// The files and directories that [`is_without_kubelet`](Self::is_without_kubelet) follows from.
+    pub(super) fn sources(&self, root: &Path, start: &UnitStart) -> Vec<PathBuf> {
+        let mut sources = start.sources.clone();
+        if let ArgumentsSource::Rancher(rancher) = &self.source {
+            sources.extend(rancher.sources(root, start));
+        }
+        sources
     }
 }
 

@@ -10,6 +10,7 @@ use winddown_host::{
 };
 
 use super::distributions::{DISTRIBUTIONS, Distribution, KUBELET, of_process, of_program, of_unit};
+use super::edited::is_edited_since;
 use super::unit;
 
 /// Maximum number of bytes read from a command line.
@@ -128,12 +129,16 @@ pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
         .collect())
 }
 
-/// Whether a process of the unit is a kubelet, or of a program that is not told to contain none.
+/// Whether a process of the unit is a kubelet, or of a program that was not told to contain none: what changed since its
+/// start counts for the next one.
 fn contains_kubelet(root: &Path, process: &KubeletProcess, unit: &str) -> bool {
     let program = of_process(&process.name).filter(|one| **one != KUBELET);
     program.is_none_or(|program| {
         let start = unit::start(root, unit).ok().flatten();
-        !start.is_some_and(|start| program.is_without_kubelet(root, &start))
+        !start.is_some_and(|start| {
+            program.is_without_kubelet(root, &start)
+                && !is_edited_since(root, process.pid, &program.sources(root, &start))
+        })
     })
 }
 

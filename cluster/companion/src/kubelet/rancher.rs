@@ -155,6 +155,20 @@ impl Rancher {
         own.environment.get(&name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    fn config_file<'a>(&'a self, own: &'a UnitStart) -> &'a str {
+        let option = option(&own.arguments, "--config").or(option(&own.arguments, "-c"));
+        // Unlike with other settings, the variable takes precedence.
+        self.variable(own, "CONFIG_FILE").or(option).unwrap_or(self.config)
+    }
+
+    /// The files of its settings, and their directory.
+    pub(super) fn sources(&self, root: &Path, own: &UnitStart) -> Vec<PathBuf> {
+        let file = self.config_file(own);
+        let mut sources = drop_ins(root, file);
+        sources.extend([PathBuf::from(file), PathBuf::from(format!("{file}.d"))]);
+        sources
+    }
+
     /// Whether a server is told to start no kubelet. Settings that cannot be read do not say so.
     pub(super) fn disables_agent(&self, root: &Path, own: &UnitStart) -> bool {
         let said = Settings::read(root, self, own).ok().and_then(|settings| settings.disable_agent);
@@ -166,9 +180,7 @@ impl Rancher {
 
 impl Settings {
     fn read(root: &Path, rancher: &Rancher, own: &UnitStart) -> Result<Self, KubeletProblem> {
-        let option = option(&own.arguments, "--config").or(option(&own.arguments, "-c"));
-        // Unlike with other settings, the variable takes precedence.
-        let file = rancher.variable(own, "CONFIG_FILE").or(option).unwrap_or(rancher.config);
+        let file = rancher.config_file(own);
         let mut settings = Self::default();
         for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
             settings.add(root, &file)?;

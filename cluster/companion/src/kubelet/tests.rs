@@ -59,6 +59,8 @@ fn configuration(lines: &str) -> String {
 }
 
 const FILE: &str = "var/lib/kubelet/config.yaml";
+/// Of a machine whose processes started after the files were written.
+const LATER: &str = "btime 9999999999\n";
 const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 #[test]
@@ -374,6 +376,7 @@ fn a_server_of_k0s_or_k3s_that_is_no_node_has_no_kubelet() {
         // The server itself has the name of a program that contains a kubelet.
         root.put("proc/9/comm", "k3s-server\n");
         root.put("proc/9/stat", &stat(1, 50));
+        root.put("proc/stat", LATER);
         root.put("proc/9/cgroup", &format!("0::/system.slice/{unit}\n"));
         if command.starts_with("k3s") {
             let found: Vec<_> = find(root.0.path(), true).iter().map(Kubelet::name).collect();
@@ -384,6 +387,23 @@ fn a_server_of_k0s_or_k3s_that_is_no_node_has_no_kubelet() {
                 "{what}"
             );
         }
+    }
+}
+
+/// What a file says counts for the server's next start: this one still has its kubelet.
+#[test]
+fn a_server_that_runs_keeps_its_kubelet_when_its_settings_are_edited() {
+    let root = Root::with(&[
+        ("etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n"),
+        ("etc/rancher/k3s/config.yaml", "disable-agent: true\n"),
+        ("proc/9/comm", "k3s-server\n"),
+        ("proc/9/stat", &stat(1, 50)),
+        ("proc/9/cgroup", "0::/system.slice/k3s.service\n"),
+    ]);
+    for (boot, wanted) in [(LATER, 0), ("btime 1\n", 1), ("cpu 1 2\n", 1)] {
+        root.put("proc/stat", boot);
+        let found = processes::kubelets(root.0.path()).unwrap().kubelets;
+        assert_eq!(found.len(), wanted, "{boot}");
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct UnitStart {
     /// The arguments, without the program.
     pub(super) arguments: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
+    /// The files and directories that say so, without the root.
+    pub(super) sources: Vec<PathBuf>,
 }
 
 /// The services that have a file, each with the name of its program. Only what says that is read: a machine has hundreds.
@@ -103,6 +105,11 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
             _ => {}
         }
     }
+    let directories = drop_in_directories(name);
+    let mut sources = vec![unit.clone()];
+    sources.extend(drop_ins(root, directories.clone()));
+    sources.extend(directories);
+    sources.extend(files.iter().cloned());
     for file in files {
         let text = read_if_there(root, &file).map_err(|why| KubeletProblem::of_file(&file, why))?;
         let lines = text.unwrap_or_default().replace("\\\n", " ");
@@ -123,7 +130,8 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, Kubele
     if let Some(why) = not_understood(&command, &directory, &arguments) {
         return Err(KubeletProblem::of_file(&unit, why));
     }
-    Ok(Some(UnitStart { file: unit, program: program(&command), arguments, environment }))
+    let program = program(&command);
+    Ok(Some(UnitStart { file: unit, program, arguments, environment, sources }))
 }
 
 /// What a unit's own file and its drop-ins say, in order. Only those directories of drop-ins are looked into that may be
