@@ -263,7 +263,7 @@ impl<R: Runtime> Node<R> {
         });
         found.and_then(|s| s.pod).ok_or_else(|| {
             let text = format!("the pod {namespace}/{name} on this node has another UID");
-            ApiError::new(ErrorCode::NotFound, text).with_hint(LISTED)
+            ApiError::new(ErrorCode::NotFound, text).with_hint("`winddown status -o wide` shows it")
         })
     }
 

@@ -310,7 +310,9 @@ async fn kill_ends_one_pod_and_says_how() {
     let missing = b.node.kill("default", "nobody", KillBody::default()).await.unwrap_err();
     assert_eq!(missing.code, ErrorCode::NotFound);
     let wrong = KillBody { uid: Some("else".into()), ..KillBody::default() };
-    assert_eq!(b.node.kill("default", "other", wrong).await.unwrap_err().code, ErrorCode::NotFound);
+    let another = b.node.kill("default", "other", wrong).await.unwrap_err();
+    assert_eq!(another.code, ErrorCode::NotFound);
+    assert!(another.hint.contains("-o wide"), "plain status shows no UID: {another:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use futures_util::future::maybe_done;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use winddown_notices::{Drain, OperatorSource};
+use winddown_notices::{Drain, OperatorSource, OperatorSubject};
 use winddown_shared::{
     BootClock, Event, GateReason, KillReason, Lifecycle, Mutex, NodeEndListener, PodKiller,
     PodSnapshot, RequestReport, Runtime, critical,
@@ -99,6 +99,7 @@ impl<R: Runtime> Joined<R> {
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
             node.operator.store_drain(Some(drain.clone())).await;
+            let was_warned = node.operator.problem(&[OperatorSubject::Drain]).is_some();
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(&drain, carried, &run, &tx).await else { return };
             // Even if the disk hangs, the drain can be ended, and the caller hears of its end.
@@ -113,6 +114,9 @@ impl<R: Runtime> Joined<R> {
             }
             drop(turn);
             let _ = timeout(REPORT_WITHIN, keep.as_mut()).await;
+            if !was_warned {
+                node.warn(OperatorSubject::Drain, &tx);
+            }
             // So late that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
             send_end(&report, &tx);
             keep.await;
@@ -236,7 +240,7 @@ impl<R: Runtime> Joined<R> {
             seconds: planned.deadline.as_secs_f64(),
             pods_unknown,
         });
-        self.warn(events);
+        self.warn(OperatorSubject::Drain, events);
         let remark = self.offered.get().and_then(|offered| offered.drain_remark);
         let remark = remark.filter(|_| pods.iter().any(|pod| !pod.is_static())).map(str::to_owned);
         let whose_word = self.core.runtime_health().err();
@@ -255,8 +259,8 @@ impl<R: Runtime> Joined<R> {
     }
 
     /// Tells the caller what the next agent will not know.
-    pub(super) fn warn(&self, events: &mpsc::UnboundedSender<DrainEvent>) {
-        if let Some(message) = self.operator.problem() {
+    pub(super) fn warn(&self, of: OperatorSubject, events: &mpsc::UnboundedSender<DrainEvent>) {
+        if let Some(message) = self.operator.problem(&[of]) {
             let _ = events.send(DrainEvent::Warning { message });
         }
     }

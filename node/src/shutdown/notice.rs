@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use winddown_notices::Deadline;
+use winddown_notices::{Deadline, OperatorSubject};
 use winddown_shared::{
     BootClock, Event, GateReason, KillReason, LONGEST_NOTICE, PodKiller, Runtime, WallTime,
 };
@@ -53,7 +53,7 @@ impl<R: Runtime> Joined<R> {
         // A missing listener is fine: the notice is in force.
         let pods_unknown = !self.core.workers.running().known;
         let _ = events.send(DrainEvent::Started { groups, pods, seconds, pods_unknown });
-        self.warn(&events);
+        self.warn(OperatorSubject::Notice, &events);
         let begun = Instant::now();
         let reasons = self.core.gate.reasons();
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
@@ -86,6 +86,7 @@ impl<R: Runtime> Joined<R> {
         if !withdrawn {
             self.end_drain().await;
         }
+        let about = if withdrawn { &[OperatorSubject::Notice][..] } else { &OperatorSubject::ALL };
         self.notice_is_followed().await;
         let closed = self.keeps_closed();
         WithdrawAnswer {
@@ -93,7 +94,7 @@ impl<R: Runtime> Joined<R> {
             opened: was_shut && closed.is_none(),
             admission_closed: closed.is_some(),
             message: closed.unwrap_or_default(),
-            warning: self.operator.problem(),
+            warning: self.operator.problem(about),
         }
     }
 

@@ -610,6 +610,40 @@ async fn a_drain_and_its_end_that_no_disk_takes_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_whose_end_no_disk_takes_says_so_before_its_end() {
+    let (b, ..) = two_pods().await;
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let mut told = vec![events.recv().await.unwrap()];
+    let file = b.state.path().join("operator-drain.json");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir_all(file.join("full")).unwrap();
+    told.extend(all(events).await);
+    let warns = |event: &DrainEvent| matches!(event, DrainEvent::Warning { message } if message.contains("cannot be stored"));
+    assert_eq!(told.iter().filter(|event| warns(event)).count(), 1, "{told:?}");
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { .. })), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_of_no_pods_that_no_disk_takes_says_so_once() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[]).await;
+    std::fs::create_dir_all(b.state.path().join("operator-drain.json/full")).unwrap();
+    let told = all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    let warnings = told.iter().filter(|event| matches!(event, DrainEvent::Warning { .. }));
+    assert_eq!(warnings.count(), 1, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_repeat_what_no_disk_took_of_a_deadline() {
+    let (b, ..) = two_pods().await;
+    std::fs::create_dir_all(b.state.path().join("operator-notice.json/full")).unwrap();
+    let said = b.node.withdraw_notice().await.warning.unwrap();
+    assert!(said.contains("it also ends a drain"), "{said}");
+    let told = all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    assert!(!told.iter().any(|event| matches!(event, DrainEvent::Warning { .. })), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_report_of_a_drain_that_the_disk_refused_is_stored_when_the_disk_has_room_again() {
     let (b, ..) = two_pods().await;
     let reports = b.state.path().join("reports");

@@ -52,7 +52,7 @@ pub use aggregator::{NoticeAggregator, NoticePublisher, SourceStatus};
 pub use announcement::{Announcement, Deadline, When};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
-pub use operator::{Drain, OperatorSource, drain_of_boot};
+pub use operator::{Drain, OperatorSource, OperatorSubject, drain_of_boot};
 
 /// Returns how long the machine has been up, or `None` if that is unknown.
 pub type Uptime = fn() -> Option<std::time::Duration>;

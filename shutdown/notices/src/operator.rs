@@ -86,9 +86,11 @@ struct KeptDrain {
 }
 
 /// What a problem is about.
-#[derive(Clone, Copy)]
-enum Subject {
+#[derive(Clone, Copy, Debug)]
+pub enum OperatorSubject {
+    /// The deadline that an operator gave or withdrew.
     Notice,
+    /// The drain that an operator began or ended.
     Drain,
 }
 
@@ -104,6 +106,13 @@ fn read_drain(stored: &Stored) -> (Option<Drain>, Option<String>) {
         (StoredWord::Content(drain), problem) => (Some(drain.drain()), problem),
         (StoredWord::Withdrawn | StoredWord::Nothing, problem) => (None, problem),
     }
+}
+
+// === impl OperatorSubject ===
+
+impl OperatorSubject {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Notice, Self::Drain];
 }
 
 // === impl OperatorSource ===
@@ -138,10 +147,13 @@ impl OperatorSource {
         let told =
             |problem: Option<String>, next: &str| problem.map(|why| format!("{why}; {next}"));
         inner.note(
-            Subject::Notice,
+            OperatorSubject::Notice,
             told(notice_problem, "give the deadline again if there was one"),
         );
-        inner.note(Subject::Drain, told(drain_problem, "drain the node again if it was drained"));
+        inner.note(
+            OperatorSubject::Drain,
+            told(drain_problem, "drain the node again if it was drained"),
+        );
         // A missing file does not mean that the operator withdrew the notice: the write may have failed.
         match found {
             StoredWord::Content(kept) => {
@@ -182,7 +194,7 @@ impl OperatorSource {
         self.0.publisher.replace(&announced, now);
         *given = Some(kept.clone());
         let next = "an agent that is restarted does not know the deadline; free space there, then give it again";
-        self.0.store(Subject::Notice, Some(kept), next).await;
+        self.0.store(OperatorSubject::Notice, Some(kept), next).await;
     }
 
     /// The drain that an earlier agent of this boot left behind.
@@ -192,7 +204,11 @@ impl OperatorSource {
 
     /// Stores that the node is drained, or no longer is.
     pub async fn store_drain(&self, drain: Option<Drain>) {
-        let next = match drain {
+        let next = match &drain {
+            // It knows of a drain that it continues, if only the end was not stored.
+            Some(drain) if drain.is_over => {
+                "an agent that is restarted does not know that the node is drained, or drains it again"
+            }
             Some(_) => "an agent that is restarted does not know that the node is drained",
             None => {
                 "an agent that is restarted keeps the node drained; free space there, then run `winddown undrain` again"
@@ -204,12 +220,12 @@ impl OperatorSource {
             is_over: drain.is_over,
             requested_by: drain.requested_by,
         });
-        self.0.store(Subject::Drain, kept, next).await;
+        self.0.store(OperatorSubject::Drain, kept, next).await;
     }
 
-    /// What this agent does not know of the operator's words, or the next one will not, for people.
-    pub fn problem(&self) -> Option<String> {
-        self.0.problem()
+    /// What this agent does not know of the operator's words `about` these, or the next one will not, for people.
+    pub fn problem(&self, about: &[OperatorSubject]) -> Option<String> {
+        self.0.problem(about)
     }
 
     /// Withdraws the notice. Returns whether there was one.
@@ -218,8 +234,8 @@ impl OperatorSource {
         let was_there = given.take().is_some();
         self.0.publisher.withdraw();
         let next = "an agent that is restarted puts the deadline in effect again; free space there, then run \
-                    `winddown undrain` again";
-        self.0.store(Subject::Notice, None::<StoredNotice>, next).await;
+                    `winddown undrain` again (it also ends a drain)";
+        self.0.store(OperatorSubject::Notice, None::<StoredNotice>, next).await;
         was_there
     }
 
@@ -268,25 +284,26 @@ impl OperatorShared {
     }
 
     /// Stores `kept`. If no place takes it, the operator is told, and `next`: what to do.
-    async fn store<T: Serialize>(&self, about: Subject, kept: Option<T>, next: &str) {
+    async fn store<T: Serialize>(&self, about: OperatorSubject, kept: Option<T>, next: &str) {
         let stored = match about {
-            Subject::Notice => self.notice.store(kept).await,
-            Subject::Drain => self.drain.store(kept).await,
+            OperatorSubject::Notice => self.notice.store(kept).await,
+            OperatorSubject::Drain => self.drain.store(kept).await,
         };
         self.note(about, stored.err().map(|why| format!("this cannot be stored ({why}): {next}")));
     }
 
-    fn note(&self, about: Subject, problem: Option<String>) {
+    fn note(&self, about: OperatorSubject, problem: Option<String>) {
         if let Some(problem) = &problem {
             tracing::warn!("{problem}");
         }
         self.problems.lock()[about as usize] = problem;
-        self.publisher.problem(self.problem().as_deref());
+        self.publisher.problem(self.problem(&OperatorSubject::ALL).as_deref());
     }
 
-    fn problem(&self) -> Option<String> {
+    fn problem(&self, about: &[OperatorSubject]) -> Option<String> {
         let problems = self.problems.lock();
-        let all: Vec<&str> = problems.iter().flatten().map(String::as_str).collect();
+        let all: Vec<&str> =
+            about.iter().filter_map(|about| problems[*about as usize].as_deref()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 }

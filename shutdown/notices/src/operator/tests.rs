@@ -326,7 +326,7 @@ async fn what_one_of_two_places_takes_is_known_to_the_next_agent() {
         places.refuse(refusing, true);
         assert!(operator.withdraw().await);
         operator.store_drain(None).await;
-        assert_eq!(operator.problem(), None);
+        assert_eq!(operator.problem(&OperatorSubject::ALL), None);
         places.refuse(refusing, false);
         let (aggregator, operator) = places.open();
         assert!(aggregator.notices().borrow().in_effect.is_empty(), "{refusing}");
@@ -335,7 +335,7 @@ async fn what_one_of_two_places_takes_is_known_to_the_next_agent() {
         places.refuse(refusing, true);
         operator.announce(after(60), "rack 8 moves").await;
         operator.store_drain(Some(Drain::default())).await;
-        assert_eq!(operator.problem(), None);
+        assert_eq!(operator.problem(&OperatorSubject::ALL), None);
         places.refuse(refusing, false);
         let (aggregator, operator) = places.open();
         let text = aggregator.notices().borrow().in_effect.first().map(|n| n.text.to_string());
@@ -353,16 +353,17 @@ async fn what_no_place_takes_is_a_problem_until_one_does() {
     places.refuse(0, true);
     places.refuse(1, true);
     operator.withdraw().await;
-    let said = operator.problem().expect("a problem");
-    assert!(said.contains("operator-notice.json") && said.contains("undrain` again"), "{said}");
+    let notice = operator.problem(&[OperatorSubject::Notice]).expect("a problem");
+    assert!(notice.contains("operator-notice.json"), "{notice}");
+    assert!(notice.contains("undrain` again"), "{notice}");
     operator.store_drain(Some(Drain::default())).await;
-    let said = operator.problem().expect("a problem");
-    assert!(said.contains("undrain` again") && said.contains("that the node is drained"), "{said}");
-    assert_eq!(shown(), Some(said));
+    let drain = operator.problem(&[OperatorSubject::Drain]).expect("a problem");
+    assert!(drain.contains("that the node is drained") && !drain.contains("undrain"), "{drain}");
+    assert_eq!(shown(), Some(format!("{notice}; {drain}")));
     places.refuse(1, false);
     operator.withdraw().await;
     operator.store_drain(None).await;
-    assert_eq!((operator.problem(), shown()), (None, None));
+    assert_eq!((operator.problem(&OperatorSubject::ALL), shown()), (None, None));
 }
 
 #[tokio::test]
@@ -375,10 +376,13 @@ async fn a_file_that_cannot_be_read_is_a_problem_and_not_an_answer() {
     let file = |place: usize| places.0[place].path().join("operator-drain.json");
     std::fs::write(file(1), "{").expect("written");
     let (_, operator) = places.open();
-    assert_eq!((operator.earlier_drain(), operator.problem()), (Some(drain), None));
+    assert_eq!(
+        (operator.earlier_drain(), operator.problem(&OperatorSubject::ALL)),
+        (Some(drain), None)
+    );
     std::fs::remove_file(file(0)).expect("removed");
     let (aggregator, operator) = places.open();
-    let said = operator.problem().expect("a problem");
+    let said = operator.problem(&[OperatorSubject::Drain]).expect("a problem");
     assert!(said.contains("drain the node again if it was drained"), "{said}");
     assert_eq!(aggregator.source_statuses()[0].problem.as_deref(), Some(&*said));
 }
