@@ -136,8 +136,9 @@ fn contains_kubelet(root: &Path, process: &KubeletProcess, unit: &str) -> bool {
     program.is_none_or(|program| {
         let start = unit::start(root, unit).ok().flatten();
         !start.is_some_and(|start| {
+            let (_, ticks) = parent_and_start(root, process.pid);
             program.is_without_kubelet(root, &start)
-                && !is_edited_since(root, process.pid, &program.sources(root, &start))
+                && !is_edited_since(root, ticks, &program.sources(root, &start))
         })
     })
 }
