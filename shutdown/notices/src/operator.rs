@@ -87,6 +87,7 @@ struct KeptDrain {
 
 /// What a problem is about.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum OperatorSubject {
     /// The deadline that an operator gave or withdrew.
     Notice,

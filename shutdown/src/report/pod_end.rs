@@ -96,6 +96,7 @@ impl PodEnd {
     pub const FINE: u8 = 4;
 
     /// How the end is described.
+    // Over the limit because it is a table: one row per end of a pod.
     pub const fn text(self) -> PodEndText {
         match self {
             Self::Exited => PodEndText {
