@@ -21,8 +21,8 @@
 //!   device claims is prepared.
 //! - While the node goes down, containers are stopped through the container runtime as soon as the API server tells the
 //!   pod's end to those that watch its pods: a kubelet that sees an exit before that starts the pod again. Pods with
-//!   preStop hooks are left to the kubelet, unless the API server is away ([`CompanionConfig::waits_for_api`]) or the kubelet is stopped: then
-//!   winddown runs the hooks. `stop/plan.rs` is the whole rule.
+//!   preStop hooks are left to the kubelet, unless the API server is away ([`CompanionConfig::waits_for_api`]) or the
+//!   kubelet is stopped: then winddown runs the hooks. `stop/plan.rs` is the whole rule.
 //! - A pod of the API server counts as a mirror pod only if the container runtime confirms it: any tenant may write the
 //!   annotations.
 //! - The pod of a manifest file (a mirror pod) cannot be stopped through the API server. It is stopped last,

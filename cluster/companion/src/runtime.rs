@@ -57,8 +57,8 @@ impl<N> KubeletRuntime<N> {
         self.core.known.is_refused()
     }
 
-    /// Whether a shutdown now would wait for an API server that cannot be used ([`CompanionConfig::waits_for_api`](crate::CompanionConfig::waits_for_api)),
-    /// and only the pods of manifests would be stopped meanwhile.
+    /// Whether a shutdown now would wait for an API server that cannot be used, as
+    /// [`waits_for_api`](crate::CompanionConfig::waits_for_api) asks: only the pods of manifests would be stopped meanwhile.
     pub fn awaits_api_server(&self) -> bool {
         self.core.awaits_api_server()
     }
