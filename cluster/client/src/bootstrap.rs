@@ -121,11 +121,12 @@ impl Renewal {
         let mut made = None;
         let mut said = None;
         loop {
+            // A certificate that expired while the machine was suspended is first noticed by the API server: also if that
+            // is while the step is decided.
+            let mut health = self.shared.health.watch();
             let with = match self.step(share, made) {
                 BootstrapStep::Wait(wait) => {
                     self.state.lock().problem = None;
-                    // A certificate that expired while the machine was suspended is first noticed by the API server.
-                    let mut health = self.shared.health.watch();
                     tokio::select! {
                         () = tokio::time::sleep(wait) => {}
                         Ok(()) = health.changed() => {}
