@@ -245,7 +245,7 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     soft_grace_period.retain(|_, grace| !grace.is_zero());
 }
 
-/// Warns of thresholds that are met when nothing is left any more: the unit was forgotten, or is another one.
+/// Warns of thresholds that are met when nothing is left any more, because their unit was forgotten or is thousandths.
 fn tiny_thresholds(
     fields: &Fields<'_, '_>,
     eviction: &EvictionSettings,
@@ -255,9 +255,11 @@ fn tiny_thresholds(
     let is_tiny = |signal: &str, text: &str| {
         let resource = signal.parse::<Signal>().map(Signal::resource);
         let is_in_bytes = matches!(resource, Ok(Resource::Memory | Resource::EphemeralStorage));
+        let has_no_unit = text.trim_end_matches('m').ends_with(|last: char| last.is_ascii_digit());
         let value = parse_threshold(text).ok().flatten();
         let is_less = |quantity: Quantity| quantity.value() < MEBIBYTE;
-        is_in_bytes && matches!(value, Some(ThresholdValue::Quantity(value)) if is_less(value))
+        let is_less = matches!(value, Some(ThresholdValue::Quantity(value)) if is_less(value));
+        is_in_bytes && has_no_unit && is_less
     };
     for (key, thresholds) in [(HARD, &eviction.hard), (SOFT, &eviction.soft)] {
         for (signal, text) in thresholds.iter().filter(|(signal, text)| is_tiny(signal, text)) {

@@ -377,9 +377,9 @@ fn a_soft_threshold_that_is_switched_off_needs_no_grace() {
 
 /// A kubelet accepts them; nobody wants to wait until no byte is left.
 #[test]
-fn thresholds_of_less_than_a_mebibyte_are_warned_about() {
+fn thresholds_without_a_unit_of_less_than_a_mebibyte_are_warned_about() {
     let fields = "evictionHard: {memory.available: 100m, pid.available: 100, nodefs.inodesFree: 9}\n\
-                  evictionSoft: {nodefs.available: 1048575, imagefs.available: 1Mi}\n\
+                  evictionSoft: {nodefs.available: 1048575, imagefs.available: 1Ki}\n\
                   evictionSoftGracePeriod: {nodefs.available: 1m, imagefs.available: 1m}\n";
     let why = "is less than 1 MiB: a number without a unit is bytes, and `m` a thousandth of one; write for \
                example 100Mi, or 10%";
