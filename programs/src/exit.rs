@@ -151,6 +151,7 @@ impl From<ClientError> for CommandError {
         let exit = match &error {
             ClientError::Missing { .. }
             | ClientError::NotListening { .. }
+            | ClientError::NotASocket { .. }
             | ClientError::Silent { .. }
             | ClientError::Closed { .. } => Exit::AgentUnreachable,
             ClientError::Denied { .. } => Exit::Refused,

@@ -242,6 +242,7 @@ fn each_failure_to_ask_the_agent_has_its_exit_code() {
     let table = [
         (ClientError::Missing { socket: socket() }, Exit::AgentUnreachable),
         (ClientError::NotListening { socket: socket() }, Exit::AgentUnreachable),
+        (ClientError::NotASocket { socket: socket(), what: "a file" }, Exit::AgentUnreachable),
         (ClientError::Silent { socket: socket(), after: Duration::ZERO }, Exit::AgentUnreachable),
         (ClientError::Closed { socket: socket() }, Exit::AgentUnreachable),
         (ClientError::Denied { socket: socket(), group: None }, Exit::Refused),

@@ -333,7 +333,7 @@ impl Client {
         match error.kind() {
             io::ErrorKind::NotFound => ClientError::Missing { socket },
             io::ErrorKind::ConnectionRefused => match not_a_socket(&socket) {
-                Some(what) => self.io(io::Error::other(what)),
+                Some(what) => ClientError::NotASocket { socket, what },
                 None => ClientError::NotListening { socket },
             },
             io::ErrorKind::PermissionDenied => {
@@ -363,8 +363,8 @@ impl Client {
 fn not_a_socket(path: &Path) -> Option<&'static str> {
     let kind = std::fs::metadata(path).ok()?.file_type();
     match kind.is_dir() {
-        true => Some("it is a directory"),
-        false => (!kind.is_socket()).then_some("it is not a socket"),
+        true => Some("a directory"),
+        false => (!kind.is_socket()).then_some("a file"),
     }
 }
 

@@ -330,7 +330,9 @@ async fn agent(place: &ObservedNode, socket: &Path) -> Fact<Status> {
     };
     let kind = match &error {
         _ if !place.live => NotObserved::NotLive,
-        ClientError::Missing { .. } | ClientError::NotListening { .. } => NotObserved::Absent,
+        ClientError::Missing { .. }
+        | ClientError::NotListening { .. }
+        | ClientError::NotASocket { .. } => NotObserved::Absent,
         ClientError::Denied { .. } => NotObserved::Denied,
         ClientError::Silent { .. } | ClientError::Closed { .. } => NotObserved::Silent,
         _ => NotObserved::Failed,

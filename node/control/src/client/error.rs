@@ -22,6 +22,14 @@ pub enum ClientError {
         /// The socket's path.
         socket: PathBuf,
     },
+    /// Something else than a socket is there.
+    #[error("cannot reach the agent: {} is {what}, not a socket", socket.display())]
+    NotASocket {
+        /// The path.
+        socket: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
     /// The user may not connect to the socket.
     #[error("cannot reach the agent: permission denied on {}", socket.display())]
     Denied {
@@ -100,7 +108,7 @@ impl ClientError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
                 "a socket's path has at most 107 bytes: name another one with --socket"
             }
-            Self::Io { .. } => {
+            Self::NotASocket { .. } | Self::Io { .. } => {
                 "is this the agent's socket? It listens where controlSocket in its configuration says"
             }
         }

@@ -258,10 +258,10 @@ async fn a_path_that_is_no_sockets_is_told_from_an_agent_that_does_not_run() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
-    for (path, what) in [(directory.path(), "it is a directory"), (&file, "it is not a socket")] {
+    for (path, found) in [(directory.path(), "a directory"), (&file, "a file")] {
         let error = Client::new(path).status().await.unwrap_err();
-        let ClientError::Io { source, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(source.to_string(), what);
+        let ClientError::NotASocket { what, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(*what, found);
         assert!(error.hint().contains("controlSocket"), "{}", error.hint());
     }
 }
