@@ -639,7 +639,10 @@ mod tests {
         let head = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n";
         put("etc/winddown/config.yaml", &format!("{head}staticPodPath: /srv/pods\n"));
         put("etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n");
-        put("var/lib/kubelet/config.yaml", "staticPodPath: /etc/kubernetes/manifests\n");
+        let head_of_kubelet =
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let manifests = "staticPodPath: /etc/kubernetes/manifests";
+        put("var/lib/kubelet/config.yaml", &format!("{head_of_kubelet}{manifests}\n"));
         for pod in ["srv/pods/a", "etc/kubernetes/manifests/b", "trial/c", "elsewhere/d", "copy/a"]
         {
             put(pod, "");

@@ -738,10 +738,8 @@ fn a_kubelet_whose_files_cannot_be_read_stops_the_installation() {
     image.put(KUBEADM, "a: [");
     let tree = image.tree();
     let error = image.install_beside(Companion::default()).unwrap_err().to_string();
-    assert!(
-        error
-            .starts_with("the kubelet's configuration /var/lib/kubelet/config.yaml cannot be read")
-    );
+    let wanted = "the kubelet's configuration /var/lib/kubelet/config.yaml:1:4 cannot be read: ";
+    assert!(error.starts_with(wanted), "{error}");
     assert_eq!(image.tree(), tree);
 }
 

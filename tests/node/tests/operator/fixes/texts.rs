@@ -65,7 +65,7 @@ fn how(line: &str) -> How {
         "winddown --socket SOCKET doctor" => {
             Filled("winddown --socket /run/winddown/winddown.sock doctor")
         }
-        "winddown config check {word}" | "winddown config check {}" => Filled("winddown config check /etc/winddown/config.yaml"),
+        "winddown config check {word}" | "winddown config check {}" | "winddown config check FILE" => Filled("winddown config check /etc/winddown/config.yaml"),
         "cp {from} {to}" => {
             Filled("cp /var/lib/winddown/last-config.yaml /etc/winddown/config.yaml")
         }
