@@ -179,7 +179,7 @@ impl<R: Runtime> Joined<R> {
         } else if let Some(run) = carried {
             let report = run.report_of_drain(&self.core.boot_clock, &self.core.wall);
             let node = Arc::clone(self);
-            critical::spawn("drain", async move { node.keep(report).await });
+            critical::spawn("report of a drain", async move { node.keep(report).await });
         }
     }
 

@@ -73,7 +73,7 @@ const ALLOWED: [(&str, usize, &str); 39] = [
 
 /// The tasks without which an agent would stay alive and do nothing, each with the file that starts it. Without quotes in
 /// the source, it is a variable: `name` of each plug-in and of each task of the pod workers.
-const TASKS: [(&str, &str); 49] = [
+const TASKS: [(&str, &str); 50] = [
     ("Node object", "node/src/cluster/start.rs"),
     ("a shutdown's progress", "programs/daemon/src/service.rs"),
     ("changes of services", "runtimes/process/src/systemd/listen.rs"),
@@ -104,6 +104,7 @@ const TASKS: [(&str, &str); 49] = [
     ("prober of a container", "runtimes/engine/src/probing.rs"),
     ("reader of the Node object", "node/src/cluster/node_object.rs"),
     ("readiness of the API's pods", "node/src/cluster/start.rs"),
+    ("report of a drain", "node/src/shutdown/drain.rs"),
     ("serving certificate", "programs/daemon/src/service/node_api.rs"),
     ("settings", "node/src/lib.rs"),
     ("shutdown block", "systemd/src/logind/block.rs"),
